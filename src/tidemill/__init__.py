@@ -1,0 +1,1 @@
+"""Tidemill runs background jobs against rate-limited, paid APIs."""

@@ -1,0 +1,46 @@
+"""What is set on queues. Code declares, people override; no deploy erases an override."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from tidemill.core.queues import Pause, QueueSettings
+
+
+class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """`settings` is what holds: the override where there is one, else what code declared."""
+
+    name: str
+    declared: QueueSettings
+    override: QueueSettings | None
+    pause: Pause | None
+
+    @property
+    def settings(self) -> QueueSettings:
+        return self.override or self.declared
+
+
+class Queues(Protocol):
+    async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
+        """Q1 Writes what code says, and leaves overrides and pauses alone. A queue nobody declared
+        has default settings from its first job on."""
+        ...
+
+    async def override(self, queue: str, settings: QueueSettings | None) -> None:
+        """Q2 Takes effect with the next verb, on every worker. None removes the override."""
+        ...
+
+    async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
+        """Q3 Running jobs go on; nothing new starts until `until` (wall time) or `resume`."""
+        ...
+
+    async def resume(self, queue: str) -> None:
+        """Q4 Ends a pause and wakes workers."""
+        ...
+
+    async def queues(self) -> list[QueueInfo]:
+        """Q5 Every queue that was declared or has had a job, by name."""
+        ...

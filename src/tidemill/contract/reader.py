@@ -1,0 +1,94 @@
+"""Reading: never needed for running a job, never in the way of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from tidemill.core.filters import Filter
+from tidemill.core.job import Error, Job
+from tidemill.core.states import State
+
+
+class Page(msgspec.Struct, frozen=True):
+    """`cursor` continues where this page ends; None when it is the last."""
+
+    jobs: tuple[Job, ...]
+    cursor: int | None
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    generation: int
+    attempt: int
+    at: float
+    line: str
+
+
+class AttemptRecord(msgspec.Struct, frozen=True):
+    """How an attempt that did not succeed ended: `outcome` is retry, fail, crashed or reclaimed."""
+
+    generation: int
+    attempt: int
+    started: float | None
+    ended: float
+    worker: str | None
+    outcome: str
+    error: Error | None
+
+
+class Minute(msgspec.Struct, frozen=True):
+    """What a queue did in one minute (`at` is its start): counters, not records."""
+
+    at: float
+    done: int
+    failed: int
+    cancelled: int
+    retried: int
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    concurrency: int
+    holds: int
+    seen: float
+
+
+class Reader(Protocol):
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        """R1 One answer per id, in order."""
+        ...
+
+    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
+        """R2 Newest first; following `cursor` meets every matching job once, whatever is
+        inserted meanwhile."""
+        ...
+
+    async def counts(self) -> dict[str, dict[State, int]]:
+        """R3 Jobs per queue and state; equals a recount at every instant."""
+        ...
+
+    async def history(self, queue: str, since: float) -> list[Minute]:
+        """R4 Minute by minute since that wall time, quiet minutes left out; survives pruning
+        of the jobs it counts."""
+        ...
+
+    async def logs(self, job: str) -> list[LogLine]:
+        """R5 The last LOG_LINES lines of each attempt, oldest first."""
+        ...
+
+    async def attempts(self, job: str) -> list[AttemptRecord]:
+        """R6 Attempts that did not succeed, oldest first, the last ATTEMPTS_KEPT of them."""
+        ...
+
+    async def workers(self) -> list[WorkerInfo]:
+        """R7 Workers whose lease runs."""
+        ...
+
+
+LOG_LINES = 200
+ATTEMPTS_KEPT = 100

@@ -1,0 +1,127 @@
+"""Claims: the right to run a job, and what its holder says about it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidemill.core.job import Job
+from tidemill.core.outcomes import Answer, Outcome
+from tidemill.core.states import State
+
+
+class Share(msgspec.Struct, frozen=True):
+    """How many jobs of a claim a queue may take before the others have had theirs."""
+
+    queue: str
+    jobs: int
+
+
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`number` counts a worker's claims: repeating one after a lost reply returns the same jobs.
+
+    Every share is served first, in order; what is left of `limit` goes to the queues in order.
+    With `ids`, exactly those jobs are meant and shares do not apply.
+    """
+
+    worker: str
+    number: int
+    shares: tuple[Share, ...]
+    limit: int
+    lease: float
+    ids: tuple[str, ...] | None = None
+
+
+class Claimed(msgspec.Struct):
+    """One job in a worker's hands. `attempt` is the number this run will be charged as."""
+
+    id: str
+    queue: str
+    task: str
+    payload: bytes
+    fence: int
+    claim: int
+    attempt: int
+    priority: int
+    lane: str
+    crashes: int
+    generation: int
+    timeout: float | None
+    trace: str | None
+    created: float
+    due: float
+    part: int
+    reservation: int | None = None
+
+    @property
+    def alone(self) -> bool:
+        """A job with a crash on record shares its process with nobody."""
+        return self.crashes > 0
+
+
+class Claims(msgspec.Struct, kw_only=True):
+    """`next_due` is how many seconds on something of these queues comes due, if known.
+
+    `more` says that jobs were left behind which another worker could start now.
+    """
+
+    jobs: list[Claimed]
+    more: bool = False
+    next_due: float | None = None
+    blocked: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    job: str
+    fence: int
+    claim: int
+    outcome: Outcome
+
+
+class Settled(msgspec.Struct):
+    """One answer per settlement, in their order; the next jobs when they were asked for."""
+
+    answers: list[Answer]
+    claims: Claims | None = None
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim still in its worker's hands, with news of the run.
+
+    `renew=False` lists the job without prolonging its lease: it has outrun its timeout.
+    """
+
+    job: str
+    fence: int
+    claim: int
+    renew: bool = True
+    progress: float | None = None
+    note: str | None = None
+    log: tuple[str, ...] = ()
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a worker holds. `received` is the last claim number whose reply it saw:
+    a running job of an earlier claim that is not listed was lost on the way and goes back."""
+
+    worker: str
+    received: int
+    lease: float
+    held: tuple[Held, ...] = ()
+    host: str = ""
+    pid: int = 0
+    queues: tuple[str, ...] = ()
+    concurrency: int = 0
+
+
+def is_current(job: Job, fence: int, claim: int) -> bool:
+    return job.state is State.RUNNING and job.claim == claim and job.fence == fence
+
+
+def answer_to(job: Job | None, fence: int, claim: int) -> Answer:
+    """What a fenced write is told: only OK may change anything."""
+    if job is None:
+        return Answer.GONE
+    if job.claim != claim or job.fence != fence:
+        return Answer.STALE
+    return Answer.OK if job.state is State.RUNNING else Answer.AGAIN

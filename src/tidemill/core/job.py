@@ -1,0 +1,130 @@
+"""A job as a client sends it and as a store keeps it."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from tidemill.core.states import State
+from tidemill.core.uniqueness import MAX_NAME, Unique
+
+DEFAULT_PRIORITY = 5
+PRIORITY_RANGE = (-32_768, 32_767)
+
+
+class Error(msgspec.Struct, frozen=True):
+    """What an attempt died of, as data: never a pickled exception."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client sends. Times are relative where they can be: the store owns the clock."""
+
+    id: str
+    task: str
+    payload: bytes
+    priority: int = DEFAULT_PRIORITY
+    key: str | None = None
+    delay: float = 0.0
+    at: float | None = None
+    expires: float | None = None
+    timeout: float | None = None
+    unique: Unique | None = None
+    trace: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Jobs for one queue that are accepted or refused together."""
+
+    queue: str
+    jobs: tuple[NewJob, ...]
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store keeps. One field, one column; the names are the same everywhere.
+
+    `lease` is on the store's boot clock, every other time on its wall clock.
+    `claim` is 0 when nobody may settle the job.
+    """
+
+    seq: int
+    id: str
+    queue: str
+    task: str
+    payload: bytes
+    state: State
+    priority: int
+    lane: str
+    created: float
+    due: float
+    expires: float | None = None
+    timeout: float | None = None
+    trace: str | None = None
+    tags: tuple[str, ...] = ()
+    attempts: int = 0
+    crashes: int = 0
+    generation: int = 0
+    unique_key: str | None = None
+    unique_until: float | None = None
+    unique_holds: bool = False
+    after: str | None = None
+    fence: int = 0
+    claim: int = 0
+    worker: str | None = None
+    number: int = 0
+    lease: float = 0.0
+    alone: bool = False
+    started: float | None = None
+    finished: float | None = None
+    result: bytes | None = None
+    error: Error | None = None
+    reason: str | None = None
+    progress: float | None = None
+    note: str | None = None
+    part: int = 0
+    unknown_since: float | None = None
+
+
+def lane_of(job: NewJob) -> str:
+    """The lane a job is filed in: its key. Jobs without a key share the lane ''."""
+    return job.key or ""
+
+
+def problem_with(group: Group) -> str | None:
+    """Why a group cannot be accepted, naming the field; None when it can."""
+    if not 0 < len(group.queue) <= MAX_NAME:
+        return f"queue: must have 1 to {MAX_NAME} characters, has {len(group.queue)}"
+    for job in group.jobs:
+        if problem := _problem_with(job):
+            return f"{problem} (job {job.id[:MAX_NAME]!r})"
+    return None
+
+
+def _problem_with(job: NewJob) -> str | None:
+    low, high = PRIORITY_RANGE
+    if not 0 < len(job.id) <= MAX_NAME:
+        return f"id: must have 1 to {MAX_NAME} characters, has {len(job.id)}"
+    if not 0 < len(job.task) <= MAX_NAME:
+        return f"task: must have 1 to {MAX_NAME} characters, has {len(job.task)}"
+    if not low <= job.priority <= high:
+        return f"priority: must lie between {low} and {high}, is {job.priority}"
+    if job.key is not None and not 0 < len(job.key) <= MAX_NAME:
+        return f"key: must have 1 to {MAX_NAME} characters, has {len(job.key)}"
+    if job.unique is not None and (problem := job.unique.problem()):
+        return problem
+    return _problem_with_times(job)
+
+
+def _problem_with_times(job: NewJob) -> str | None:
+    times = (("delay", job.delay), ("expires", job.expires), ("timeout", job.timeout))
+    for field, value in times:
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            return f"{field}: must be a number of seconds, 0 or more, is {value}"
+    if job.at is not None and not math.isfinite(job.at):
+        return f"at: must be a time, is {job.at}"
+    return None

@@ -1,0 +1,102 @@
+"""Which jobs a claim takes from the lanes of one queue.
+
+The next job is the head of the lane with the most urgent head; on a tie the lane
+served longest ago, then the older head. A new lane counts as served when it was born,
+so a stream of new lanes never starves an old one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+
+class Entry(Protocol):
+    """A ready job as the order sees it."""
+
+    @property
+    def priority(self) -> int: ...
+    @property
+    def seq(self) -> int: ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class OpenLane(msgspec.Struct, frozen=True):
+    """A lane with something ready. `room` is how many of its jobs may start now."""
+
+    name: str
+    served: int
+    priority: int
+    seq: int
+    room: int
+
+
+class Picked(msgspec.Struct, Generic[E]):
+    """`heads` holds each touched lane's next job (None: nothing left) and its last pick."""
+
+    jobs: list[E]
+    passed: list[E]
+    served: dict[str, int]
+    heads: dict[str, E | None]
+    picks: int
+
+
+Fetch = Callable[[str, int, int], Sequence[E]]
+"""(lane, offset, count) → that many ready jobs of the lane in its order."""
+
+
+def pick(
+    lanes: Iterable[OpenLane],
+    limit: int,
+    picks: int,
+    fetch: Fetch[E],
+    passes: Callable[[E], bool],
+) -> Picked[E]:
+    """Take up to `limit` jobs. Jobs for which `passes` is true are set aside, not taken."""
+    order = [(lane.priority, lane.served, lane.seq, lane.name, lane.room) for lane in lanes]
+    heapq.heapify(order)
+    picked: Picked[E] = Picked([], [], {}, {}, picks)
+    queues = {lane: _Lane(lane, fetch) for _, _, _, lane, _ in order}
+    chunk = limit + 1 if len(order) == 1 else max(2, limit // max(1, len(order)) + 1)
+    while order and len(picked.jobs) < limit:
+        _, served, _, name, room = heapq.heappop(order)
+        lane = queues[name]
+        head = lane.head(chunk)
+        if head is not None and passes(head):
+            picked.passed.append(head)
+            lane.advance()
+        elif head is not None:
+            picked.jobs.append(head)
+            lane.advance()
+            picked.picks += 1
+            served, room = picked.picks, room - 1
+            picked.served[name] = served
+        following = lane.head(chunk)
+        picked.heads[name] = following
+        if following is not None and room > 0:
+            heapq.heappush(order, (following.priority, served, following.seq, name, room))
+    return picked
+
+
+class _Lane(Generic[E]):
+    """A lane read in chunks, so that a long lane costs what is taken from it."""
+
+    def __init__(self, name: str, fetch: Fetch[E]) -> None:
+        self._name, self._fetch = name, fetch
+        self._jobs: list[E] = []
+        self._at, self._ended = 0, False
+
+    def head(self, chunk: int) -> E | None:
+        if self._at == len(self._jobs) and not self._ended:
+            more = self._fetch(self._name, self._at, chunk)
+            self._jobs.extend(more)
+            self._ended = len(more) < chunk
+        return self._jobs[self._at] if self._at < len(self._jobs) else None
+
+    def advance(self) -> None:
+        self._at += 1

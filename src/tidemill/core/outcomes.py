@@ -1,0 +1,69 @@
+"""How one attempt ended: values a worker decides on and a store applies."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from tidemill.core.job import Error
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    result: bytes | None = None
+
+
+class Retrying(msgspec.Struct, frozen=True, tag="retry"):
+    """Failed, and worth another attempt after `delay`. Charged."""
+
+    delay: float
+    error: Error
+    priority: int | None = None
+
+
+class Snooze(msgspec.Struct, frozen=True, tag="snooze"):
+    """Not now; come back after `delay`. Not charged."""
+
+    delay: float
+    reason: str | None = None
+
+
+class Fail(msgspec.Struct, frozen=True, tag="fail"):
+    """Failed for good: to the dead-letter shelf. Charged."""
+
+    error: Error
+    reason: str = "failed"
+
+
+class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+    reason: str
+
+
+class Split(msgspec.Struct, frozen=True, tag="split"):
+    """Sent back, uncharged, to be claimed in a smaller batch."""
+
+    part: int
+
+
+class Release(msgspec.Struct, frozen=True, tag="release"):
+    """Handed back unrun or unfinished, uncharged, in its old place."""
+
+    unknown: bool = False
+
+
+class Crashed(msgspec.Struct, frozen=True, tag="crashed"):
+    """The isolated process running it alone died under it."""
+
+    error: Error
+
+
+Outcome = Done | Retrying | Snooze | Fail | Cancelled | Split | Release | Crashed
+
+
+class Answer(StrEnum):
+    """What a store says to one fenced write."""
+
+    OK = "ok"
+    AGAIN = "again"  # this claim settled the job before
+    STALE = "stale"  # the claim is no longer the job's
+    GONE = "gone"  # there is no such job

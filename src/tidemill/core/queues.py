@@ -1,0 +1,75 @@
+"""What can be set on a queue, and when it is open."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from tidemill.core.states import State
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """How long ended jobs stay: by age, by count, whichever is reached first. None: no bound."""
+
+    age: float | None = None
+    count: int | None = None
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`concurrency` and `key_concurrency` hold across the fleet; `max_length` counts pending jobs."""
+
+    weight: int = 1
+    concurrency: int | None = None
+    key_concurrency: int | None = None
+    max_length: int | None = None
+    crash_limit: int = 3
+    keep_done: Retention = Retention(age=DAY, count=1000)
+    keep_failed: Retention = Retention(age=7 * DAY, count=10_000)
+    keep_cancelled: Retention = Retention(age=DAY, count=1000)
+
+    def retention(self, state: State) -> Retention:
+        if state is State.DONE:
+            return self.keep_done
+        return self.keep_failed if state is State.FAILED else self.keep_cancelled
+
+    def problem(self) -> str | None:
+        for field in ("weight", "crash_limit"):
+            if getattr(self, field) < 1:
+                return f"{field}: must be 1 or more, is {getattr(self, field)}"
+        for field in ("concurrency", "key_concurrency", "max_length"):
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                return f"{field}: must be 1 or more, or None for no limit, is {value}"
+        return None
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """A person's mark on a queue. `until` is a wall time; None means until resumed."""
+
+    since: float
+    until: float | None = None
+    reason: str | None = None
+
+    def closed(self, now: float) -> bool:
+        return self.until is None or now < self.until
+
+
+class Verdict(StrEnum):
+    """What a store says to one job of an insert."""
+
+    ACCEPTED = "accepted"
+    EXISTING = "existing"
+    FULL = "full"
+    INVALID = "invalid"
+
+
+class Inserted(msgspec.Struct, frozen=True):
+    """`id` names the job that now stands for the request: its own, or the key's holder."""
+
+    verdict: Verdict
+    id: str
+    problem: str | None = None

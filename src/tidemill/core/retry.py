@@ -1,0 +1,87 @@
+"""Retry policies: whether and when a failed attempt is worth another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from tidemill.core.job import PRIORITY_RANGE
+
+Matcher = type[BaseException] | Callable[[BaseException], bool]
+Shape = Literal["fixed", "linear", "exponential"]
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """`attempts` counts runs, the first included.
+
+    The wait before attempt n+1 is first (fixed), first · n (linear) or
+    first · factor^(n-1) (exponential), at most `cap`; jitter adds up to that share on top.
+    `on` narrows what is retried, `give_up_on` wins over it; both take exception types
+    and predicates. Each retry makes the job `priority_penalty` less urgent.
+    """
+
+    attempts: int = 3
+    first: float = 5.0
+    factor: float = 2.0
+    cap: float = 3600.0
+    shape: Shape = "exponential"
+    jitter: float = 0.1
+    on: tuple[Matcher, ...] = ()
+    give_up_on: tuple[Matcher, ...] = ()
+    priority_penalty: int = 0
+
+    def problem(self) -> str | None:
+        if self.attempts < 1:
+            return f"retry.attempts: must be 1 or more (1 means no retry), is {self.attempts}"
+        if self.factor < 1:
+            return f"retry.factor: must be 1 or more, is {self.factor}"
+        for field in ("first", "cap", "jitter", "priority_penalty"):
+            if not 0 <= getattr(self, field) < float("inf"):
+                return f"retry.{field}: must be 0 or more, is {getattr(self, field)}"
+        if self.shape not in ("fixed", "linear", "exponential"):
+            return f"retry.shape: must be fixed, linear or exponential, is {self.shape!r}"
+        return None
+
+
+NEVER = Retry(attempts=1)
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """Retry after `delay` with `priority`, or give up when `delay` is None."""
+
+    delay: float | None
+    priority: int
+
+
+def decide(policy: Retry, error: BaseException, attempt: int, priority: int, chance: float) -> Decision:
+    """`chance` is a random number in [0, 1) from the caller; jitter only ever waits longer."""
+    if attempt >= policy.attempts or not worth_retrying(policy, error):
+        return Decision(None, priority)
+    delay = wait_before(policy, attempt) * (1 + policy.jitter * chance)
+    return Decision(delay, min(priority + policy.priority_penalty, PRIORITY_RANGE[1]))
+
+
+def wait_before(policy: Retry, attempt: int) -> float:
+    """The wait after the failed attempt of that number, without jitter."""
+    if policy.shape == "fixed":
+        wait = policy.first
+    elif policy.shape == "linear":
+        wait = policy.first * attempt
+    else:
+        # A huge attempt number overflows a float long after the cap was reached.
+        wait = policy.first * policy.factor ** min(attempt - 1, 500)
+    return min(wait, policy.cap)
+
+
+def worth_retrying(policy: Retry, error: BaseException) -> bool:
+    if any(_matches(matcher, error) for matcher in policy.give_up_on):
+        return False
+    return not policy.on or any(_matches(matcher, error) for matcher in policy.on)
+
+
+def _matches(matcher: Matcher, error: BaseException) -> bool:
+    if isinstance(matcher, type):
+        return isinstance(error, matcher)
+    return bool(matcher(error))

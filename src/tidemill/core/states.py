@@ -1,0 +1,61 @@
+"""The states of a job and the one table of legal moves between them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class State(StrEnum):
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Verb(StrEnum):
+    """What moves a job. A move is legal for a verb, never in general."""
+
+    PROMOTE = "promote"
+    CLAIM = "claim"
+    SETTLE = "settle"
+    RECLAIM = "reclaim"
+    CANCEL = "cancel"
+    EXPIRE = "expire"
+    RELEASE = "release"
+    RETRY = "retry"
+    RUN = "run"
+
+
+FINAL: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+PENDING: Final = frozenset({State.SCHEDULED, State.READY, State.WAITING})
+LIVE: Final = PENDING | {State.RUNNING}
+
+TRANSITIONS: Final[dict[Verb, dict[State, frozenset[State]]]] = {
+    Verb.PROMOTE: {State.SCHEDULED: frozenset({State.READY})},
+    Verb.CLAIM: {State.READY: frozenset({State.RUNNING})},
+    Verb.SETTLE: {State.RUNNING: frozenset({State.READY, State.SCHEDULED}) | FINAL},
+    Verb.RECLAIM: {State.RUNNING: frozenset({State.READY, State.FAILED})},
+    Verb.CANCEL: {state: frozenset({State.CANCELLED}) for state in LIVE},
+    Verb.EXPIRE: {state: frozenset({State.CANCELLED}) for state in PENDING},
+    Verb.RELEASE: {State.WAITING: frozenset({State.READY, State.SCHEDULED})},
+    Verb.RETRY: {state: frozenset({State.READY}) for state in FINAL},
+    Verb.RUN: {State.SCHEDULED: frozenset({State.READY})},
+}
+
+
+class IllegalTransition(Exception):
+    """A store tried to move a job in a way the table does not know."""
+
+
+def legal(verb: Verb, before: State, after: State) -> bool:
+    return after in TRANSITIONS[verb].get(before, frozenset())
+
+
+def require(verb: Verb, before: State, after: State) -> State:
+    if not legal(verb, before, after):
+        raise IllegalTransition(f"{verb} does not move a job from {before} to {after}")
+    return after

@@ -1,0 +1,246 @@
+"""What each verb makes of a job. Every function takes a job and `now` and returns the job after.
+
+All of them go through `states.require`, so a store that applies them cannot make an
+illegal move. `fence` and `claim` stay on a settled job, which is how a repeated settle is
+recognised; whoever takes a claim away without its holder (reclaim, cancel) clears `claim`,
+which is how a late holder is refused.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from tidemill.core.claims import Claimed
+from tidemill.core.job import Error, Job, NewJob, lane_of
+from tidemill.core.outcomes import (
+    Cancelled,
+    Crashed,
+    Done,
+    Fail,
+    Outcome,
+    Release,
+    Retrying,
+    Snooze,
+    Split,
+)
+from tidemill.core.queues import DAY, QueueSettings
+from tidemill.core.states import FINAL, State, Verb, require
+
+UNKNOWN_TASK_PATIENCE = DAY
+SUPERSEDED = "superseded"
+EXPIRED = "expired"
+POISON = "poison"
+REPLACED = "replaced"
+UNKNOWN_TASK = "unknown task"
+
+
+def created(new: NewJob, queue: str, seq: int, now: float) -> Job:
+    due = new.at if new.at is not None else now + new.delay
+    unique = new.unique
+    lasts = None if unique is None else unique.period or unique.at_most
+    return Job(
+        seq=seq,
+        id=new.id,
+        queue=queue,
+        task=new.task,
+        payload=new.payload,
+        state=State.SCHEDULED if due > now else State.READY,
+        priority=new.priority,
+        lane=lane_of(new),
+        created=now,
+        due=max(due, now),
+        expires=None if new.expires is None else now + new.expires,
+        timeout=new.timeout,
+        trace=new.trace,
+        tags=new.tags,
+        unique_key=None if unique is None else unique.key,
+        unique_until=None if lasts is None else now + lasts,
+        unique_holds=unique is not None and unique.period is not None,
+    )
+
+
+def waiting_for(job: Job, holder: str) -> Job:
+    """A fresh job becomes the successor of a running one."""
+    return replace(job, state=State.WAITING, after=holder)
+
+
+def merged(holder: Job, request: Job) -> Job:
+    """Newest payload, more urgent priority, earlier time; the holder keeps its id and place.
+
+    The new version gets all its attempts: those spent on the old one do not count."""
+    due = min(holder.due, request.due)
+    ready = State.READY if request.state is State.READY else holder.state
+    state = holder.state if holder.state is State.WAITING else ready
+    return replace(
+        holder,
+        payload=request.payload,
+        priority=min(holder.priority, request.priority),
+        due=due,
+        state=state,
+        attempts=0,
+    )
+
+
+def released(successor: Job, now: float) -> Job:
+    after = State.SCHEDULED if successor.due > now else State.READY
+    return replace(successor, state=require(Verb.RELEASE, successor.state, after), after=None)
+
+
+def promoted(job: Job) -> Job:
+    return replace(job, state=require(Verb.PROMOTE, job.state, State.READY))
+
+
+def is_expired(job: Job, now: float) -> bool:
+    return job.expires is not None and now >= job.expires
+
+
+def expired(job: Job, now: float) -> Job:
+    return _ended(job, Verb.EXPIRE, State.CANCELLED, now, EXPIRED)
+
+
+def claimed(job: Job, *, fence: int, claim: int, worker: str, number: int, lease: float, now: float) -> Job:
+    return replace(
+        job,
+        state=require(Verb.CLAIM, job.state, State.RUNNING),
+        fence=fence,
+        claim=claim,
+        worker=worker,
+        number=number,
+        lease=lease,
+        alone=job.crashes > 0,
+        started=now,
+        progress=None,
+        note=None,
+    )
+
+
+def in_hand(job: Job) -> Claimed:
+    """What a worker gets to see of the job it claimed."""
+    return Claimed(
+        job.id,
+        job.queue,
+        job.task,
+        job.payload,
+        job.fence,
+        job.claim,
+        job.attempts + 1,
+        job.priority,
+        job.lane,
+        job.crashes,
+        job.generation,
+        job.timeout,
+        job.trace,
+        job.created,
+        job.due,
+        job.part,
+    )
+
+
+def settled(job: Job, outcome: Outcome, settings: QueueSettings, now: float) -> Job:
+    match outcome:
+        case Done(result):
+            done = _ended(job, Verb.SETTLE, State.DONE, now, None)
+            return replace(done, result=result, error=None, attempts=job.attempts + 1)
+        case Fail(error, reason):
+            failed = _ended(job, Verb.SETTLE, State.FAILED, now, reason)
+            return replace(failed, error=error, attempts=job.attempts + 1)
+        case Cancelled(reason):
+            return _ended(job, Verb.SETTLE, State.CANCELLED, now, reason)
+        case Retrying(delay, error, priority):
+            urgency = job.priority if priority is None else priority
+            again = replace(job, attempts=job.attempts + 1, error=error, priority=urgency)
+            return _postponed(again, delay, now)
+        case Snooze(delay):
+            return _postponed(job, delay, now)
+        case Split(part):
+            return replace(_given_back(job, Verb.SETTLE), part=part)
+        case Release(unknown):
+            return _unknown(job, now) if unknown else _given_back(job, Verb.SETTLE)
+        case Crashed(error):
+            return _crashed(job, Verb.SETTLE, settings, error, now)
+
+
+def superseded(job: Job, now: float) -> Job:
+    """A run that would be retried ends here when a successor with newer data waits."""
+    return _ended(job, Verb.CANCEL, State.CANCELLED, now, SUPERSEDED)
+
+
+def reclaimed(job: Job, settings: QueueSettings, now: float) -> Job:
+    """The lease ran out. Alone, that is a crash of this job; in company it is only suspect."""
+    error = Error("LeaseExpired", f"worker {job.worker} stopped renewing its lease")
+    if job.alone:
+        return replace(_crashed(job, Verb.RECLAIM, settings, error, now), claim=0)
+    back = _given_back(job, Verb.RECLAIM)
+    return replace(back, claim=0, crashes=max(1, job.crashes), error=error)
+
+
+def returned(job: Job) -> Job:
+    """The claim's reply never reached its worker: nothing ran, nothing is counted."""
+    return replace(_given_back(job, Verb.RECLAIM), claim=0)
+
+
+def cancelled(job: Job, reason: str, now: float) -> Job:
+    return replace(_ended(job, Verb.CANCEL, State.CANCELLED, now, reason), claim=0)
+
+
+def retried(job: Job, now: float) -> Job:
+    """An operator's retry starts a new generation with its counts at zero."""
+    return replace(
+        job,
+        state=require(Verb.RETRY, job.state, State.READY),
+        generation=job.generation + 1,
+        attempts=0,
+        crashes=0,
+        claim=0,
+        due=now,
+        expires=None,
+        started=None,
+        finished=None,
+        result=None,
+        error=None,
+        reason=None,
+        progress=None,
+        note=None,
+        unique_key=None,
+        unique_until=None,
+        unique_holds=False,
+        unknown_since=None,
+    )
+
+
+def run_now(job: Job, now: float) -> Job:
+    return replace(job, state=require(Verb.RUN, job.state, State.READY), due=now)
+
+
+def _postponed(job: Job, delay: float, now: float) -> Job:
+    after = State.SCHEDULED if delay > 0 else State.READY
+    return replace(job, state=require(Verb.SETTLE, job.state, after), due=now + delay, unknown_since=None)
+
+
+def _given_back(job: Job, verb: Verb) -> Job:
+    return replace(job, state=require(verb, job.state, State.READY))
+
+
+def _unknown(job: Job, now: float) -> Job:
+    """No worker here knows the task: try others, ever less often, for a day."""
+    since = now if job.unknown_since is None else job.unknown_since
+    if now - since >= UNKNOWN_TASK_PATIENCE:
+        error = Error("UnknownTask", f"no worker knew the task {job.task!r} for 24 hours")
+        return replace(_ended(job, Verb.SETTLE, State.FAILED, now, UNKNOWN_TASK), error=error)
+    wait = min(30.0, 1.0 + (now - since) / 10)
+    return replace(_postponed(job, wait, now), unknown_since=since)
+
+
+def _crashed(job: Job, verb: Verb, settings: QueueSettings, error: Error, now: float) -> Job:
+    counted = replace(job, crashes=job.crashes + 1, error=error)
+    if counted.crashes >= settings.crash_limit:
+        return _ended(counted, verb, State.FAILED, now, POISON)
+    return _given_back(counted, verb)
+
+
+def _ended(job: Job, verb: Verb, state: State, now: float, reason: str | None) -> Job:
+    return replace(job, state=require(verb, job.state, state), finished=now, reason=reason)
+
+
+def is_final(job: Job) -> bool:
+    return job.state in FINAL

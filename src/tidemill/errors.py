@@ -1,0 +1,126 @@
+"""Every error Tidemill raises.
+
+TidemillError
+├── ConfigurationError       something was declared or set in a way that cannot work
+├── EnqueueError             a job was not accepted; nothing was stored
+│   ├── InvalidPayload       an argument does not fit the task's annotations
+│   ├── PayloadTooLarge      the payload is over the task's limit
+│   ├── InvalidJob           an option of the job is out of range
+│   └── QueueFull            the queue is at its length limit
+├── StoreError               the store could not do what it was asked
+│   ├── StoreUnavailable     unreachable, locked for too long, or closed
+│   ├── StoreFull            no space left; heals by itself when space returns
+│   ├── StoreReadOnly        it may not be written to
+│   ├── StoreCorrupt         the file is not a Tidemill database, or is damaged
+│   └── SchemaMismatch       the schema is newer than this version of Tidemill
+└── JobError                 about one job
+    ├── JobNotFound          there is no such job (any more)
+    ├── JobFailed            it failed for good
+    ├── JobCancelled         it was cancelled
+    └── ResultTimeout        it did not end in time; it may still
+
+Raised by handlers to end an attempt on purpose:
+
+Steer
+├── RetryAfter               failed, try again after a delay; charged
+├── SnoozeFor                not now, come back after a delay; not charged
+└── GiveUp                   failed for good, whatever the retry policy says
+"""
+
+from __future__ import annotations
+
+
+class TidemillError(Exception):
+    """Root of everything Tidemill raises."""
+
+
+class ConfigurationError(TidemillError):
+    """Something was declared or set in a way that cannot work."""
+
+
+class EnqueueError(TidemillError):
+    """A job was not accepted; nothing was stored."""
+
+
+class InvalidPayload(EnqueueError):
+    """An argument does not fit the task's annotations."""
+
+
+class PayloadTooLarge(EnqueueError):
+    """The payload is over the task's limit; store the data elsewhere and send a reference."""
+
+
+class InvalidJob(EnqueueError):
+    """An option of the job is out of range."""
+
+
+class QueueFull(EnqueueError):
+    """The queue is at its length limit; try later or raise `max_length`."""
+
+
+class StoreError(TidemillError):
+    """The store could not do what it was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached, is locked for too long, or is closed."""
+
+
+class StoreFull(StoreError):
+    """No space left where the store writes; it goes on by itself when space returns."""
+
+
+class StoreReadOnly(StoreError):
+    """The store may not be written to."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is not a Tidemill database, or it is damaged."""
+
+
+class SchemaMismatch(StoreError):
+    """The store's schema is newer than this version of Tidemill understands."""
+
+
+class JobError(TidemillError):
+    """About one job."""
+
+
+class JobNotFound(JobError):
+    """There is no such job, or it has been pruned."""
+
+
+class JobFailed(JobError):
+    """The job failed for good."""
+
+
+class JobCancelled(JobError):
+    """The job was cancelled."""
+
+
+class ResultTimeout(JobError):
+    """The job did not end in time; it may still."""
+
+
+class Steer(Exception):
+    """Raised by a handler to end its attempt on purpose."""
+
+
+class RetryAfter(Steer):
+    """Failed; try again after `delay` seconds if attempts are left."""
+
+    def __init__(self, delay: float, message: str = "asked to be retried") -> None:
+        super().__init__(message)
+        self.delay = delay
+
+
+class SnoozeFor(Steer):
+    """Not now; come back after `delay` seconds without spending an attempt."""
+
+    def __init__(self, delay: float, reason: str | None = None) -> None:
+        super().__init__(reason or "snoozed")
+        self.delay = delay
+
+
+class GiveUp(Steer):
+    """Failed for good, whatever the retry policy says."""

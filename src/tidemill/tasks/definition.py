@@ -1,0 +1,90 @@
+"""A registered function with everything the client and the worker need to know of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemill.core.job import DEFAULT_PRIORITY, MAX_NAME
+from tidemill.core.retry import Retry
+from tidemill.core.uniqueness import Unique
+from tidemill.errors import ConfigurationError
+from tidemill.tasks.context import Context
+from tidemill.tasks.payload import PayloadCodec, ResultCodec
+
+DEFAULT_TIMEOUT = 15 * 60.0
+WARN_BYTES = 1024
+MAX_BYTES = 1024 * 1024
+
+Handler = Callable[..., Any]
+Middleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDefinition:
+    """`key` and `unique` are computed from the task's arguments when a job is made."""
+
+    name: str
+    handler: Handler
+    payload: PayloadCodec
+    result: ResultCodec
+    takes_context: bool
+    is_async: bool
+    queue: str = "default"
+    priority: int = DEFAULT_PRIORITY
+    retry: Retry = field(default_factory=Retry)
+    timeout: float = DEFAULT_TIMEOUT
+    isolate: bool = False
+    expires: float | None = None
+    key: Callable[..., str] | None = None
+    unique: Callable[..., Unique] | Unique | None = None
+    warn_bytes: int = WARN_BYTES
+    max_bytes: int = MAX_BYTES
+
+
+def define(handler: Handler, *, name: str | None = None, **options: Any) -> TaskDefinition:
+    """Read a function's signature; refuse, naming the parameter, what cannot be a payload."""
+    name = name or f"{handler.__module__}.{handler.__qualname__}"
+    _require(0 < len(name) <= MAX_NAME, f"name: must have 1 to {MAX_NAME} characters, has {len(name)}")
+    takes_context = _takes_context(handler)
+    try:
+        definition = TaskDefinition(
+            name=name,
+            handler=handler,
+            payload=PayloadCodec.of(handler, skip_first=takes_context),
+            result=ResultCodec.of(handler),
+            takes_context=takes_context,
+            is_async=inspect.iscoroutinefunction(handler),
+            **options,
+        )
+    except ConfigurationError as error:
+        raise ConfigurationError(f"task {name!r}: {error}") from None
+    _check(definition)
+    return definition
+
+
+def _takes_context(handler: Handler) -> bool:
+    parameters = list(inspect.signature(handler).parameters.values())
+    if not parameters:
+        return False
+    annotation = inspect.get_annotations(handler).get(parameters[0].name)
+    return annotation is Context or annotation in ("Context", "tidemill.Context")
+
+
+def _check(task: TaskDefinition) -> None:
+    checks: Mapping[str, bool] = {
+        f"queue: must have 1 to {MAX_NAME} characters": 0 < len(task.queue) <= MAX_NAME,
+        f"timeout: must be above 0 seconds, is {task.timeout}": 0 < task.timeout < float("inf"),
+        f"max_bytes: must be above 0, is {task.max_bytes}": task.max_bytes > 0,
+    }
+    for sentence, fine in checks.items():
+        _require(fine, f"task {task.name!r}: {sentence}")
+    if problem := task.retry.problem():
+        raise ConfigurationError(f"task {task.name!r}: {problem}")
+
+
+def _require(fine: bool, problem: str) -> None:
+    if not fine:
+        raise ConfigurationError(problem)

@@ -1,0 +1,126 @@
+"""Arguments as JSON, checked against the handler's annotations on both sides of the queue.
+
+A payload is an object with one member per parameter. Both directions go through one
+msgspec type made from the signature, so what was accepted at enqueue decodes at run.
+pydantic models are taken as they are when the user has pydantic; nothing here imports it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import msgspec
+
+from tidemill.errors import ConfigurationError, InvalidPayload
+
+
+def _encode_foreign(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"objects of type {type(value).__name__} are not data")
+    return dump(mode="json")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_encode_foreign)
+
+
+class PayloadCodec:
+    def __init__(self, signature: inspect.Signature, shape: type[msgspec.Struct]) -> None:
+        self._bind = signature.bind
+        self._shape = shape
+        self._names = tuple(signature.parameters)
+        self._keyword_only = tuple(
+            name for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY
+        )
+        self._decoder = msgspec.json.Decoder(shape, dec_hook=_decode_foreign)
+
+    @classmethod
+    def of(cls, handler: Callable[..., Any], *, skip_first: bool) -> Self:
+        signature = inspect.signature(handler)
+        parameters = list(signature.parameters.values())[1 if skip_first else 0 :]
+        hints = _hints(handler)
+        fields = [_field(parameter, hints) for parameter in parameters]
+        try:
+            shape = msgspec.defstruct("payload", fields, forbid_unknown_fields=True, kw_only=True)
+            return cls(signature.replace(parameters=parameters), shape)
+        except TypeError as error:
+            raise ConfigurationError(f"an annotation cannot be checked: {error}") from None
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        try:
+            bound = self._bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidPayload(str(error)) from None
+        try:
+            payload = _ENCODER.encode(bound.arguments)
+        except (TypeError, ValueError) as error:
+            raise InvalidPayload(f"cannot be written as JSON: {error}") from None
+        if self._names:
+            self.check(payload)
+        return payload
+
+    def check(self, payload: bytes) -> msgspec.Struct:
+        try:
+            return self._decoder.decode(payload)
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+            raise InvalidPayload(str(error).replace("`$.", "`")) from None
+
+    def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The positional and keyword arguments a handler is called with."""
+        if not self._names and payload == b"{}":
+            return (), {}
+        values = self.check(payload)
+        if not self._keyword_only:
+            return msgspec.structs.astuple(values), {}
+        positional = tuple(getattr(values, n) for n in self._names if n not in self._keyword_only)
+        return positional, {name: getattr(values, name) for name in self._keyword_only}
+
+
+class ResultCodec:
+    def __init__(self, result_type: Any) -> None:
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(result_type, dec_hook=_decode_foreign)
+
+    @classmethod
+    def of(cls, handler: Callable[..., Any]) -> Self:
+        hint = _hints(handler).get("return", Any)
+        try:
+            return cls(hint)
+        except TypeError as error:
+            raise ConfigurationError(f"return: the annotation cannot be read back: {error}") from None
+
+    def encode(self, value: Any) -> bytes | None:
+        return None if value is None else _ENCODER.encode(value)
+
+    def decode(self, result: bytes | None) -> Any:
+        return None if result is None else self._decoder.decode(result)
+
+
+def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(handler, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise ConfigurationError(f"an annotation cannot be resolved: {error}") from None
+
+
+def _field(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[str, Any, Any]:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise ConfigurationError(f"parameter {parameter}: a payload has named members; use plain parameters")
+    default = msgspec.NODEFAULT if parameter.default is parameter.empty else _default(parameter)
+    return parameter.name, hints.get(parameter.name, Any), default
+
+
+def _default(parameter: inspect.Parameter) -> Any:
+    value = parameter.default
+    if isinstance(value, list | dict | set | bytearray):
+        return msgspec.field(default_factory=value.copy)
+    return value
+
+
+def _decode_foreign(wanted: type, value: Any) -> Any:
+    validate = getattr(wanted, "model_validate", None)
+    if validate is None:
+        raise TypeError(f"objects of type {wanted.__name__} are not data")
+    return validate(value)

@@ -1,0 +1,1 @@
+"""Applications that run on Tidemill, and use only its public names."""
