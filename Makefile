@@ -1,0 +1,39 @@
+# Everything a contributor runs. `make` alone says what there is.
+PYTHON ?=
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench lock clean
+
+help:  ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup:  ## the virtual environment, with every package pinned by hash
+	@scripts/setup "$(PYTHON)" "$(VENV)"
+
+demo: setup  ## watch jobs run on a SQLite file: retries, failures, a pause, a keyed queue
+	@$(BIN)/python -m tidemill.demo
+
+test: setup  ## every test
+	@scripts/test "$(VENV)"
+
+check: setup  ## lint, formatting, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: setup  ## let the formatter and the linter repair what they can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup  ## speed on SQLite beside its peers (BENCH=--quick for a short look)
+	@$(BIN)/python -m benchmarks.run $(BENCH)
+
+lock: setup  ## resolve pyproject.toml anew into constraints.txt
+	@scripts/lock
+
+clean:  ## remove what can be made again
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
