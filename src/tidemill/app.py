@@ -1,0 +1,181 @@
+"""The application: the one place where a store, a client and workers are put together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+
+from tidemill.client.client import Client
+from tidemill.client.handle import JobHandle
+from tidemill.client.options import read_time, refuse_unknown
+from tidemill.client.registry import Awaited, Decorator, TaskOptions, define_task, refuse_duplicate
+from tidemill.client.request import JobRequest
+from tidemill.client.task import Task
+from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tidemill.contract.store import Store
+from tidemill.core.queues import QueueSettings, Retention
+from tidemill.errors import ConfigurationError
+from tidemill.tasks.context import Context
+from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.urls import DEFAULT_URL, StoreUrl
+
+if TYPE_CHECKING:
+    pass
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class QueueOptions(TypedDict, total=False):
+    """See `core.queues.QueueSettings`, which these become."""
+
+    weight: int
+    concurrency: int | None
+    key_concurrency: int | None
+    max_length: int | None
+    crash_limit: int
+    keep_done: Retention
+    keep_failed: Retention
+    keep_cancelled: Retention
+
+
+class Tidemill:
+    """Tasks, queues and the store they live in.
+
+    Without a `url` the environment's TIDEMILL_URL is taken, else a SQLite file in the working
+    directory. The store is opened by the first use; `async with app` closes it again.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        self.url = StoreUrl.parse(url or os.environ.get("TIDEMILL_URL") or DEFAULT_URL)
+        self.clock: Clock = clock or SystemClock()
+        self.entropy: Entropy = entropy or SystemEntropy()
+        self.tasks: dict[str, TaskDefinition] = {}
+        self.queues: dict[str, QueueSettings] = {}
+        self.middlewares: list[Middleware] = []
+        self._lifespan: Lifespan | None = None
+        self._store = store
+        self.client = Client(lambda: self.store, self.tasks, self.queues, self.clock, self.entropy)
+
+    @property
+    def store(self) -> Store:
+        """The store itself, for reading (`app.store.find(…)`) inside `async with app`."""
+        if self._store is None:
+            self._store = _make_store(self.url, self.clock, self.entropy)
+        return self._store
+
+    async def __aenter__(self) -> Self:
+        await self.client.store()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Lets accepted work finish. Harmless when repeated; the next use opens the store again."""
+        await self.client.close()
+
+    def close_sync(self) -> None:
+        self.client.close_sync()
+
+    @overload
+    def task(self, handler: Callable[Concatenate[Context, P], Awaited[R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, handler: Callable[P, Awaited[R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, handler: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, handler: None = None, /, **options: Unpack[TaskOptions]) -> Decorator: ...
+    def task(self, handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Register a function: `@app.task` or `@app.task(queue="feeds", retry=Retry(attempts=3))`."""
+        if handler is None:
+            return lambda function: self._register(function, options)
+        return self._register(handler, options)
+
+    def queue(self, name: str, **settings: Unpack[QueueOptions]) -> QueueSettings:
+        """Declare a queue. It is written to the store when the application opens; an operator's
+        override of it stays."""
+        refuse_unknown(settings, QueueSettings.__struct_fields__, f"queue {name!r}")
+        if name in self.queues:
+            raise ConfigurationError(
+                f"queue {name!r} is declared twice; put its settings into one app.queue(…)"
+            )
+        declared = QueueSettings(**settings)
+        try:
+            problem = declared.problem()
+        except TypeError:
+            problem = "a setting has the wrong type; numbers are whole, keep_… take a Retention"
+        if problem:
+            raise ConfigurationError(f"queue {name!r}: {problem}")
+        self.queues[name] = declared
+        return declared
+
+    def lifespan(self, function: Callable[[], AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
+        """What handlers share: an async generator function that yields once. `ctx.state` is what it
+        yielded; the rest of it runs when the worker stops."""
+        if self._lifespan is not None:
+            raise ConfigurationError("lifespan is given twice; open everything in one function")
+        self._lifespan = asynccontextmanager(function)
+        return function
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """Wrap every attempt: `async def around(ctx, run): …; return await run()`. The first
+        registered is the outermost."""
+        self.middlewares.append(function)
+        return function
+
+    async def enqueue_many(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
+        """Send many jobs in few calls. Jobs of one queue are accepted or refused together, 10 000 at
+        a time; after an error the same requests can be sent again without doubling any."""
+        return await self.client.enqueue_many(requests)
+
+    def enqueue_many_sync(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
+        return self.client.enqueue_many_sync(requests)
+
+    def job(self, id: str) -> JobHandle[Any]:  # noqa: A002 - the word for it
+        """A handle on a job made elsewhere."""
+        return JobHandle(self.client, id)
+
+    async def pause(
+        self, queue: str, *, until: float | datetime | None = None, reason: str | None = None
+    ) -> None:
+        """Running jobs go on; nothing new of the queue starts until `until` or `resume`."""
+        end = None if until is None else read_time("until", until)
+        await (await self.client.store()).pause(queue, until=end, reason=reason)
+
+    async def resume(self, queue: str) -> None:
+        await (await self.client.store()).resume(queue)
+
+    def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[Any, Any]:
+        definition = define_task(handler, options)
+        refuse_duplicate(self.tasks.get(definition.name), definition)
+        self.tasks[definition.name] = definition
+        return Task(self.client, definition)
+
+
+def _make_store(url: StoreUrl, clock: Clock, entropy: Entropy) -> Store:
+    """Imported here and nowhere else: a program pays for the one store it uses."""
+    if url.scheme == "memory":
+        from tidemill.stores.memory import MemoryStore
+
+        return MemoryStore(clock=clock, entropy=entropy)
+    from tidemill.stores.sqlite import SqliteStore
+
+    return SqliteStore(url.path, clock=clock, entropy=entropy)

@@ -1,0 +1,49 @@
+"""Many requests as few inserts.
+
+Jobs of one queue travel in one group, which is accepted or refused as a whole, up to
+GROUP_JOBS jobs or CHUNK_BYTES of payload; beyond that a further group follows. Whoever
+reads the requests from a generator never holds more than one chunk of payloads twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from tidemill.client.request import JobRequest
+from tidemill.core.job import Group, NewJob
+from tidemill.core.queues import Inserted
+
+R = TypeVar("R")
+
+GROUP_JOBS = 10_000
+CHUNK_BYTES = 32 * 1024 * 1024
+
+
+class Chunk(Generic[R]):
+    """Requests that are sent in one call, one group per queue."""
+
+    def __init__(self, requests: Sequence[JobRequest[R]]) -> None:
+        self.requests = requests
+        jobs: dict[str, list[NewJob]] = {}
+        for request in requests:
+            jobs.setdefault(request.queue, []).append(request.job)
+        self.groups = tuple(Group(queue, tuple(its)) for queue, its in jobs.items())
+
+    def in_order(self, answers: Sequence[Sequence[Inserted]]) -> list[Inserted]:
+        """The answers in the order of the requests."""
+        by_queue = {group.queue: iter(its) for group, its in zip(self.groups, answers, strict=True)}
+        return [next(by_queue[request.queue]) for request in self.requests]
+
+
+def chunks(requests: Iterable[JobRequest[R]]) -> Iterator[Chunk[R]]:
+    chunk: list[JobRequest[R]] = []
+    size = 0
+    for request in requests:
+        chunk.append(request)
+        size += len(request.job.payload)
+        if len(chunk) >= GROUP_JOBS or size >= CHUNK_BYTES:
+            yield Chunk(chunk)
+            chunk, size = [], 0
+    if chunk:
+        yield Chunk(chunk)

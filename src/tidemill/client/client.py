@@ -1,0 +1,173 @@
+"""The client: sends requests, and knows the store of the loop it is called from."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from tidemill.client.bulk import chunks
+from tidemill.client.enqueuer import DEADLINE, FIRST_PAUSE, LONGEST_PAUSE, gave_up
+from tidemill.client.handle import JobHandle
+from tidemill.client.portal import Portal
+from tidemill.client.request import JobRequest, RequestMaker
+from tidemill.client.sessions import Session, Sessions
+from tidemill.clock import Clock, Entropy
+from tidemill.contract.store import Blocking, Store
+from tidemill.core.job import Group
+from tidemill.core.queues import Inserted, QueueSettings, Verdict
+from tidemill.errors import EnqueueError, InvalidJob, QueueFull, StoreUnavailable
+from tidemill.tasks.definition import TaskDefinition
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Client:
+    """`tasks` and `queues` are the application's own mappings and may still grow."""
+
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        tasks: Mapping[str, TaskDefinition],
+        queues: Mapping[str, QueueSettings],
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self.tasks = tasks
+        self.requests = RequestMaker(clock, entropy)
+        self._clock = clock
+        self._sessions = Sessions(store, queues)
+        self._portal = Portal()
+        self._blocking: Blocking | None = None
+        _CLIENTS.add(self)
+
+    async def store(self) -> Store:
+        """The running loop's store, opened."""
+        return (self._sessions.here() or await self._sessions.open()).store
+
+    async def close(self) -> None:
+        """Close the running loop's session and the portal's. Both open again when they are needed."""
+        if self._portal.started:
+            await asyncio.to_thread(self.close_sync)
+        self._blocking = None
+        await self._sessions.close()
+
+    def close_sync(self) -> None:
+        self._blocking = None
+        if self._portal.started:
+            self._portal.run(self._sessions.close)
+            self._portal.stop()
+
+    def run_sync(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine of this client from a program without a loop."""
+        return self._portal.run(work)
+
+    def blocking(self) -> Blocking | None:
+        """The store's own blocking verbs, opened; None when it has none."""
+        if self._blocking is None:
+            self._blocking = self._portal.run(self._open_blocking)
+        return self._blocking
+
+    async def enqueue(self, request: JobRequest[R]) -> JobHandle[R]:
+        session = self._sessions.here() or await self._sessions.open()
+        answers = await session.enqueuer.insert((Group(request.queue, (request.job,)),))
+        return self._handle(request, answers[0][0])
+
+    def enqueue_sync(self, request: JobRequest[R]) -> JobHandle[R]:
+        answers = self._insert_sync((Group(request.queue, (request.job,)),))
+        return self._handle(request, answers[0][0])
+
+    async def enqueue_many(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
+        session: Session = self._sessions.here() or await self._sessions.open()
+        handles: list[JobHandle[R]] = []
+        for chunk in chunks(requests):
+            answers = await session.enqueuer.insert(chunk.groups)
+            handles += self._handles(chunk.requests, chunk.in_order(answers), len(handles))
+        return handles
+
+    def enqueue_many_sync(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
+        handles: list[JobHandle[R]] = []
+        for chunk in chunks(requests):
+            answers = self._insert_sync(chunk.groups)
+            handles += self._handles(chunk.requests, chunk.in_order(answers), len(handles))
+        return handles
+
+    def after_fork(self) -> None:
+        """The parent's loops and threads are not ours; the store looks after its own."""
+        self._sessions.forget()
+        self._portal = Portal()
+        self._blocking = None
+
+    async def _open_blocking(self) -> Blocking | None:
+        return (await self.store()).blocking
+
+    async def _insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+        session = self._sessions.here() or await self._sessions.open()
+        return await session.enqueuer.insert(groups)
+
+    def _insert_sync(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+        blocking = self._blocking or self.blocking()
+        if blocking is None:
+            return self._portal.run(lambda: self._insert(groups))
+        try:
+            return blocking.insert(groups)
+        except StoreUnavailable:
+            return self._insist(blocking, groups)
+
+    def _insist(self, blocking: Blocking, groups: Sequence[Group]) -> list[list[Inserted]]:
+        """Ask again, with the same ids, until the deadline of an enqueue is over."""
+        deadline, pause = self._clock.boot() + DEADLINE, FIRST_PAUSE
+        while True:
+            threading.Event().wait(pause)
+            try:
+                return blocking.insert(groups)
+            except StoreUnavailable as error:
+                pause = min(pause * 2, LONGEST_PAUSE)
+                if self._clock.boot() + pause >= deadline:
+                    raise gave_up(error) from error
+
+    def _handles(
+        self, requests: Sequence[JobRequest[R]], answers: Sequence[Inserted], before: int
+    ) -> list[JobHandle[R]]:
+        """Every group was answered: when one was refused, say what became of the others."""
+        for request, answer in zip(requests, answers, strict=True):
+            if problem := _refusal(request.queue, answer):
+                taken = sum(a.verdict in (Verdict.ACCEPTED, Verdict.EXISTING) for a in answers) + before
+                raise type(problem)(
+                    f"{problem}; {taken} other jobs of this enqueue_many were accepted, and sending "
+                    "the same requests again does not double them"
+                )
+        return [self._handle(request, answer) for request, answer in zip(requests, answers, strict=True)]
+
+    def _handle(self, request: JobRequest[R], answer: Inserted) -> JobHandle[R]:
+        if answer.verdict is Verdict.ACCEPTED:
+            return JobHandle(self, answer.id, existing=False)
+        if answer.verdict is Verdict.EXISTING:
+            return JobHandle(self, answer.id, existing=True)
+        raise _refusal(request.queue, answer) or EnqueueError(f"job {answer.id}: {answer.problem}")
+
+
+def _refusal(queue: str, answer: Inserted) -> EnqueueError | None:
+    if answer.verdict is Verdict.FULL:
+        return QueueFull(
+            f"queue {queue!r} is full ({answer.problem or 'max_length is reached'}); "
+            "nothing was stored: try later, or raise the queue's max_length"
+        )
+    if answer.verdict is Verdict.INVALID:
+        return InvalidJob(f"{answer.problem}; nothing was stored")
+    return None
+
+
+_CLIENTS: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_CLIENTS):
+        client.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

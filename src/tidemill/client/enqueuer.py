@@ -1,0 +1,133 @@
+"""Group commit: enqueues that happen together share one call to the store.
+
+The first of them starts a flush; whoever comes while it runs waits for the next one. A
+lone enqueue therefore waits for nothing but its own insert. The flush is a task of its
+own, so a caller that is cancelled takes nobody else down; its job may still be accepted.
+
+Jobs carry their ids, and a store answers a repeated id with its first verdict (J11). That
+is what makes it safe to send again after an error or a silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidemill.contract.store import Store
+from tidemill.core.job import Group
+from tidemill.core.queues import Inserted
+from tidemill.errors import StoreError, StoreUnavailable
+
+DEADLINE = 5.0
+"""An enqueue has returned or raised after this many seconds (I22)."""
+
+ATTEMPT = DEADLINE / 2
+"""A store that says nothing for this long is asked again: one lost reply is not an outage."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+JOBS_AT_ONCE = 1000
+
+Answers = list[list[Inserted]]
+
+
+class _Waiting(NamedTuple):
+    groups: Sequence[Group]
+    answers: asyncio.Future[Answers]
+    deadline: float
+
+
+class Enqueuer:
+    """Belongs to one event loop."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._loop = loop
+        self._waiting: deque[_Waiting] = deque()
+        self._flush: asyncio.Task[None] | None = None
+        self._pause = FIRST_PAUSE
+
+    async def insert(self, groups: Sequence[Group]) -> Answers:
+        answers: asyncio.Future[Answers] = self._loop.create_future()
+        self._waiting.append(_Waiting(groups, answers, self._loop.time() + DEADLINE))
+        if self._flush is None:
+            self._flush = self._loop.create_task(self._flush_all(), name="tidemill enqueue")
+        return await answers
+
+    async def drain(self) -> None:
+        """Returns when everything sent so far was answered."""
+        while self._flush is not None:
+            await asyncio.wait([self._flush])
+
+    async def _flush_all(self) -> None:
+        try:
+            while batch := self._take():
+                await self._send(batch)
+        finally:
+            self._flush = None
+            for waiting in self._waiting:
+                waiting.answers.cancel()
+
+    def _take(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        jobs = 0
+        while self._waiting and jobs < JOBS_AT_ONCE:
+            waiting = self._waiting.popleft()
+            jobs += sum(len(group.jobs) for group in waiting.groups)
+            batch.append(waiting)
+        return batch
+
+    async def _send(self, batch: list[_Waiting]) -> None:
+        groups = [group for waiting in batch for group in waiting.groups]
+        until = min(batch[0].deadline, self._loop.time() + ATTEMPT)
+        try:
+            async with asyncio.timeout_at(until):
+                answers = await self._store.insert(groups)
+        except TimeoutError:
+            await self._later(batch, StoreUnavailable("it did not answer"))
+        except StoreUnavailable as error:
+            await self._later(batch, error)
+        except StoreError as error:
+            # Full, read-only, corrupt: another try within seconds would say the same.
+            _fail(batch, error)
+        except Exception as error:  # noqa: BLE001 - a bug in a store must reach the callers, not hang them
+            _fail(batch, error)
+        else:
+            self._pause = FIRST_PAUSE
+            _answer(batch, answers)
+
+    async def _later(self, batch: list[_Waiting], error: StoreUnavailable) -> None:
+        """Give up on those whose time is over; the others go first in the next flush."""
+        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
+        now = self._loop.time()
+        over = [waiting for waiting in batch if waiting.deadline <= now + pause]
+        self._waiting.extendleft(waiting for waiting in reversed(batch) if waiting.deadline > now + pause)
+        _fail(over, gave_up(error))
+        if self._waiting:
+            await asyncio.sleep(pause)
+
+
+def gave_up(error: StoreUnavailable) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"the store could not be reached for {DEADLINE:g} s ({error}); the job may or may not have been "
+        "accepted: enqueue it again with the same id, and it will exist once"
+    )
+
+
+def _answer(batch: list[_Waiting], answers: Answers) -> None:
+    start = 0
+    for waiting in batch:
+        end = start + len(waiting.groups)
+        if not waiting.answers.done():
+            waiting.answers.set_result(answers[start:end])
+        start = end
+
+
+def _fail(batch: Sequence[_Waiting], error: Exception) -> None:
+    for waiting in batch:
+        if not waiting.answers.done():
+            # One exception raised in many tasks would collect all their tracebacks.
+            own = type(error)(*error.args)
+            own.__cause__ = error
+            waiting.answers.set_exception(own)

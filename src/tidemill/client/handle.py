@@ -1,0 +1,136 @@
+"""What an enqueue hands back: a job's id, and the way to its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+import msgspec
+
+from tidemill.contract.wakeups import job_topic
+from tidemill.core.changes import Amended, Cancel, Change, RetryNow
+from tidemill.core.filters import Filter
+from tidemill.core.job import Job
+from tidemill.core.states import FINAL, State
+from tidemill.errors import JobCancelled, JobFailed, JobNotFound, ResultTimeout
+
+if TYPE_CHECKING:
+    from tidemill.client.client import Client
+    from tidemill.contract.store import Store
+
+R_co = TypeVar("R_co", covariant=True)
+
+FIRST_LOOK, LONGEST_LOOK = 0.25, 5.0
+"""Wake-ups make a result arrive at once; looking now and then makes it arrive when they are lost."""
+
+
+class JobHandle(Generic[R_co]):
+    """`existing` is true when a job with the same unique key was there before: this is that one."""
+
+    __slots__ = ("_client", "existing", "id")
+
+    def __init__(self, client: Client, id: str, *, existing: bool = False) -> None:  # noqa: A002 - the word for it
+        self._client = client
+        self.id = id
+        self.existing = existing
+
+    def __repr__(self) -> str:
+        return f"<JobHandle {self.id}{' existing' if self.existing else ''}>"
+
+    async def result(self, timeout: float | None = None) -> R_co:  # noqa: ASYNC109 - ends in our own error
+        """What the handler returned. Raises JobFailed, JobCancelled, JobNotFound or ResultTimeout."""
+        return self._outcome(await self._ended(timeout))
+
+    def result_sync(self, timeout: float | None = None) -> R_co:
+        return self._client.run_sync(lambda: self.result(timeout))
+
+    async def status(self) -> Job:
+        """The record as the store has it now."""
+        store = await self._client.store()
+        return self._found((await store.get([self.id]))[0])
+
+    def status_sync(self) -> Job:
+        if blocking := self._client.blocking():
+            return self._found(blocking.get([self.id])[0])
+        return self._client.run_sync(self.status)
+
+    async def cancel(self, reason: str = "cancelled by hand") -> bool:
+        """After this returned nothing new of the job starts. False: it had already ended."""
+        return await self._amend(Cancel(reason))
+
+    def cancel_sync(self, reason: str = "cancelled by hand") -> bool:
+        return self._amend_sync(Cancel(reason))
+
+    async def retry(self) -> bool:
+        """Run an ended job again as a new generation. False: it has not ended yet."""
+        return await self._amend(RetryNow())
+
+    def retry_sync(self) -> bool:
+        return self._amend_sync(RetryNow())
+
+    async def _amend(self, change: Change) -> bool:
+        store = await self._client.store()
+        return self._amended(await store.amend(Filter(ids=(self.id,)), change))
+
+    def _amend_sync(self, change: Change) -> bool:
+        if blocking := self._client.blocking():
+            return self._amended(blocking.amend(Filter(ids=(self.id,)), change))
+        return self._client.run_sync(lambda: self._amend(change))
+
+    def _amended(self, amended: Amended) -> bool:
+        if not amended.changed and not amended.unchanged:
+            self._found(None)
+        return bool(amended.changed)
+
+    def _found(self, job: Job | None) -> Job:
+        if job is None:
+            raise JobNotFound(
+                f"there is no job {self.id!r}: the id is wrong, or the job ended and was pruned; "
+                "keep ended jobs longer with the queue's keep_done, keep_failed and keep_cancelled"
+            )
+        return job
+
+    async def _ended(self, patience: float | None) -> Job:
+        store = await self._client.store()
+        loop = asyncio.get_running_loop()
+        until = None if patience is None else loop.time() + patience
+        job = await self.status()
+        if job.state not in FINAL:
+            job = await self._wait(store, until)
+        if job.state not in FINAL:
+            raise ResultTimeout(
+                f"job {self.id} did not end within {patience:g} s, it is {job.state}; it may still"
+            )
+        return job
+
+    async def _wait(self, store: Store, until: float | None) -> Job:
+        loop, topic, look = asyncio.get_running_loop(), job_topic(self.id), FIRST_LOOK
+        listener = store.listen([topic])
+        try:
+            while True:
+                listener.arm()
+                job = await self.status()
+                left = look if until is None else min(look, until - loop.time())
+                if job.state in FINAL or left <= 0:
+                    return job
+                await listener.wait(left)
+                look = min(look * 2, LONGEST_LOOK)
+        finally:
+            listener.close()
+            # A ring wakes one listener; others may wait for the same job.
+            store.ring([topic])
+
+    def _outcome(self, job: Job) -> R_co:
+        named = f"job {job.id} of task {job.task!r}"
+        if job.state is State.CANCELLED:
+            raise JobCancelled(f"{named} was cancelled: {job.reason or 'no reason was given'}")
+        if job.state is State.FAILED:
+            error = f"{job.error.type}: {job.error.message}" if job.error else job.reason
+            raise JobFailed(f"{named} failed after {job.attempts} attempts: {error}")
+        return cast("R_co", self._decoded(job))
+
+    def _decoded(self, job: Job) -> Any:
+        """By the task that ran: a handle found by id or by unique key may be of any task."""
+        if task := self._client.tasks.get(job.task):
+            return task.result.decode(job.result)
+        return None if job.result is None else msgspec.json.decode(job.result)

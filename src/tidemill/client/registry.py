@@ -1,0 +1,113 @@
+"""What `@app.task` takes, and how it is checked before a job can meet it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, overload
+
+from tidemill.client.options import Options, read_seconds, refuse_unknown, with_options
+from tidemill.client.task import Task
+from tidemill.core.retry import Retry
+from tidemill.core.uniqueness import Unique
+from tidemill.errors import ConfigurationError, InvalidJob
+from tidemill.tasks.context import Context
+from tidemill.tasks.definition import TaskDefinition, define
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+Awaited = Coroutine[Any, Any, R]
+
+
+class TaskOptions(TypedDict, total=False):
+    """`key` and `unique` may be functions of the task's arguments."""
+
+    name: str
+    queue: str
+    priority: int
+    retry: Retry
+    timeout: float | timedelta
+    isolate: bool
+    expires: float | timedelta | None
+    key: Callable[..., str] | None
+    unique: Callable[..., Unique] | Unique | None
+    warn_bytes: int
+    max_bytes: int
+
+
+class Decorator(Protocol):
+    """`@app.task(…)`: the context is not part of what a caller passes, and it does not
+    matter to them whether the handler is async."""
+
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Context, P], Awaited[R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[P, Awaited[R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def define_task(handler: Callable[..., Any], options: Mapping[str, Any]) -> TaskDefinition:
+    """A definition, or a ConfigurationError that names the task, the option and the remedy."""
+    if not (inspect.isfunction(handler) or inspect.ismethod(handler)):
+        raise ConfigurationError(
+            f"task: {handler!r} is not a function; decorate one with @app.task or @app.task(queue=…)"
+        )
+    refuse_unknown(options, TaskOptions.__annotations__, "task")
+    try:
+        return define(handler, **_checked(options))
+    except InvalidJob as error:
+        raise ConfigurationError(f"task {options.get('name') or handler.__qualname__!r}: {error}") from None
+
+
+def refuse_duplicate(known: TaskDefinition | None, new: TaskDefinition) -> None:
+    if known is not None:
+        raise ConfigurationError(
+            f"task name {new.name!r} is taken: {_where(known)} has it, {_where(new)} wants it; "
+            "give one of them another name with @app.task(name=…)"
+        )
+
+
+def _where(task: TaskDefinition) -> str:
+    return f"{task.handler.__module__}.{task.handler.__qualname__}"
+
+
+def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
+    checked: dict[str, Any] = dict(options)
+    for name in ("timeout", "expires"):
+        if checked.get(name) is not None:
+            checked[name] = read_seconds(name, checked[name])
+    shared: dict[str, Any] = {name: checked[name] for name in _OF_JOBS_TOO if name in checked}
+    if isinstance(checked.get("unique"), Unique):
+        shared["unique"] = checked["unique"]
+    with_options(Options(queue="default"), shared)
+    for name, (wanted, fits) in _KINDS.items():
+        if name in checked and not fits(checked[name]):
+            raise InvalidJob(f"{name}: must be {wanted}, is {checked[name]!r}")
+    return checked
+
+
+_OF_JOBS_TOO = ("queue", "priority", "timeout", "expires")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "name": ("a string", lambda value: isinstance(value, str)),
+    "retry": ("a Retry, such as Retry(attempts=3)", lambda value: isinstance(value, Retry)),
+    "isolate": ("True or False", lambda value: isinstance(value, bool)),
+    "key": ("a function of the task's arguments", lambda value: value is None or callable(value)),
+    "unique": (
+        "a Unique, or a function of the task's arguments that returns one",
+        lambda value: value is None or isinstance(value, Unique) or callable(value),
+    ),
+    "warn_bytes": ("a number of bytes above 0", _is_count),
+    "max_bytes": ("a number of bytes above 0", _is_count),
+}

@@ -1,0 +1,77 @@
+"""One session with the store per event loop.
+
+Futures and wake-ups belong to a loop, so two loops never share a handle on the store. The
+first loop gets the store itself; every other gets `another` handle on the same truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+
+from tidemill.client.enqueuer import Enqueuer
+from tidemill.contract.store import Store
+from tidemill.core.queues import QueueSettings
+
+
+class Session:
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+        self.store = store
+        self.enqueuer = Enqueuer(store, loop)
+
+    async def close(self) -> None:
+        await self.enqueuer.drain()
+        await self.store.close()
+
+
+class Sessions:
+    """Opens sessions as they are needed; `root` makes the store when it is first asked for one."""
+
+    def __init__(self, root: Callable[[], Store], queues: Mapping[str, QueueSettings]) -> None:
+        self._root = root
+        self._queues = queues
+        self._open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._opening: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._lock = threading.Lock()
+        self._root_loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
+
+    def here(self) -> Session | None:
+        """The running loop's session, if it is open."""
+        return self._open.get(asyncio.get_running_loop())
+
+    async def open(self) -> Session:
+        loop = asyncio.get_running_loop()
+        async with self._opening.setdefault(loop, asyncio.Lock()):
+            if session := self._open.get(loop):
+                return session
+            store = self._store_for(loop)
+            await store.open()
+            if self._queues:
+                await store.declare(dict(self._queues))
+            session = self._open[loop] = Session(store, loop)
+            return session
+
+    async def close(self) -> None:
+        """Close the running loop's session."""
+        session = self._open.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.close()
+
+    def forget(self) -> None:
+        """After a fork the loops of the parent are not ours."""
+        self._open.clear()
+        self._opening.clear()
+        self._lock = threading.Lock()
+
+    def _store_for(self, loop: asyncio.AbstractEventLoop) -> Store:
+        with self._lock:
+            root = self._root()
+            if self._root_loop is None:
+                self._root_loop = weakref.ref(loop)
+            return root if self._root_loop() is loop else root.another()

@@ -1,0 +1,55 @@
+"""A registered function as its callers see it."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
+
+from tidemill.client.client import Client
+from tidemill.client.handle import JobHandle
+from tidemill.client.options import JobOptions, Options, options_of, with_options
+from tidemill.client.request import JobRequest
+from tidemill.tasks.definition import TaskDefinition
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Task(Generic[P, R]):
+    """`P` are the handler's parameters without its context, `R` is what it returns.
+
+    Calling the task calls the plain function, so that a handler's test needs no queue.
+    """
+
+    __slots__ = ("_client", "_make", "_options", "definition")
+
+    def __init__(self, client: Client, definition: TaskDefinition, options: Options | None = None) -> None:
+        self.definition = definition
+        self._client = client
+        self._make = client.requests.make
+        self._options = options or options_of(definition)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name} on queue {self._options.queue!r}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.definition.handler(*args, **kwargs)
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
+        """The same task with other options for the jobs made through it."""
+        return Task(self._client, self.definition, with_options(self._options, options))
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Returns when the store has the job, or raises within 5 s."""
+        return await self._client.enqueue(self._make(self.definition, self._options, args, kwargs))
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """The same for programs without an event loop; never call it on one."""
+        return self._client.enqueue_sync(self._make(self.definition, self._options, args, kwargs))
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> JobRequest[R]:
+        """A job to be sent with others by `enqueue_many`."""
+        return cast("JobRequest[R]", self._make(self.definition, self._options, args, kwargs))

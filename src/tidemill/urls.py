@@ -1,0 +1,58 @@
+"""Where the store is: a URL, read and never shown with its secrets."""
+
+from __future__ import annotations
+
+import re
+from typing import Self
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from tidemill.errors import ConfigurationError
+
+DEFAULT_URL = "sqlite:///tidemill.db"
+
+_EXAMPLES = {"memory": "memory://", "sqlite": "sqlite:///tidemill.db or sqlite:////var/lib/tidemill.db"}
+_LATER = ("redis", "rediss", "redis+cluster", "postgresql", "postgres", "amqp", "amqps")
+
+
+class StoreUrl(msgspec.Struct, frozen=True):
+    """`path` is the file of a SQLite store."""
+
+    scheme: str
+    path: str = ""
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        known = f"known are {' and '.join(f'{name}:// ({how})' for name, how in _EXAMPLES.items())}"
+        scheme, found, _ = url.partition("://")
+        if not found:
+            raise ConfigurationError(f"url: {mask(url)!r} has no scheme; {known}")
+        if scheme in _LATER:
+            raise ConfigurationError(
+                f"url: {scheme}:// stores are not available in this version of Tidemill; {known}"
+            )
+        if scheme not in _EXAMPLES:
+            raise ConfigurationError(f"url: unknown scheme {scheme!r} in {mask(url)!r}; {known}")
+        return cls(scheme, _sqlite_path(url)) if scheme == "sqlite" else cls(scheme)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://" + (f"/{self.path}" if self.path else "")
+
+
+def mask(url: str) -> str:
+    """The URL as it may be shown: without its password and without its query."""
+    without_password = re.sub(r"(?<=//)([^/@]*?):[^/]*@", r"\1:***@", url)
+    return re.sub(r"\?.*", "?***", without_password)
+
+
+def _sqlite_path(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.netloc or len(parts.path) < len("/x"):
+        raise ConfigurationError(
+            f"url: {mask(url)!r} names no file; three slashes start a relative path "
+            "(sqlite:///tidemill.db), four an absolute one (sqlite:////var/lib/tidemill.db)"
+        )
+    if parts.query or parts.fragment:
+        raise ConfigurationError(f"url: {mask(url)!r} has options after '?' or '#'; a sqlite URL takes none")
+    return unquote(parts.path[1:])
