@@ -1,0 +1,1 @@
+"""What is measured. Every function takes a fresh adapter and returns plain numbers."""
