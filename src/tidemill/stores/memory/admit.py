@@ -1,0 +1,74 @@
+"""arrivals and admit: requests written straight into the store become jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from tidemill.contract.jobs import Admission, Arrival, Refused
+from tidemill.core.job import DEFAULT_PRIORITY, Error, Group, Job, NewJob, problem_with
+from tidemill.core.states import State
+from tidemill.stores.memory.insert import insert_one
+from tidemill.stores.memory.moves import move
+from tidemill.stores.memory.records import Records
+
+REFUSED = "refused"
+
+
+def arrive(records: Records, job: str, task: str, payload: bytes, options: bytes) -> None:
+    """What a foreign producer does with one INSERT in a database."""
+    records.arrival_seq += 1
+    records.arrivals[records.arrival_seq] = Arrival(
+        seq=records.arrival_seq,
+        id=job,
+        task=task,
+        payload=payload,
+        options=options,
+        arrived=records.clock.wall(),
+    )
+
+
+def arrivals(records: Records, limit: int) -> list[Arrival]:
+    return list(islice(records.arrivals.values(), limit))
+
+
+def admit(records: Records, admissions: Sequence[Admission]) -> int:
+    """J20, J21. Answers how many arrivals were taken off the list. One whose id is known already
+    is only taken off. A verdict the store itself finds a problem with counts as refused."""
+    taken = 0
+    for admission in admissions:
+        if records.arrivals.pop(admission.arrival.seq, None) is not None:
+            _admit(records, admission)
+            taken += 1
+    return taken
+
+
+def _admit(records: Records, admission: Admission) -> None:
+    now, verdict = records.clock.wall(), admission.verdict
+    if isinstance(verdict, NewJob):
+        problem = problem_with(Group(admission.queue, (verdict,)))
+        if problem is None:
+            insert_one(records, admission.queue, verdict, now)
+            return
+        verdict = Refused(queue=admission.queue, error=Error("InvalidJob", problem))
+    arrival = admission.arrival
+    if arrival.id not in records.jobs and arrival.id not in records.memory:
+        move(records, _failed(arrival, verdict, records.next_seq(), now), now)
+
+
+def _failed(arrival: Arrival, refused: Refused, seq: int, now: float) -> Job:
+    return Job(
+        seq=seq,
+        id=arrival.id,
+        queue=refused.queue,
+        task=arrival.task,
+        payload=arrival.payload,
+        state=State.FAILED,
+        priority=DEFAULT_PRIORITY,
+        lane="",
+        created=now,
+        due=now,
+        finished=now,
+        error=refused.error,
+        reason=REFUSED,
+    )

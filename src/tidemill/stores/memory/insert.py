@@ -1,0 +1,134 @@
+"""insert: requests become jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemill.core import transitions
+from tidemill.core.job import Group, Job, NewJob, problem_with
+from tidemill.core.queues import Inserted, Verdict
+from tidemill.core.uniqueness import Conflict, Unique, holds_key, resolve
+from tidemill.stores.memory.moves import move
+from tidemill.stores.memory.records import Records
+
+
+def insert(records: Records, groups: Sequence[Group]) -> list[list[Inserted]]:
+    """J10 to J16. Groups are taken in order, each on top of the one before."""
+    return [_insert_group(records, group) for group in groups]
+
+
+def _insert_group(records: Records, group: Group) -> list[Inserted]:
+    """A refused group changes nothing and its ids are not remembered: the client may send it
+    again. Ids that are known answer their first verdict, whatever becomes of their neighbours."""
+    now = records.clock.wall()
+    if problem := problem_with(group):
+        return [_known(records, job.id) or Inserted(Verdict.INVALID, job.id, problem) for job in group.jobs]
+    if problem := _too_long(records, group, now):
+        return [_known(records, job.id) or Inserted(Verdict.FULL, job.id, problem) for job in group.jobs]
+    return [insert_one(records, group.queue, job, now) for job in group.jobs]
+
+
+def insert_one(records: Records, queue: str, new: NewJob, now: float) -> Inserted:
+    """Length limits and validity are the caller's business."""
+    if known := _known(records, new.id):
+        return known
+    holder = holder_of(records, queue, new.unique, now)
+    if holder is None or new.unique is None:
+        return _accept(records, _job(records, new, queue, now), now)
+    match resolve(new.unique, holder):
+        case Conflict.EXISTING:
+            return _existing(records, new.id, holder.id)
+        case Conflict.MERGE:
+            _replace(records, records.successor_of(holder.id), now)
+            return _merge(records, holder, new, now)
+        case Conflict.REPLACE:
+            _replace(records, records.successor_of(holder.id), now)
+            _replace(records, holder, now)
+            return _accept(records, _job(records, new, queue, now), now)
+        case Conflict.SUCCEED:
+            return _succeed(records, holder, new, now)
+
+
+def holder_of(records: Records, queue: str, unique: Unique | None, now: float) -> Job | None:
+    """The newest job that holds the key. A waiting successor is its key's holder only when the
+    job it waits for has lost the key (`at_most` is over): else two jobs would be live at once."""
+    if unique is None:
+        return None
+    jobs = (records.jobs[id_] for id_ in records.keys.get((queue, unique.key), ()))
+    holders = [job for job in jobs if holds_key(job, now)]
+    return max(holders, key=lambda job: (job.after is None, job.seq), default=None)
+
+
+def _known(records: Records, request: str) -> Inserted | None:
+    """The first verdict of an id: while its job lives, and until `prune` forgets it after that."""
+    if request in records.jobs:
+        return Inserted(Verdict.ACCEPTED, request)
+    remembered = records.memory.get(request)
+    return None if remembered is None else Inserted(remembered.verdict, remembered.id)
+
+
+def _too_long(records: Records, group: Group, now: float) -> str | None:
+    queue = records.queues.get(group.queue)
+    if queue is None or queue.settings.max_length is None:
+        return None
+    growth, limit = _growth(records, group, now), queue.settings.max_length
+    if not growth or queue.pending + growth <= limit:
+        return None
+    return f"queue {group.queue!r} holds {queue.pending} of at most {limit} jobs, {growth} more do not fit"
+
+
+def _growth(records: Records, group: Group, now: float) -> int:
+    """How many pending jobs a group adds. A request that another one stands for adds none, nor
+    does one that takes the place of another."""
+    growth, seen = 0, set[str]()
+    for new in group.jobs:
+        name = f"id:{new.id}" if new.unique is None else f"key:{new.unique.key}"
+        if name not in seen and not _known(records, new.id) and _adds(records, group.queue, new.unique, now):
+            seen.add(name)
+            growth += 1
+    return growth
+
+
+def _adds(records: Records, queue: str, unique: Unique | None, now: float) -> bool:
+    holder = holder_of(records, queue, unique, now)
+    if holder is None or unique is None:
+        return True
+    return resolve(unique, holder) is Conflict.SUCCEED and records.successor_of(holder.id) is None
+
+
+def _job(records: Records, new: NewJob, queue: str, now: float) -> Job:
+    return transitions.created(new, queue, records.next_seq(), now)
+
+
+def _accept(records: Records, job: Job, now: float) -> Inserted:
+    move(records, job, now)
+    return Inserted(Verdict.ACCEPTED, job.id)
+
+
+def _existing(records: Records, request: str, stands_for_it: str) -> Inserted:
+    records.remember(request, Verdict.EXISTING, stands_for_it)
+    return Inserted(Verdict.EXISTING, stands_for_it)
+
+
+def _merge(records: Records, holder: Job, new: NewJob, now: float) -> Inserted:
+    """The request never becomes a job, so it takes no seq."""
+    request = transitions.created(new, holder.queue, 0, now)
+    move(records, transitions.merged(holder, request), now)
+    return _existing(records, new.id, holder.id)
+
+
+def _succeed(records: Records, holder: Job, new: NewJob, now: float) -> Inserted:
+    """One successor at most: a second request is merged into it (rerun) or takes its place."""
+    waiting = records.successor_of(holder.id)
+    if waiting is not None and new.unique is not None and new.unique.on_conflict == "rerun":
+        return _merge(records, waiting, new, now)
+    _replace(records, waiting, now)
+    successor = transitions.waiting_for(_job(records, new, holder.queue, now), holder.id)
+    return _accept(records, successor, now)
+
+
+def _replace(records: Records, job: Job | None, now: float) -> None:
+    """Newer data has come: the older request ends. A pending holder's successor (the holder came
+    back from a run) goes first, or the holder's end would release it beside the new job."""
+    if job is not None:
+        move(records, transitions.cancelled(job, transitions.REPLACED, now), now)

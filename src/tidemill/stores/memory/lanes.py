@@ -1,0 +1,84 @@
+"""The ready jobs of one queue, filed by lane.
+
+A lane is born with its first ready job and forgotten with its last. When it is born it
+counts as served just now (`served` = the store's pick counter), so that a stream of new
+lanes never starves an old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemill.core.job import Job
+from tidemill.core.lanes import OpenLane
+from tidemill.stores.memory.order import Key, Order
+
+
+class Lane:
+    __slots__ = ("jobs", "served")
+
+    def __init__(self, served: int) -> None:
+        self.jobs = Order()
+        self.served = served
+
+
+class Lanes:
+    """`_order` keeps the lanes as a claim meets them: by head priority, then longest unserved."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, Lane] = {}
+        self._order = Order()
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def add(self, job: Job, picks: int) -> None:
+        lane = self._lanes.get(job.lane)
+        if lane is None:
+            lane = self._lanes[job.lane] = Lane(picks)
+        else:
+            self._order.remove(_place(job.lane, lane))
+        lane.jobs.add(_key(job))
+        self._order.add(_place(job.lane, lane))
+
+    def remove(self, job: Job) -> None:
+        lane = self._lanes[job.lane]
+        self._order.remove(_place(job.lane, lane))
+        lane.jobs.remove(_key(job))
+        if len(lane.jobs):
+            self._order.add(_place(job.lane, lane))
+        else:
+            del self._lanes[job.lane]
+
+    def serve(self, name: str, served: int) -> None:
+        """Remember the lane's last pick; a lane that has run empty is forgotten already."""
+        lane = self._lanes.get(name)
+        if lane is not None:
+            self._order.remove(_place(name, lane))
+            lane.served = served
+            self._order.add(_place(name, lane))
+
+    def in_order(self) -> Iterator[tuple[int, int, int, str]]:
+        """(head priority, served, head seq, name) of every lane, the next to be served first."""
+        for at in range(len(self._order)):
+            priority, served, seq, name = self._order[at]
+            yield priority, served, seq, name
+
+    def ids(self, name: str, offset: int, count: int) -> list[str]:
+        return [key[-1] for key in self._lanes[name].jobs.slice(offset, count)]
+
+
+def open_lane(place: tuple[int, int, int, str], room: int) -> OpenLane:
+    priority, served, seq, name = place
+    return OpenLane(name, served, priority, seq, room)
+
+
+def _key(job: Job) -> Key:
+    return (job.priority, job.due, job.seq, job.id)
+
+
+def _place(name: str, lane: Lane) -> Key:
+    head = lane.jobs.head()
+    assert head is not None, "a lane without jobs is forgotten"  # noqa: S101 - an invariant of this file
+    priority, _, seq, _ = head
+    return (priority, lane.served, seq, name)

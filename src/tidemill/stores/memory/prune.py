@@ -1,0 +1,76 @@
+"""prune: what has been kept long enough goes."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from tidemill.contract.jobs import Pruned
+from tidemill.core import transitions
+from tidemill.core.job import Job
+from tidemill.core.states import State
+from tidemill.core.uniqueness import holds_key
+from tidemill.stores.memory.moves import move
+from tidemill.stores.memory.queue import ENDS, Queue
+from tidemill.stores.memory.records import Records
+
+
+def prune(records: Records, limit: int) -> Pruned:
+    """J80 to J82. First pending jobs past their expiry are cancelled, then ended jobs dropped,
+    then ids forgotten; each of the three stops at `limit`, and `more` says that one of them did."""
+    now = records.clock.wall()
+    expired = _expire(records, limit, now)
+    pruned = _drop_ended(records, limit, now)
+    forgotten = _forget(records, limit)
+    return Pruned(pruned, expired, more=limit in (expired, pruned, forgotten))
+
+
+def _expire(records: Records, limit: int, now: float) -> int:
+    """Waiting and scheduled jobs too, the longest expired first."""
+    pending = (records.jobs[id_] for id_ in records.expiring)
+    over = sorted(
+        (job.expires or 0.0, job.seq, job.id) for job in pending if transitions.is_expired(job, now)
+    )
+    for _, _, id_ in over[:limit]:
+        move(records, transitions.expired(records.jobs[id_], now), now)
+    return len(over[:limit])
+
+
+def _drop_ended(records: Records, limit: int, now: float) -> int:
+    """Queues by name, in each done, failed and cancelled jobs in turn."""
+    dropped = 0
+    for name in sorted(records.queues):
+        for state in ENDS:
+            for job in _outlived(records, records.queues[name], state, limit - dropped, now):
+                records.drop(job)
+                dropped += 1
+    return dropped
+
+
+def _outlived(records: Records, queue: Queue, state: State, limit: int, now: float) -> list[Job]:
+    """By age, and what is beyond the newest `count`. A job whose key is held for a period stays,
+    and still counts among the newest."""
+    retention, ended = queue.settings.retention(state), queue.ended[state]
+    beyond = 0 if retention.count is None else max(0, len(ended) - retention.count)
+    oldest_kept = None if retention.age is None else now - retention.age
+    found: list[Job] = []
+    for index, (finished, _, id_) in enumerate(ended.slice(0, len(ended))):
+        too_old = oldest_kept is not None and finished <= oldest_kept
+        if len(found) >= limit or not (too_old or index < beyond):
+            break
+        if not holds_key(records.jobs[id_], now):
+            found.append(records.jobs[id_])
+    return found
+
+
+def _forget(records: Records, limit: int) -> int:
+    """Ids, and with them the last claim number of workers not heard of for as long."""
+    over = [id_ for id_, known in records.memory.items() if records.is_over(known.term)]
+    for id_ in islice(over, limit):
+        del records.memory[id_]
+    for worker in [worker for worker, last in records.claims.items() if records.is_over(last.term)]:
+        del records.claims[worker]
+    for worker in [
+        worker for worker, known in records.workers.items() if known.lease <= records.clock.boot()
+    ]:
+        del records.workers[worker]
+    return min(len(over), limit)

@@ -1,0 +1,93 @@
+"""What the store keeps about one queue: its settings, its jobs in every order a verb needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from tidemill.core.job import Job
+from tidemill.core.queues import Pause, QueueSettings
+from tidemill.core.states import FINAL, PENDING, State
+from tidemill.stores.memory.lanes import Lanes
+from tidemill.stores.memory.order import Key, Order
+
+ENDS: Final = (State.DONE, State.FAILED, State.CANCELLED)
+
+
+class Queue:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.declared = QueueSettings()
+        self.override: QueueSettings | None = None
+        self.pause: Pause | None = None
+        self.counts: Counter[State] = Counter()
+        self.lanes = Lanes()
+        self.scheduled = Order()
+        self.ended = {state: Order() for state in ENDS}
+        self.running_in: Counter[str] = Counter()
+        self.history: dict[float, Counter[str]] = {}
+
+    @property
+    def settings(self) -> QueueSettings:
+        return self.override or self.declared
+
+    @property
+    def pending(self) -> int:
+        return sum(self.counts[state] for state in PENDING)
+
+    @property
+    def limited(self) -> bool:
+        """Whether the end of a run may let another job start."""
+        return self.settings.concurrency is not None or self.settings.key_concurrency is not None
+
+    def closed(self, now: float) -> bool:
+        return self.pause is not None and self.pause.closed(now)
+
+    def room(self) -> float:
+        """How many more jobs of the queue may run, the whole fleet together."""
+        limit = self.settings.concurrency
+        return float("inf") if limit is None else max(0, limit - self.counts[State.RUNNING])
+
+    def room_in(self, lane: str) -> float:
+        """Jobs without a key are in nobody's way: the limit per key does not hold for lane ''."""
+        limit = self.settings.key_concurrency
+        if limit is None or lane == "":
+            return float("inf")
+        return max(0, limit - self.running_in[lane])
+
+    def file(self, job: Job, picks: int) -> None:
+        self.counts[job.state] += 1
+        if job.state is State.READY:
+            self.lanes.add(job, picks)
+        elif job.state is State.SCHEDULED:
+            self.scheduled.add(due_key(job))
+        elif job.state is State.RUNNING:
+            self.running_in[job.lane] += 1
+        elif job.state in FINAL:
+            self.ended[job.state].add(_ended_key(job))
+
+    def unfile(self, job: Job) -> None:
+        self.counts[job.state] -= 1
+        if job.state is State.READY:
+            self.lanes.remove(job)
+        elif job.state is State.SCHEDULED:
+            self.scheduled.remove(due_key(job))
+        elif job.state is State.RUNNING:
+            self.running_in[job.lane] -= 1
+            if not self.running_in[job.lane]:
+                del self.running_in[job.lane]
+        elif job.state in FINAL:
+            self.ended[job.state].remove(_ended_key(job))
+
+    def count(self, what: str, now: float) -> None:
+        """One more done, failed, cancelled or retried in this minute."""
+        minute = now // 60 * 60
+        self.history.setdefault(minute, Counter())[what] += 1
+
+
+def due_key(job: Job) -> Key:
+    return (job.due, job.seq, job.id)
+
+
+def _ended_key(job: Job) -> Key:
+    return (job.finished, job.seq, job.id)

@@ -1,0 +1,72 @@
+"""Reading: jobs, counts, history, logs, attempts, workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from msgspec.structs import replace
+
+from tidemill.contract.reader import AttemptRecord, LogLine, Minute, Page, WorkerInfo
+from tidemill.core.filters import Filter, matches
+from tidemill.core.job import Job
+from tidemill.core.states import State
+from tidemill.stores.memory.amend import oldest_first
+from tidemill.stores.memory.records import Records
+
+
+def get(records: Records, ids: Sequence[str]) -> list[Job | None]:
+    return [records.jobs.get(id_) for id_ in ids]
+
+
+def find(records: Records, wanted: Filter, limit: int, cursor: int | None) -> Page:
+    """R2. The cursor is the seq of the page's last job; new jobs have a higher one."""
+    older = (job for job in _newest_first(records, wanted) if cursor is None or job.seq < cursor)
+    found = list(islice(older, limit + 1))
+    page = tuple(found[:limit])
+    return Page(page, page[-1].seq if page and len(found) > limit else None)
+
+
+def _newest_first(records: Records, wanted: Filter) -> Iterator[Job]:
+    if wanted.ids is not None:
+        return reversed(list(oldest_first(records, wanted)))
+    return (job for job in reversed(records.jobs.values()) if matches(wanted, job))
+
+
+def counts(records: Records) -> dict[str, dict[State, int]]:
+    """R3. Only what there is: states and queues without a job are left out."""
+    found = {
+        name: {state: count for state, count in queue.counts.items() if count}
+        for name, queue in records.queues.items()
+    }
+    return {name: states for name, states in found.items() if states}
+
+
+def history(records: Records, queue: str, since: float) -> list[Minute]:
+    """R4. Minutes that began at `since` or later, and the one it falls into."""
+    known = records.queues.get(queue)
+    minutes = {} if known is None else known.history
+    return [
+        Minute(at, count["done"], count["failed"], count["cancelled"], count["retried"])
+        for at, count in sorted(minutes.items())
+        if at > since - 60
+    ]
+
+
+def logs(records: Records, job: str) -> list[LogLine]:
+    attempts = records.logs.get(job, {})
+    return [line for attempt in sorted(attempts) for line in attempts[attempt]]
+
+
+def attempts(records: Records, job: str) -> list[AttemptRecord]:
+    return list(records.attempts.get(job, ()))
+
+
+def workers(records: Records) -> list[WorkerInfo]:
+    """R7, by id. `holds` counts the jobs running in the worker's name now."""
+    boot = records.clock.boot()
+    return [
+        replace(known.info, holds=len(records.running.get(worker, ())))
+        for worker, known in sorted(records.workers.items())
+        if known.lease > boot
+    ]

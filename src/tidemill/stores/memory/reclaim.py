@@ -1,0 +1,50 @@
+"""reclaim: jobs whose holder fell silent, and the leases of another boot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from tidemill.contract.jobs import Reclaimed
+from tidemill.core import transitions
+from tidemill.core.job import Job
+from tidemill.core.states import State
+from tidemill.stores.memory.moves import move, record_attempt
+from tidemill.stores.memory.records import Records
+
+
+def reclaim(records: Records, dead: Sequence[str]) -> Reclaimed:
+    """J60 to J63. A lease is over when the boot clock has reached it. Answers are by seq."""
+    boot, workers = records.clock.boot(), frozenset(dead)
+    over = [job for job in _running(records) if job.lease <= boot or job.worker in workers]
+    ready: list[str] = []
+    poison: list[str] = []
+    for job in sorted(over, key=lambda job: job.seq):
+        after = _take_back(records, job)
+        (ready if after.state is State.READY else poison).append(job.id)
+    return Reclaimed(tuple(ready), tuple(poison))
+
+
+def notice_boot(records: Records) -> None:
+    """J63, asked when the store is opened: a boot clock means nothing across boots, so every
+    lease of jobs is set to 0, and workers and leaders of the old boot are forgotten."""
+    if records.boot_id == records.clock.boot_id:
+        return
+    records.boot_id = records.clock.boot_id
+    for job in _running(records):
+        records.put(replace(job, lease=0.0))
+    records.workers.clear()
+    records.leaders.clear()
+
+
+def _running(records: Records) -> list[Job]:
+    return [records.jobs[id_] for ids in records.running.values() for id_ in ids]
+
+
+def _take_back(records: Records, job: Job) -> Job:
+    now = records.clock.wall()
+    after = transitions.reclaimed(job, records.queues[job.queue].settings, now)
+    record_attempt(records, job, after, "reclaimed", now)
+    move(records, after, now)
+    return after

@@ -1,0 +1,157 @@
+"""Everything the store knows, and the two writes (`put`, `drop`) that keep its indexes true.
+
+Consequences of a write (a successor released, a topic rung) are in `moves`; here a job
+is only filed, so that whatever is counted or listed always equals a recount.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import RLock
+from typing import TypeVar
+
+import msgspec
+
+from tidemill.clock import Clock, Entropy
+from tidemill.contract.jobs import MEMORY_OF_IDS, Arrival
+from tidemill.contract.reader import AttemptRecord, LogLine, WorkerInfo
+from tidemill.core.job import Job
+from tidemill.core.queues import Verdict
+from tidemill.core.states import LIVE, PENDING, State
+from tidemill.stores.memory.queue import Queue
+
+K = TypeVar("K")
+
+
+class Term(msgspec.Struct, frozen=True):
+    """A time that is over when both clocks say so: a stepped wall clock ends nothing early."""
+
+    wall: float
+    boot: float
+    boot_id: str
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What is left of a request whose job is gone, or that never became a job of its own."""
+
+    verdict: Verdict
+    id: str
+    fence: int
+    claim: int
+    term: Term
+
+
+class LastClaim(msgspec.Struct, frozen=True):
+    number: int
+    term: Term
+
+
+class Leader(msgspec.Struct, frozen=True):
+    worker: str
+    lease: float
+
+
+class KnownWorker(msgspec.Struct, frozen=True):
+    info: WorkerInfo
+    lease: float
+
+
+class Records:
+    """One truth, shared by every handle; a verb holds `lock` from its first read to its last write."""
+
+    def __init__(self, clock: Clock, entropy: Entropy) -> None:
+        self.clock, self.entropy = clock, entropy
+        self.lock = RLock()
+        self.boot_id = clock.boot_id
+        self.seq = self.fence = self.picks = self.arrival_seq = 0
+        self.jobs: dict[str, Job] = {}  # in order of seq: jobs are added at the end and updated in place
+        self.queues: dict[str, Queue] = {}
+        self.running: dict[str, dict[str, None]] = {}  # worker → ids
+        self.successors: dict[str, str] = {}  # id → id of the job waiting for it
+        self.keys: dict[tuple[str, str], dict[str, None]] = {}  # jobs that may hold a unique key
+        self.expiring: dict[str, None] = {}  # pending jobs with an expiry
+        self.memory: dict[str, Remembered] = {}
+        self.claims: dict[str, LastClaim] = {}
+        self.arrivals: dict[int, Arrival] = {}
+        self.logs: dict[str, dict[tuple[int, int], deque[LogLine]]] = {}
+        self.attempts: dict[str, deque[AttemptRecord]] = {}
+        self.workers: dict[str, KnownWorker] = {}
+        self.leaders: dict[str, Leader] = {}
+        self.topics: dict[str, None] = {}  # to be rung when the verb is over
+
+    def queue(self, name: str) -> Queue:
+        """A queue exists from its first job, declaration, override or pause on."""
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.queues[name] = Queue(name)
+        return queue
+
+    def next_seq(self) -> int:
+        self.seq += 1
+        return self.seq
+
+    def put(self, job: Job) -> None:
+        """File the new version before taking out the old one: a lane whose only ready job is
+        changed has a ready job all the time, and keeps its turn."""
+        before = self.jobs.get(job.id)
+        queue = self.queue(job.queue)
+        queue.file(job, self.picks)
+        if before is not None:
+            queue.unfile(before)
+            self._unlink(before)
+        self.jobs[job.id] = job
+        self._link(job)
+
+    def drop(self, job: Job) -> None:
+        """The job is gone; its id, verdict and last claim are remembered."""
+        self.queues[job.queue].unfile(job)
+        self._unlink(job)
+        del self.jobs[job.id]
+        self.logs.pop(job.id, None)
+        self.attempts.pop(job.id, None)
+        self.remember(job.id, Verdict.ACCEPTED, job.id, job.fence, job.claim)
+
+    def remember(self, request: str, verdict: Verdict, job: str, fence: int = 0, claim: int = 0) -> None:
+        self.memory.pop(request, None)  # the newest stands last: prune forgets from the front
+        self.memory[request] = Remembered(verdict, job, fence, claim, self.term())
+
+    def term(self) -> Term:
+        """MEMORY_OF_IDS from now."""
+        clock = self.clock
+        return Term(clock.wall() + MEMORY_OF_IDS, clock.boot() + MEMORY_OF_IDS, clock.boot_id)
+
+    def is_over(self, term: Term) -> bool:
+        """After another boot only the wall clock can tell."""
+        if self.clock.wall() < term.wall:
+            return False
+        return term.boot_id != self.clock.boot_id or self.clock.boot() >= term.boot
+
+    def successor_of(self, job: str) -> Job | None:
+        successor = self.successors.get(job)
+        return None if successor is None else self.jobs[successor]
+
+    def _link(self, job: Job) -> None:
+        if job.state is State.RUNNING:
+            self.running.setdefault(job.worker or "", {})[job.id] = None
+        if job.state is State.WAITING and job.after is not None:
+            self.successors[job.after] = job.id
+        if job.expires is not None and job.state in PENDING:
+            self.expiring[job.id] = None
+        if job.unique_key is not None and (job.unique_holds or job.state in LIVE):
+            self.keys.setdefault((job.queue, job.unique_key), {})[job.id] = None
+
+    def _unlink(self, job: Job) -> None:
+        if job.state is State.RUNNING:
+            _discard(self.running, job.worker or "", job.id)
+        if job.state is State.WAITING and job.after is not None:
+            del self.successors[job.after]
+        if job.expires is not None and job.state in PENDING:
+            del self.expiring[job.id]
+        if job.unique_key is not None and (job.unique_holds or job.state in LIVE):
+            _discard(self.keys, (job.queue, job.unique_key), job.id)
+
+
+def _discard(index: dict[K, dict[str, None]], key: K, job: str) -> None:
+    del index[key][job]
+    if not index[key]:
+        del index[key]

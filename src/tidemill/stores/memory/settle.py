@@ -1,0 +1,53 @@
+"""settle: what became of the jobs in a worker's hands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemill.core import transitions
+from tidemill.core.claims import ClaimRequest, Settled, Settlement, answer_to
+from tidemill.core.job import Job
+from tidemill.core.outcomes import Answer, Crashed, Fail, Outcome, Retrying
+from tidemill.stores.memory.claim import claim
+from tidemill.stores.memory.moves import move, record_attempt
+from tidemill.stores.memory.records import Records
+
+
+def settle(records: Records, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Settled:
+    """J40 to J43. Settlements are taken in order, each on top of the one before; then the claim."""
+    answers = [_settle_one(records, settlement) for settlement in settlements]
+    return Settled(answers, None if request is None else claim(records, request))
+
+
+def _settle_one(records: Records, settlement: Settlement) -> Answer:
+    job = records.jobs.get(settlement.job)
+    answer = answer_to(job, settlement.fence, settlement.claim)
+    if job is None:
+        return _answer_from_memory(records, settlement)
+    if answer is Answer.OK:
+        _apply(records, job, settlement.outcome)
+    return answer
+
+
+def _answer_from_memory(records: Records, settlement: Settlement) -> Answer:
+    """A pruned job still knows the claim that ended it, so a late repetition is not alarmed."""
+    known = records.memory.get(settlement.job)
+    if known is None or known.claim != settlement.claim or known.fence != settlement.fence:
+        return Answer.GONE
+    return Answer.AGAIN
+
+
+def _apply(records: Records, job: Job, outcome: Outcome) -> None:
+    now, queue = records.clock.wall(), records.queues[job.queue]
+    after = transitions.settled(job, outcome, queue.settings, now)
+    if isinstance(outcome, Retrying | Fail | Crashed):
+        record_attempt(records, job, after, _WORD[type(outcome)], now)
+    if isinstance(outcome, Retrying):
+        if records.successor_of(job.id) is not None:
+            after = transitions.superseded(job, now)
+        else:
+            queue.count("retried", now)
+    move(records, after, now)
+
+
+_WORD: dict[type[Outcome], str] = {Retrying: "retry", Fail: "fail", Crashed: "crashed"}

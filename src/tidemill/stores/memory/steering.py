@@ -1,0 +1,75 @@
+"""What is set on queues, and who does the chores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemill.contract.queues import QueueInfo
+from tidemill.contract.wakeups import queue_topic
+from tidemill.core.queues import Pause, QueueSettings
+from tidemill.errors import ConfigurationError
+from tidemill.stores.memory.records import Leader, Records
+
+
+def declare(records: Records, queues: Mapping[str, QueueSettings]) -> None:
+    """All or nothing: a setting that cannot work is told before anything is written."""
+    for name, settings in queues.items():
+        _check(name, settings)
+    for name, settings in queues.items():
+        records.queue(name).declared = settings
+        records.topics[queue_topic(name)] = None
+
+
+def override(records: Records, queue: str, settings: QueueSettings | None) -> None:
+    """Rings: a limit may have been raised."""
+    if settings is not None:
+        _check(queue, settings)
+    records.queue(queue).override = settings
+    records.topics[queue_topic(queue)] = None
+
+
+def pause(records: Records, queue: str, until: float | None, reason: str | None) -> None:
+    """A second pause takes the place of the first. Rings, so that a parked worker learns the
+    end of the pause as its next time to look."""
+    records.queue(queue).pause = Pause(records.clock.wall(), until, reason)
+    records.topics[queue_topic(queue)] = None
+
+
+def resume(records: Records, queue: str) -> None:
+    records.queue(queue).pause = None
+    records.topics[queue_topic(queue)] = None
+
+
+def queues(records: Records) -> list[QueueInfo]:
+    """Q5. A pause that has ended by itself is no longer shown."""
+    now = records.clock.wall()
+    return [
+        QueueInfo(
+            name=name,
+            declared=queue.declared,
+            override=queue.override,
+            pause=queue.pause if queue.closed(now) else None,
+        )
+        for name, queue in sorted(records.queues.items())
+    ]
+
+
+def lead(records: Records, duty: str, worker: str, lease: float) -> bool:
+    """C1."""
+    boot, leader = records.clock.boot(), records.leaders.get(duty)
+    if leader is not None and leader.worker != worker and leader.lease > boot:
+        return False
+    records.leaders[duty] = Leader(worker, boot + lease)
+    return True
+
+
+def resign(records: Records, duty: str, worker: str) -> None:
+    """C2."""
+    leader = records.leaders.get(duty)
+    if leader is not None and leader.worker == worker:
+        del records.leaders[duty]
+
+
+def _check(queue: str, settings: QueueSettings) -> None:
+    if problem := settings.problem():
+        raise ConfigurationError(f"queue {queue!r}: {problem}")

@@ -1,0 +1,206 @@
+"""The store as everybody else sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Self
+
+from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.queues import QueueInfo
+from tidemill.contract.reader import AttemptRecord, LogLine, Minute, Page, WorkerInfo
+from tidemill.core.changes import Amended, Change
+from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.filters import Filter
+from tidemill.core.job import Group, Job
+from tidemill.core.queues import Inserted, QueueSettings
+from tidemill.core.states import State
+from tidemill.errors import StoreUnavailable
+from tidemill.stores.memory import (
+    admit,
+    amend,
+    claim,
+    extend,
+    insert,
+    prune,
+    reader,
+    reclaim,
+    settle,
+    steering,
+)
+from tidemill.stores.memory.records import Records
+from tidemill.stores.memory.wakeups import Hub, MemoryListener
+
+
+class _Shared:
+    """What all handles of one store have in common."""
+
+    def __init__(self, clock: Clock, entropy: Entropy) -> None:
+        self.records = Records(clock, entropy)
+        self.hub = Hub()
+
+    @contextmanager
+    def verb(self) -> Iterator[Records]:
+        """One atomic step; what it rang is heard when it is over."""
+        with self.records.lock:
+            self.records.topics.clear()
+            yield self.records
+            topics = tuple(self.records.topics)
+        if topics:
+            self.hub.ring(topics)
+
+
+class MemoryBlocking:
+    """The verbs a program without an event loop needs."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+        with self._store.verb() as records:
+            return insert.insert(records, groups)
+
+    def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+        with self._store.verb() as records:
+            return amend.amend(records, wanted, change, limit)
+
+    def get(self, ids: Sequence[str]) -> list[Job | None]:
+        with self._store.verb() as records:
+            return reader.get(records, ids)
+
+
+class MemoryStore:
+    """Every verb runs to its end under one lock and awaits nothing, which makes it atomic."""
+
+    def __init__(self, clock: Clock | None = None, entropy: Entropy | None = None) -> None:
+        self._shared = _Shared(clock or SystemClock(), entropy or SystemEntropy())
+        self._closed = False
+        self.blocking = MemoryBlocking(self)
+
+    @contextmanager
+    def verb(self) -> Iterator[Records]:
+        if self._closed:
+            raise StoreUnavailable("the store is closed; open it again, or use another handle")
+        with self._shared.verb() as records:
+            yield records
+
+    async def open(self) -> Self:
+        self._closed = False
+        with self.verb() as records:
+            reclaim.notice_boot(records)
+        return self
+
+    async def close(self) -> None:
+        """Closes this handle. What the store holds lives as long as any handle does."""
+        self._closed = True
+
+    def another(self) -> MemoryStore:
+        other = object.__new__(MemoryStore)
+        other._shared, other._closed = self._shared, False
+        other.blocking = MemoryBlocking(other)
+        return other
+
+    def arrive(self, job: str, task: str, payload: bytes, options: bytes = b"{}") -> None:
+        """A request from outside: what an INSERT into `arrivals` is on a database."""
+        with self.verb() as records:
+            admit.arrive(records, job, task, payload, options)
+
+    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+        return self.blocking.insert(groups)
+
+    async def arrivals(self, limit: int) -> list[Arrival]:
+        with self.verb() as records:
+            return admit.arrivals(records, limit)
+
+    async def admit(self, admissions: Sequence[Admission]) -> int:
+        with self.verb() as records:
+            return admit.admit(records, admissions)
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        with self.verb() as records:
+            return claim.claim(records, request)
+
+    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        with self.verb() as records:
+            return settle.settle(records, settlements, request)
+
+    async def extend(self, heartbeat: Heartbeat) -> Extended:
+        with self.verb() as records:
+            return extend.extend(records, heartbeat)
+
+    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
+        with self.verb() as records:
+            return reclaim.reclaim(records, dead)
+
+    async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+        return self.blocking.amend(wanted, change, limit)
+
+    async def prune(self, limit: int = 1000) -> Pruned:
+        with self.verb() as records:
+            return prune.prune(records, limit)
+
+    async def read_clock(self) -> Reading:
+        with self.verb() as records:
+            return Reading(records.clock.wall(), records.clock.boot())
+
+    async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
+        with self.verb() as records:
+            steering.declare(records, queues)
+
+    async def override(self, queue: str, settings: QueueSettings | None) -> None:
+        with self.verb() as records:
+            steering.override(records, queue, settings)
+
+    async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
+        with self.verb() as records:
+            steering.pause(records, queue, until, reason)
+
+    async def resume(self, queue: str) -> None:
+        with self.verb() as records:
+            steering.resume(records, queue)
+
+    async def queues(self) -> list[QueueInfo]:
+        with self.verb() as records:
+            return steering.queues(records)
+
+    async def lead(self, duty: str, worker: str, lease: float) -> bool:
+        with self.verb() as records:
+            return steering.lead(records, duty, worker, lease)
+
+    async def resign(self, duty: str, worker: str) -> None:
+        with self.verb() as records:
+            steering.resign(records, duty, worker)
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        return self.blocking.get(ids)
+
+    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
+        with self.verb() as records:
+            return reader.find(records, wanted, limit, cursor)
+
+    async def counts(self) -> dict[str, dict[State, int]]:
+        with self.verb() as records:
+            return reader.counts(records)
+
+    async def history(self, queue: str, since: float) -> list[Minute]:
+        with self.verb() as records:
+            return reader.history(records, queue, since)
+
+    async def logs(self, job: str) -> list[LogLine]:
+        with self.verb() as records:
+            return reader.logs(records, job)
+
+    async def attempts(self, job: str) -> list[AttemptRecord]:
+        with self.verb() as records:
+            return reader.attempts(records, job)
+
+    async def workers(self) -> list[WorkerInfo]:
+        with self.verb() as records:
+            return reader.workers(records)
+
+    def listen(self, topics: Iterable[str]) -> MemoryListener:
+        return MemoryListener(self._shared.hub, topics)
+
+    def ring(self, topics: Iterable[str]) -> None:
+        self._shared.hub.ring(topics)
