@@ -37,12 +37,11 @@ class OpenLane(msgspec.Struct, frozen=True):
 
 
 class Picked(msgspec.Struct, Generic[E]):
-    """`heads` holds each touched lane's next job (None: nothing left) and its last pick."""
+    """`served` holds the last pick of each lane that got one; `picks` goes on counting them."""
 
     jobs: list[E]
     passed: list[E]
     served: dict[str, int]
-    heads: dict[str, E | None]
     picks: int
 
 
@@ -60,26 +59,29 @@ def pick(
     """Take up to `limit` jobs. Jobs for which `passes` is true are set aside, not taken."""
     order = [(lane.priority, lane.served, lane.seq, lane.name, lane.room) for lane in lanes]
     heapq.heapify(order)
-    picked: Picked[E] = Picked([], [], {}, {}, picks)
+    picked: Picked[E] = Picked([], [], {}, picks)
     queues = {lane: _Lane(lane, fetch) for _, _, _, lane, _ in order}
     chunk = limit + 1 if len(order) == 1 else max(2, limit // max(1, len(order)) + 1)
     while order and len(picked.jobs) < limit:
         _, served, _, name, room = heapq.heappop(order)
+        rival = order[0][0] if order else None
         lane = queues[name]
-        head = lane.head(chunk)
-        if head is not None and passes(head):
-            picked.passed.append(head)
+        while (head := lane.head(chunk)) is not None:
             lane.advance()
-        elif head is not None:
-            picked.jobs.append(head)
-            lane.advance()
-            picked.picks += 1
-            served, room = picked.picks, room - 1
-            picked.served[name] = served
-        following = lane.head(chunk)
-        picked.heads[name] = following
-        if following is not None and room > 0:
-            heapq.heappush(order, (following.priority, served, following.seq, name, room))
+            if passes(head):
+                picked.passed.append(head)
+            else:
+                picked.jobs.append(head)
+                picked.picks += 1
+                served, room = picked.picks, room - 1
+                picked.served[name] = served
+            following = lane.head(chunk)
+            if following is None or room == 0:
+                break
+            # Only a strictly more urgent head lets a lane go twice in a row.
+            if len(picked.jobs) == limit or (rival is not None and following.priority >= rival):
+                heapq.heappush(order, (following.priority, served, following.seq, name, room))
+                break
     return picked
 
 

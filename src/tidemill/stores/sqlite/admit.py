@@ -1,0 +1,53 @@
+"""admit: arrivals become jobs, once each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from tidemill.contract.jobs import Admission, Arrival, Refused
+from tidemill.core import transitions
+from tidemill.core.job import Group, NewJob
+from tidemill.core.states import State
+from tidemill.stores.sqlite.insert import insert_admitted
+from tidemill.stores.sqlite.queues import appear
+from tidemill.stores.sqlite.statements import load
+from tidemill.stores.sqlite.transaction import Transaction
+
+SQL = load("admit")
+
+
+def arrivals(step: Transaction, limit: int) -> list[Arrival]:
+    return [
+        Arrival(
+            seq=seq, id=name, task=task, payload=payload.encode(), options=options.encode(), arrived=arrived
+        )
+        for seq, name, task, payload, options, arrived in step.execute(SQL.oldest, (limit,))
+    ]
+
+
+def admit(step: Transaction, admissions: Sequence[Admission]) -> int:
+    admitted = 0
+    for admission in admissions:
+        if step.execute(SQL.take, (admission.arrival.seq,)).fetchone() is None:
+            continue
+        admitted += 1
+        if isinstance(admission.verdict, Refused):
+            _refuse(step, admission.arrival, admission.verdict)
+        else:
+            insert_admitted(step, Group(admission.queue, (admission.verdict,)))
+    return admitted
+
+
+def _refuse(step: Transaction, arrival: Arrival, refused: Refused) -> None:
+    """Kept as a failed job, so that whoever wrote it can find out why."""
+    if step.by_id([arrival.id]):
+        return
+    appear(step, refused.queue)
+    new = NewJob(id=arrival.id, task=arrival.task, payload=arrival.payload)
+    job = transitions.created(new, refused.queue, step.advance("seq", 1) + 1, step.now)
+    failed = replace(job, state=State.FAILED, finished=step.now, error=refused.error, reason="refused")
+    step.add(failed)
+    step.ended.append(failed.id)
+    step.remark(failed.queue, "failed", 1)

@@ -1,0 +1,240 @@
+"""claim: up to `limit` jobs of some queues, or exactly the ones named."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+
+import apsw
+import msgspec
+
+from tidemill.contract.jobs import PROMOTE_AT_ONCE
+from tidemill.contract.wakeups import queue_topic
+from tidemill.core import lanes, transitions
+from tidemill.core.claims import Claimed, ClaimRequest, Claims
+from tidemill.core.job import Job
+from tidemill.core.queues import QueueSettings
+from tidemill.core.states import FINAL, State
+from tidemill.stores.sqlite.expire import expire
+from tidemill.stores.sqlite.statements import load
+from tidemill.stores.sqlite.transaction import Transaction
+
+SQL = load("claim")
+
+
+class Ready(msgspec.Struct, array_like=True, frozen=True):
+    """A ready job as `claim.sql: ready` packs it."""
+
+    seq: int
+    id: str
+    task: str
+    payload: str
+    priority: int
+    lane: str
+    attempts: int
+    crashes: int
+    generation: int
+    timeout: float | None
+    trace: str | None
+    created: float
+    due: float
+    part: int
+    expires: float | None
+
+
+_READY = msgspec.json.Decoder(list[Ready])
+
+
+def claim(step: Transaction, request: ClaimRequest, claim_id: Callable[[], int]) -> Claims:
+    known = step.execute(SQL.last_claim, (request.worker,)).fetchone()
+    if known is not None and known[0] == request.number:
+        _, fence, identity = known
+        return Claims(jobs=[transitions.in_hand(job) for job in step.jobs(SQL.of_claim, (fence, identity))])
+    claiming = Claiming(step, request, claim_id)
+    if request.ids is not None:
+        return _by_ids(claiming, request.ids)
+    return _by_queues(claiming)
+
+
+class Claiming:
+    """One claim under way: its identity, and the jobs it has so far."""
+
+    def __init__(self, step: Transaction, request: ClaimRequest, claim_id: Callable[[], int]) -> None:
+        self.step, self.request = step, request
+        self.jobs: list[Claimed] = []
+        self._claim_id = claim_id
+        self._fence = self._claim = 0
+
+    @property
+    def left(self) -> int:
+        return self.request.limit - len(self.jobs)
+
+    def room(self, queue: str, settings: QueueSettings) -> int:
+        """How many jobs of the queue may start now, by its fleet-wide limit."""
+        if settings.concurrency is None:
+            return self.request.limit
+        running: int = self.step.execute(SQL.running, (queue,)).get
+        return settings.concurrency - running
+
+    def room_in_lane(self, queue: str, lane: str, settings: QueueSettings) -> int:
+        if not lane or settings.key_concurrency is None:
+            return self.request.limit
+        running: int = self.step.execute(SQL.running_in_lane, (queue, lane)).get
+        return settings.key_concurrency - running
+
+    def mark(self, queue: str, jobs: list[Ready]) -> None:
+        """Jobs become running under this claim's one fence."""
+        if not jobs:
+            return
+        step, request = self.step, self.request
+        if not self._fence:
+            self._fence = step.advance("fence", 1) + 1
+            self._claim = self._claim_id()
+        lease = step.boot + request.lease
+        identity = (self._fence, self._claim, request.worker, request.number, lease, step.now)
+        step.execute(SQL.mark, (*identity, apsw.carray(array("q", [job.seq for job in jobs]))))
+        step.counted(queue, State.READY, State.RUNNING, len(jobs))
+        for lane in {job.lane for job in jobs}:
+            step.touch(queue, lane)
+        fence, claim = self._fence, self._claim
+        self.jobs += [
+            Claimed(
+                job.id, queue, job.task, job.payload.encode(), fence, claim, job.attempts + 1, job.priority,
+                job.lane, job.crashes, job.generation, job.timeout, job.trace, job.created, job.due, job.part,
+            )
+            for job in jobs
+        ]  # fmt: skip
+
+    def note(self) -> None:
+        """Remember the claim by its number, so that repeating it finds the same jobs."""
+        step, request = self.step, self.request
+        lease = step.boot + request.lease
+        identity = (request.worker, request.number, self._fence, self._claim, lease, step.now)
+        step.execute(SQL.note_claim, identity)
+
+
+def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
+    """What a transport delivered: each is claimed, blocked for now, or gone for good."""
+    step = claiming.step
+    blocked: list[str] = []
+    gone: list[str] = []
+    for name in dict.fromkeys(ids):
+        job = step.by_id([name]).get(name)
+        if job is not None and job.state is State.SCHEDULED and job.due <= step.now:
+            step.save(job, job := transitions.promoted(job))
+        if job is None or job.state in FINAL:
+            gone.append(name)
+        elif job.state is State.READY and transitions.is_expired(job, step.now):
+            expire(step, [name])
+            gone.append(name)
+        elif job.state is State.READY and claiming.left > 0 and _open(claiming, job):
+            claiming.mark(job.queue, [_as_ready(job)])
+        else:
+            blocked.append(name)
+    step.refresh_lanes()
+    claiming.note()
+    return Claims(jobs=claiming.jobs, blocked=tuple(blocked), gone=tuple(gone))
+
+
+def _open(claiming: Claiming, job: Job) -> bool:
+    row = claiming.step.queue(job.queue)
+    if row.pause is not None and row.pause.closed(claiming.step.now):
+        return False
+    room = claiming.room(job.queue, row.settings)
+    return min(room, claiming.room_in_lane(job.queue, job.lane, row.settings)) > 0
+
+
+def _as_ready(job: Job) -> Ready:
+    return Ready(
+        job.seq, job.id, job.task, job.payload.decode(), job.priority, job.lane, job.attempts, job.crashes,
+        job.generation, job.timeout, job.trace, job.created, job.due, job.part, job.expires,
+    )  # fmt: skip
+
+
+def _by_queues(claiming: Claiming) -> Claims:
+    step, request = claiming.step, claiming.request
+    next_due: float | None = None
+    open_queues: list[str] = []
+    for share in request.shares:
+        due = _promote(step, share.queue)
+        pause = step.queue(share.queue).pause
+        if pause is not None and pause.closed(step.now):
+            due = pause.until
+        else:
+            open_queues.append(share.queue)
+            _take(claiming, share.queue, min(share.jobs, claiming.left))
+        if due is not None:
+            next_due = due if next_due is None else min(next_due, due)
+    for queue in open_queues:
+        _take(claiming, queue, claiming.left)
+    more = any(_startable(claiming, queue) for queue in open_queues)
+    claiming.note()
+    wait = None if next_due is None else max(0.0, next_due - step.now)
+    return Claims(jobs=claiming.jobs, more=more, next_due=wait)
+
+
+def _promote(step: Transaction, queue: str) -> float | None:
+    """Due jobs become ready; answers when the next one will be due."""
+    due = step.execute(SQL.next_due, (queue,)).get
+    if due is None or due > step.now:
+        return due if due is None else float(due)
+    rows = step.execute(SQL.due, (queue, step.now, PROMOTE_AT_ONCE)).fetchall()
+    step.execute(SQL.promote, (apsw.carray(array("q", [seq for seq, _ in rows])),))
+    step.counted(queue, State.SCHEDULED, State.READY, len(rows))
+    for lane in {lane for _, lane in rows}:
+        step.touch(queue, lane)
+    step.refresh_lanes()
+    step.topics.add(queue_topic(queue))
+    following = step.execute(SQL.next_due, (queue,)).get
+    return None if following is None else float(following)
+
+
+def _take(claiming: Claiming, queue: str, wanted: int) -> None:
+    """Claim up to `wanted` jobs of an open queue."""
+    step = claiming.step
+    settings = step.settings(queue)
+    limit = min(wanted, claiming.room(queue, settings))
+    if limit <= 0:
+        return
+    picked = lanes.pick(
+        _open_lanes(claiming, queue, settings, limit),
+        limit,
+        step.number("picks"),
+        lambda lane, offset, count: _ready(step, queue, lane, offset, count),
+        lambda job: job.expires is not None and job.expires <= step.now,
+    )
+    for lane, served in picked.served.items():
+        step.execute(SQL.serve, (served, queue, lane))
+    if picked.jobs:
+        step.advance("picks", len(picked.jobs))
+    claiming.mark(queue, picked.jobs)
+    expire(step, [job.id for job in picked.passed])
+    step.refresh_lanes()
+
+
+def _startable(claiming: Claiming, queue: str) -> bool:
+    settings = claiming.step.settings(queue)
+    return claiming.room(queue, settings) > 0 and bool(_open_lanes(claiming, queue, settings, 1))
+
+
+def _open_lanes(claiming: Claiming, queue: str, settings: QueueSettings, limit: int) -> list[lanes.OpenLane]:
+    """The lanes that could give the next `limit` jobs; those found full are passed over from now on."""
+    step = claiming.step
+    found: list[lanes.OpenLane] = []
+    while True:
+        rows = step.execute(SQL.open_lanes, (queue, limit)).fetchall()
+        full = 0
+        for name, served, priority, seq in rows:
+            room = claiming.room_in_lane(queue, name, settings)
+            if room > 0:
+                found.append(lanes.OpenLane(name, served, priority, seq, room))
+            else:
+                step.execute(SQL.block, (queue, name))
+                full += 1
+        if not full:
+            return found
+        found.clear()
+
+
+def _ready(step: Transaction, queue: str, lane: str, offset: int, count: int) -> list[Ready]:
+    return _READY.decode(step.execute(SQL.ready, (queue, lane, count, offset)).get)

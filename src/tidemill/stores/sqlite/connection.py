@@ -1,0 +1,96 @@
+"""Opening the file: pragmas, the schema, and everything that can be wrong with a path."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from tidemill.errors import SchemaMismatch, StoreCorrupt, StoreUnavailable
+from tidemill.stores.sqlite.faults import translated
+from tidemill.stores.sqlite.statements import migrations
+
+APPLICATION_ID = 0x54494445  # "TIDE"
+BUSY_PATIENCE = 4.0
+"""Below the 5 s an enqueue may take, so that a locked file is reported and not a timeout."""
+CACHE_KIB = 32 * 1024
+
+
+def connect(path: Path) -> apsw.Connection:
+    """A connection ready for work on a schema of this version."""
+    if not path.parent.is_dir():
+        raise StoreUnavailable(f"{path}: the folder {path.parent} does not exist; create it first")
+    if path.is_dir():
+        raise StoreUnavailable(f"{path}: this is a folder; name a file in it")
+    with translated(path):
+        connection = apsw.Connection(str(path), statementcachesize=200)
+        try:
+            _prepare(connection)
+            _migrate(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _prepare(connection: apsw.Connection) -> None:
+    connection.set_busy_handler(_wait_for_lock())
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "full")
+    connection.pragma("wal_autocheckpoint", 1000)
+    connection.pragma("cache_size", -CACHE_KIB)
+    connection.pragma("temp_store", "memory")
+
+
+def _wait_for_lock() -> Callable[[int], bool]:
+    """SQLite's own busy handler sleeps in steps up to 100 ms; transactions here last about one."""
+    began = 0.0
+
+    def wait(tries: int) -> bool:
+        nonlocal began
+        now = time.monotonic()
+        if tries == 0:
+            began = now
+        if now - began > BUSY_PATIENCE:
+            return False
+        time.sleep(min(0.0001 * (tries + 1), 0.002))
+        return True
+
+    return wait
+
+
+def _migrate(connection: apsw.Connection, path: Path) -> None:
+    version = connection.pragma("user_version")
+    steps = migrations()
+    if version == steps[-1][0]:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = connection.pragma("user_version")
+        _check_owner(connection, path, version)
+        for number, script in steps:
+            if number > version:
+                connection.execute(script)
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", steps[-1][0])
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _check_owner(connection: apsw.Connection, path: Path, version: int) -> None:
+    """A file with someone else's tables in it, or with newer ones of ours, is never touched."""
+    owner = connection.pragma("application_id")
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    if owner != APPLICATION_ID and (tables or version):
+        raise StoreCorrupt(f"{path}: this is another program's database; name another file in the URL")
+    newest = migrations()[-1][0]
+    if version > newest:
+        raise SchemaMismatch(
+            f"{path}: its schema has version {version}, this Tidemill knows up to {newest}; "
+            "upgrade tidemill on this machine, or use another file"
+        )

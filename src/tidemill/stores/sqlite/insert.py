@@ -1,0 +1,128 @@
+"""insert: groups of new jobs, each accepted or refused as a whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from tidemill.contract.wakeups import queue_topic
+from tidemill.core.job import Group, NewJob, lane_of, problem_with
+from tidemill.core.queues import Inserted, Verdict
+from tidemill.core.states import PENDING, State
+from tidemill.stores.sqlite.queues import appear
+from tidemill.stores.sqlite.rows import text_of
+from tidemill.stores.sqlite.statements import load
+from tidemill.stores.sqlite.transaction import Transaction
+from tidemill.stores.sqlite.unique import insert_unique
+
+SQL = load("insert")
+_ACCEPTED, _EXISTING, _FULL, _INVALID = (
+    Verdict.ACCEPTED,
+    Verdict.EXISTING,
+    Verdict.FULL,
+    Verdict.INVALID,
+)
+
+
+def insert(step: Transaction, groups: Sequence[Group]) -> list[list[Inserted]]:
+    return _insert(step, groups, limited=True)
+
+
+def insert_admitted(step: Transaction, group: Group) -> list[Inserted]:
+    """Length limits are for callers who can be refused; an arrival has nobody to tell."""
+    return _insert(step, [group], limited=False)[0]
+
+
+def _insert(step: Transaction, groups: Sequence[Group], *, limited: bool) -> list[list[Inserted]]:
+    answers = _already_answered(step, groups)
+    incoming = _Incoming(step, limited=limited)
+    results = [incoming.take(group, answers) for group in groups]
+    incoming.write()
+    return results
+
+
+def _already_answered(step: Transaction, groups: Sequence[Group]) -> dict[str, Inserted]:
+    """What ids seen before were told the first time."""
+    ids = tuple(job.id for group in groups for job in group.jobs)
+    if not ids:
+        return {}
+    answers = {
+        name: Inserted(Verdict(verdict), job)
+        for name, verdict, job in step.execute(SQL.remembered, (apsw.carray(ids), step.now))
+    }
+    for (name,) in step.execute(SQL.known_jobs, (apsw.carray(ids),)):
+        answers[name] = Inserted(_ACCEPTED, name)
+    return answers
+
+
+class _Incoming:
+    """Collects the rows of one insert so that they are written together."""
+
+    def __init__(self, step: Transaction, *, limited: bool) -> None:
+        self._step = step
+        self._limited = limited
+        self._rows: list[tuple[Any, ...]] = []
+        self._seq: int | None = None
+        self._pending: dict[str, int] = {}
+        self._queues: dict[str, int | None] = {}
+
+    def take(self, group: Group, answers: dict[str, Inserted]) -> list[Inserted]:
+        if (problem := problem_with(group)) is not None:
+            return [Inserted(_INVALID, job.id, problem) for job in group.jobs]
+        fresh = [job for job in group.jobs if job.id not in answers]
+        if fresh and (refusal := self._no_room(group.queue, fresh)):
+            return [answers.get(job.id) or Inserted(_FULL, job.id, refusal) for job in group.jobs]
+        return [answers.get(job.id) or self._accept(job, group.queue, answers) for job in group.jobs]
+
+    def _no_room(self, queue: str, fresh: list[NewJob]) -> str | None:
+        if queue not in self._queues:
+            appear(self._step, queue)
+            self._queues[queue] = self._step.settings(queue).max_length
+        limit = self._queues[queue]
+        if limit is None or not self._limited:
+            return None
+        # Jobs already taken by this insert must be counted before the next group is judged.
+        self.write()
+        pending = self._step.count(queue, *PENDING)
+        if pending + len(fresh) <= limit:
+            return None
+        return f"queue {queue!r} holds {pending} pending jobs of at most {limit}"
+
+    def _accept(self, job: NewJob, queue: str, answers: dict[str, Inserted]) -> Inserted:
+        if job.unique is None:
+            self._add_plain(job, queue)
+            answer = Inserted(_ACCEPTED, job.id)
+        else:
+            self.write()
+            answer = insert_unique(self._step, job, queue)
+        answers[job.id] = answer
+        return answer
+
+    def _add_plain(self, job: NewJob, queue: str) -> None:
+        if self._seq is None:
+            self._seq = self._step.number("seq")
+        self._seq += 1
+        now = self._step.now
+        due = job.at if job.at is not None else now + job.delay
+        state = State.SCHEDULED if due > now else State.READY
+        expires = None if job.expires is None else now + job.expires
+        tags = text_of(job.tags) if job.tags else None
+        self._rows.append(
+            (self._seq, job.id, queue, job.task, job.payload.decode(), state.value, job.priority,
+             lane_of(job), now, max(due, now), expires, job.timeout, job.trace, tags)
+        )  # fmt: skip
+
+    def write(self) -> None:
+        if not self._rows:
+            return
+        self._step.connection.executemany(SQL.add_plain, self._rows)
+        self._step.advance("seq", len(self._rows))
+        for (queue, lane, state), jobs in Counter((row[2], row[7], row[5]) for row in self._rows).items():
+            self._step.counted(queue, None, State(state), jobs)
+            if state == "ready":
+                self._step.touch(queue, lane)
+                self._step.topics.add(queue_topic(queue))
+        self._rows, self._seq = [], None

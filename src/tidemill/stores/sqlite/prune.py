@@ -1,0 +1,53 @@
+"""prune: ended jobs leave by their queue's retention, expired ones end, old ids are forgotten."""
+
+from __future__ import annotations
+
+from array import array
+
+import apsw
+
+from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
+from tidemill.core.queues import DAY, HOUR
+from tidemill.core.states import FINAL, State
+from tidemill.stores.sqlite import queues
+from tidemill.stores.sqlite.expire import expire
+from tidemill.stores.sqlite.statements import load
+from tidemill.stores.sqlite.transaction import Transaction
+
+SQL = load("prune")
+HISTORY_KEPT = 8 * DAY
+
+
+def prune(step: Transaction, limit: int) -> Pruned:
+    expired = [name for (name,) in step.execute(SQL.expired, (step.now, limit))]
+    expire(step, expired)
+    pruned = 0
+    for queue in queues.every(step):
+        for state in sorted(FINAL):
+            pruned += _prune_state(step, queue.name, state, limit - pruned)
+    step.execute(SQL.forget_ids, (step.now, limit))
+    step.execute(SQL.forget_history, (int((step.now - HISTORY_KEPT) // 60),))
+    step.execute(SQL.forget_workers, (step.boot - HOUR,))
+    return Pruned(pruned, len(expired), more=limit in (pruned, len(expired)))
+
+
+def _prune_state(step: Transaction, queue: str, state: State, limit: int) -> int:
+    keep = step.settings(queue).retention(state)
+    doomed: dict[int, None] = {}
+    if keep.age is not None and limit > 0:
+        old = (queue, state.value, step.now - keep.age, step.now, limit)
+        doomed |= {row[0]: None for row in step.execute(SQL.too_old, old)}
+    excess = 0 if keep.count is None else step.count(queue, state) - keep.count
+    if excess > len(doomed) and limit > len(doomed):
+        surplus = (queue, state.value, step.now, min(excess, limit))
+        doomed |= {row[0]: None for row in step.execute(SQL.oldest, surplus)}
+    if doomed:
+        _drop(step, queue, state, array("q", doomed))
+    return len(doomed)
+
+
+def _drop(step: Transaction, queue: str, state: State, seqs: array[int]) -> None:
+    step.execute(SQL.remember, (step.now + MEMORY_OF_IDS, apsw.carray(seqs)))
+    for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts):
+        step.execute(sql, (apsw.carray(seqs),))
+    step.counted(queue, state, None, len(seqs))

@@ -1,0 +1,54 @@
+"""Declaring, overriding, pausing and listing queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tidemill.contract.queues import QueueInfo
+from tidemill.contract.wakeups import queue_topic
+from tidemill.core.queues import Pause, QueueSettings
+from tidemill.stores.sqlite.rows import text_of
+from tidemill.stores.sqlite.settings import SQL, queue_info
+from tidemill.stores.sqlite.transaction import Transaction
+
+_DEFAULT = msgspec.json.encode(QueueSettings()).decode()
+
+
+def appear(step: Transaction, queue: str) -> None:
+    if not step.queue(queue).known:
+        step.execute(SQL.appear, (queue, _DEFAULT))
+
+
+def declare(step: Transaction, queues: Mapping[str, QueueSettings]) -> None:
+    for name, settings in queues.items():
+        step.execute(SQL.declare, (name, text_of(settings)))
+        _limits_changed(step, name)
+
+
+def override(step: Transaction, queue: str, settings: QueueSettings | None) -> None:
+    appear(step, queue)
+    step.execute(SQL.override, (None if settings is None else text_of(settings), queue))
+    _limits_changed(step, queue)
+
+
+def pause(step: Transaction, queue: str, until: float | None, reason: str | None) -> None:
+    appear(step, queue)
+    mark = Pause(since=step.now, until=until, reason=reason)
+    step.execute(SQL.pause, (text_of(mark), queue))
+
+
+def resume(step: Transaction, queue: str) -> None:
+    appear(step, queue)
+    step.execute(SQL.pause, (None, queue))
+    step.topics.add(queue_topic(queue))
+
+
+def every(step: Transaction) -> list[QueueInfo]:
+    return [queue_info(*row) for row in step.execute(SQL.all)]
+
+
+def _limits_changed(step: Transaction, queue: str) -> None:
+    step.execute(SQL.reopen_lanes, (queue,))
+    step.topics.add(queue_topic(queue))

@@ -1,0 +1,77 @@
+"""Reading, in its own transactions: never in the way of a writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidemill.contract.reader import AttemptRecord, LogLine, Minute, Page, WorkerInfo
+from tidemill.core.filters import Filter
+from tidemill.core.job import Error, Job
+from tidemill.core.states import State
+from tidemill.stores.sqlite import find as filters
+from tidemill.stores.sqlite.statements import load
+from tidemill.stores.sqlite.transaction import Transaction
+
+SQL = load("reader")
+
+
+def get(step: Transaction, ids: Sequence[str]) -> list[Job | None]:
+    found = step.by_id(ids)
+    return [found.get(name) for name in ids]
+
+
+def find(step: Transaction, wanted: Filter, limit: int, cursor: int | None) -> Page:
+    jobs = step.jobs(filters.SQL.find, filters.values(wanted, limit + 1, cursor))
+    page = tuple(jobs[:limit])
+    return Page(page, page[-1].seq if len(jobs) > limit else None)
+
+
+def counts(step: Transaction) -> dict[str, dict[State, int]]:
+    found: dict[str, dict[State, int]] = {}
+    for queue, name, value in step.execute(SQL.counts):
+        if value:
+            found.setdefault(queue, {})[State(name)] = value
+    return found
+
+
+def history(step: Transaction, queue: str, since: float) -> list[Minute]:
+    rows = step.execute(SQL.history, (queue, int(since // 60)))
+    return [Minute(minute * 60.0, *counters) for minute, *counters in rows]
+
+
+def logs(step: Transaction, job: str) -> list[LogLine]:
+    return [LogLine(*row) for row in step.execute(SQL.logs, (job,))]
+
+
+def attempts(step: Transaction, job: str) -> list[AttemptRecord]:
+    return [_attempt(*row) for row in step.execute(SQL.attempts, (job,))]
+
+
+def _attempt(
+    generation: int,
+    attempt: int,
+    started: float | None,
+    ended: float,
+    worker: str | None,
+    outcome: str,
+    error: str | None,
+) -> AttemptRecord:
+    described = None if error is None else msgspec.json.decode(error, type=Error)
+    return AttemptRecord(generation, attempt, started, ended, worker, outcome, described)
+
+
+def workers(step: Transaction) -> list[WorkerInfo]:
+    return [
+        WorkerInfo(
+            id=name,
+            host=host,
+            pid=pid,
+            queues=tuple(msgspec.json.decode(served)),
+            concurrency=concurrency,
+            seen=seen,
+            holds=holds,
+        )
+        for name, host, pid, served, concurrency, seen, holds in step.execute(SQL.workers, (step.boot,))
+    ]

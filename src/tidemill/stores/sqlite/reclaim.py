@@ -1,0 +1,36 @@
+"""reclaim: running jobs whose lease is over, or whose worker is known to be dead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemill.contract.jobs import Reclaimed
+from tidemill.core import transitions
+from tidemill.core.states import State
+from tidemill.stores.sqlite.rows import text_of
+from tidemill.stores.sqlite.statements import load
+from tidemill.stores.sqlite.transaction import Transaction
+
+SQL = load("reclaim")
+
+
+def reclaim(step: Transaction, dead: Sequence[str]) -> Reclaimed:
+    names = text_of(list(dead))
+    ready: list[str] = []
+    poison: list[str] = []
+    for job in step.jobs(SQL.silent, (step.boot, names)):
+        after = transitions.reclaimed(job, step.settings(job.queue), step.now)
+        step.record_attempt(job, "reclaimed", after.error)
+        step.save(job, after)
+        (ready if after.state is State.READY else poison).append(job.id)
+    step.release_successors(poison)
+    step.execute(SQL.forget_dead, (names,))
+    return Reclaimed(tuple(ready), tuple(poison))
+
+
+def notice_boot(step: Transaction, boot_id: str) -> None:
+    """The boot clock started anew: no lease of the last boot can be compared with it."""
+    if step.execute(SQL.boot).get == boot_id:
+        return
+    step.execute(SQL.new_boot)
+    step.execute(SQL.set_boot, (boot_id,))

@@ -1,0 +1,45 @@
+"""A row of `jobs` and a `Job`, both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidemill.core.job import Error, Job
+from tidemill.core.states import State
+
+FIELDS = Job.__struct_fields__
+MUTABLE = tuple(field for field in FIELDS if field not in ("seq", "id", "queue", "task", "created"))
+
+_ERROR = msgspec.json.Decoder(Error)
+_TAGS = msgspec.json.Decoder(tuple[str, ...])
+_PAYLOAD, _STATE, _TAGS_AT = FIELDS.index("payload"), FIELDS.index("state"), FIELDS.index("tags")
+_RESULT, _ERROR_AT = FIELDS.index("result"), FIELDS.index("error")
+_FLAGS = (FIELDS.index("unique_holds"), FIELDS.index("alone"))
+
+
+def job_of(row: tuple[Any, ...]) -> Job:
+    values = list(row)
+    values[_PAYLOAD] = values[_PAYLOAD].encode()
+    values[_STATE] = State(values[_STATE])
+    values[_TAGS_AT] = _TAGS.decode(values[_TAGS_AT]) if values[_TAGS_AT] else ()
+    values[_RESULT] = None if values[_RESULT] is None else values[_RESULT].encode()
+    values[_ERROR_AT] = None if values[_ERROR_AT] is None else _ERROR.decode(values[_ERROR_AT])
+    for flag in _FLAGS:
+        values[flag] = bool(values[flag])
+    return Job(**dict(zip(FIELDS, values, strict=True)))
+
+
+def row_of(job: Job) -> dict[str, Any]:
+    row = {field: getattr(job, field) for field in FIELDS}
+    row["payload"] = job.payload.decode()
+    row["state"] = job.state.value
+    row["tags"] = text_of(job.tags) if job.tags else None
+    row["result"] = None if job.result is None else job.result.decode()
+    row["error"] = None if job.error is None else text_of(job.error)
+    return row
+
+
+def text_of(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,100 @@
+"""settle: outcomes, each fenced by its claim; successes in one statement."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from tidemill.core import transitions
+from tidemill.core.claims import Settlement
+from tidemill.core.outcomes import Answer, Crashed, Done, Fail, Outcome, Retrying
+from tidemill.core.states import FINAL, State
+from tidemill.stores.sqlite.rows import text_of
+from tidemill.stores.sqlite.statements import load
+from tidemill.stores.sqlite.transaction import Transaction
+
+SQL = load("settle")
+
+
+class Standing(msgspec.Struct, array_like=True, frozen=True):
+    """As much of a job as its fence check and the bookkeeping need."""
+
+    id: str
+    seq: int
+    queue: str
+    lane: str
+    state: str
+    fence: int
+    claim: int
+
+
+_STANDINGS = msgspec.json.Decoder(list[Standing])
+
+
+def settle(step: Transaction, settlements: Sequence[Settlement]) -> list[Answer]:
+    if not settlements:
+        return []
+    ids = apsw.carray(tuple(item.job for item in settlements))
+    standings = {s.id: s for s in _STANDINGS.decode(step.execute(SQL.standing, (ids,)).get)}
+    answers: list[Answer] = []
+    successes: list[tuple[Standing, bytes | None]] = []
+    settled: set[str] = set()
+    for item in settlements:
+        standing = standings.get(item.job)
+        answer = _answer(step, item, standing, settled)
+        answers.append(answer)
+        if answer is not Answer.OK or standing is None:
+            continue
+        settled.add(item.job)
+        if isinstance(item.outcome, Done):
+            successes.append((standing, item.outcome.result))
+        else:
+            _apply(step, item.job, item.outcome)
+    _succeed(step, successes)
+    return answers
+
+
+def _answer(step: Transaction, item: Settlement, standing: Standing | None, settled: set[str]) -> Answer:
+    if standing is None:
+        claim = step.execute(SQL.claim_of, (item.job, step.now)).fetchone()
+        return Answer.AGAIN if claim == (item.fence, item.claim) and item.claim else Answer.GONE
+    if standing.claim != item.claim or standing.fence != item.fence:
+        return Answer.STALE
+    return Answer.OK if standing.state == "running" and item.job not in settled else Answer.AGAIN
+
+
+def _succeed(step: Transaction, successes: list[tuple[Standing, bytes | None]]) -> None:
+    if not successes:
+        return
+    plain = array("q", [standing.seq for standing, result in successes if result is None])
+    if plain:
+        step.execute(SQL.done, (step.now, apsw.carray(plain)))
+    given = [(standing.seq, result.decode()) for standing, result in successes if result is not None]
+    if given:
+        step.execute(SQL.done_with_result, (step.now, text_of(given)))
+    for (queue, lane), jobs in Counter((s.queue, s.lane) for s, _ in successes).items():
+        step.counted(queue, State.RUNNING, State.DONE, jobs)
+        step.remark(queue, "done", jobs)
+        step.freed(queue, lane)
+    ended = [standing.id for standing, _ in successes]
+    step.ended += ended
+    step.release_successors(ended)
+
+
+def _apply(step: Transaction, name: str, outcome: Outcome) -> None:
+    """Any outcome but success, by the pure transitions."""
+    before = step.by_id([name])[name]
+    after = transitions.settled(before, outcome, step.settings(before.queue), step.now)
+    if isinstance(outcome, Retrying):
+        step.remark(before.queue, "retried", 1)
+        if step.has_successor(name):
+            after = transitions.superseded(before, step.now)
+    if isinstance(outcome, Retrying | Fail | Crashed):
+        step.record_attempt(before, str(outcome.__struct_config__.tag), outcome.error)
+    step.save(before, after)
+    if after.state in FINAL:
+        step.release_successors([name])

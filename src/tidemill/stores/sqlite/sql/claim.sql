@@ -1,0 +1,53 @@
+-- The right to run: promote what is due, pick by lane, mark as running.
+
+-- name: due  (queue, now, limit)
+SELECT seq, lane FROM jobs WHERE state = 'scheduled' AND queue = ? AND due <= ? ORDER BY due, seq LIMIT ?;
+
+-- name: promote  (carray of seqs)
+UPDATE jobs SET state = 'ready' WHERE seq IN carray(?);
+
+-- name: next_due  (queue)
+SELECT min(due) FROM jobs WHERE state = 'scheduled' AND queue = ?;
+
+-- name: running  (queue)
+SELECT count(*) FROM jobs WHERE state = 'running' AND queue = ?;
+
+-- name: running_in_lane  (queue, lane)
+SELECT count(*) FROM jobs WHERE state = 'running' AND queue = ? AND lane = ?;
+
+-- name: open_lanes  (queue, limit) in the order they are served
+SELECT lane, served, priority, seq FROM lanes
+WHERE blocked = 0 AND queue = ? ORDER BY priority, served, seq LIMIT ?;
+
+-- name: block  (queue, lane)
+UPDATE lanes SET blocked = 1 WHERE queue = ? AND lane = ?;
+
+-- name: serve  (served, queue, lane)
+UPDATE lanes SET served = ? WHERE queue = ? AND lane = ?;
+
+-- One row of JSON instead of many rows: Python takes its interpreter lock once, not once a row.
+-- name: ready  (queue, lane, limit, offset)
+SELECT json_group_array(json_array(seq, id, task, payload, priority, lane, attempts, crashes, generation,
+                                   timeout, trace, created, due, part, expires))
+FROM (SELECT * FROM jobs WHERE state = 'ready' AND queue = ? AND lane = ?
+      ORDER BY priority, due, seq LIMIT ? OFFSET ?);
+
+-- name: mark  (fence, claim, worker, number, lease, started, carray of seqs)
+UPDATE jobs
+SET state = 'running', fence = ?, claim = ?, worker = ?, number = ?, lease = ?, started = ?,
+    alone = crashes > 0, progress = NULL, note = NULL
+WHERE seq IN carray(?);
+
+-- name: last_claim  (worker)
+SELECT number, fence, claim FROM workers WHERE id = ?;
+
+-- name: note_claim  (worker, number, fence, claim, lease, seen)
+INSERT INTO workers (id, number, fence, claim, lease, seen, host, pid, queues, concurrency)
+VALUES (?, ?, ?, ?, ?, ?, '', 0, '[]', 0)
+ON CONFLICT (id) DO UPDATE SET number = excluded.number, fence = excluded.fence, claim = excluded.claim;
+
+-- name: of_claim  (fence, claim)
+SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
+       attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
+FROM jobs WHERE state = 'running' AND fence = ? AND claim = ? ORDER BY seq;

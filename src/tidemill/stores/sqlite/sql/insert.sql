@@ -1,0 +1,20 @@
+-- Jobs come in. Plain jobs (no unique key) of a group go in through `add_plain`.
+
+-- name: known_jobs  (carray of ids)
+SELECT id FROM jobs WHERE id IN carray(?);
+
+-- name: remembered  (carray of ids, now)
+SELECT id, verdict, job FROM remembered WHERE id IN carray(?) AND until > ?;
+
+-- name: forget  (id) an id whose memory is over may be used again
+DELETE FROM remembered WHERE id = ?;
+
+-- name: add_plain
+INSERT INTO jobs (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: holders  (queue, unique_key) newest first
+SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
+       attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
+FROM jobs WHERE unique_key IS NOT NULL AND queue = ? AND unique_key = ? ORDER BY seq DESC;

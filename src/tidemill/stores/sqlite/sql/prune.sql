@@ -1,0 +1,40 @@
+-- Ended jobs leave by age and count; expired ones end; ids are forgotten.
+
+-- name: expired  (now, limit)
+SELECT id FROM jobs
+WHERE expires IS NOT NULL AND state IN ('scheduled', 'ready', 'waiting') AND expires <= ?
+ORDER BY expires, seq LIMIT ?;
+
+-- name: too_old  (queue, state, finished, now, limit)
+SELECT seq, id, fence, claim FROM jobs
+WHERE finished IS NOT NULL AND queue = ? AND state = ? AND finished <= ?
+  AND NOT (unique_holds AND unique_until > ?)
+ORDER BY finished, seq LIMIT ?;
+
+-- name: oldest  (queue, state, now, limit)
+SELECT seq, id, fence, claim FROM jobs
+WHERE finished IS NOT NULL AND queue = ? AND state = ? AND NOT (unique_holds AND unique_until > ?)
+ORDER BY finished, seq LIMIT ?;
+
+-- name: remember  (until, carray of seqs)
+INSERT OR REPLACE INTO remembered (id, verdict, job, fence, claim, until)
+SELECT id, 'accepted', id, fence, claim, ? FROM jobs WHERE seq IN carray(?);
+
+-- name: drop  (carray of seqs)
+DELETE FROM jobs WHERE seq IN carray(?);
+
+-- name: drop_logs  (carray of seqs)
+DELETE FROM logs WHERE job IN carray(?);
+
+-- name: drop_attempts  (carray of seqs)
+DELETE FROM attempts WHERE job IN carray(?);
+
+-- name: forget_ids  (now, limit)
+DELETE FROM remembered WHERE id IN (SELECT id FROM remembered WHERE until <= ? ORDER BY until LIMIT ?);
+
+-- name: forget_history  (minute)
+DELETE FROM history WHERE minute < ?;
+
+-- name: forget_workers  (boot)
+DELETE FROM workers
+WHERE lease < ? AND NOT EXISTS (SELECT 1 FROM jobs WHERE state = 'running' AND worker = workers.id);

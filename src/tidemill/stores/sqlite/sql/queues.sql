@@ -1,0 +1,23 @@
+-- What is set on queues: declared by code, overridden and paused by people.
+
+-- name: one  (name)
+SELECT declared, override, pause FROM queues WHERE name = ?;
+
+-- name: all
+SELECT name, declared, override, pause FROM queues ORDER BY name;
+
+-- name: declare  (name, declared)
+INSERT INTO queues (name, declared) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET declared = excluded.declared WHERE declared <> excluded.declared;
+
+-- name: appear  (name, declared) a queue nobody declared
+INSERT INTO queues (name, declared) VALUES (?, ?) ON CONFLICT (name) DO NOTHING;
+
+-- name: override  (override, name)
+UPDATE queues SET override = ? WHERE name = ?;
+
+-- name: pause  (pause, name)
+UPDATE queues SET pause = ? WHERE name = ?;
+
+-- name: reopen_lanes  (queue) limits changed: every lane is looked at again
+UPDATE lanes SET blocked = 0 WHERE queue = ? AND blocked = 1;

@@ -1,0 +1,23 @@
+-- Jobs whose holder fell silent, found by their state and not by an index of leases.
+
+-- name: silent  (boot, json array of dead workers)
+SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
+       attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
+FROM jobs
+WHERE state = 'running' AND (lease <= ?1 OR worker IN (SELECT value FROM json_each(?2)))
+ORDER BY seq;
+
+-- name: forget_dead  (json array of dead workers)
+UPDATE workers SET lease = 0 WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: new_boot  leases of another boot are over
+UPDATE jobs SET lease = 0 WHERE state = 'running';
+UPDATE workers SET lease = 0;
+UPDATE leaders SET lease = 0;
+
+-- name: boot
+SELECT value FROM facts WHERE name = 'boot';
+
+-- name: set_boot  (boot id)
+INSERT INTO facts (name, value) VALUES ('boot', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value;

@@ -1,0 +1,158 @@
+-- One row per job, in every state. Partial indexes keep each question about the jobs
+-- it concerns: claiming never sees ended jobs, pruning never sees ready ones.
+CREATE TABLE jobs (
+    seq            INTEGER PRIMARY KEY,
+    id             TEXT    NOT NULL,
+    queue          TEXT    NOT NULL,
+    task           TEXT    NOT NULL,
+    payload        TEXT    NOT NULL,
+    state          TEXT    NOT NULL,
+    priority       INTEGER NOT NULL,
+    lane           TEXT    NOT NULL,
+    created        REAL    NOT NULL,
+    due            REAL    NOT NULL,
+    expires        REAL,
+    timeout        REAL,
+    trace          TEXT,
+    tags           TEXT,
+    attempts       INTEGER NOT NULL DEFAULT 0,
+    crashes        INTEGER NOT NULL DEFAULT 0,
+    generation     INTEGER NOT NULL DEFAULT 0,
+    unique_key     TEXT,
+    unique_until   REAL,
+    unique_holds   INTEGER NOT NULL DEFAULT 0,
+    after          TEXT,
+    fence          INTEGER NOT NULL DEFAULT 0,
+    claim          INTEGER NOT NULL DEFAULT 0,
+    worker         TEXT,
+    number         INTEGER NOT NULL DEFAULT 0,
+    lease          REAL    NOT NULL DEFAULT 0,
+    alone          INTEGER NOT NULL DEFAULT 0,
+    started        REAL,
+    finished       REAL,
+    result         TEXT,
+    error          TEXT,
+    reason         TEXT,
+    progress       REAL,
+    note           TEXT,
+    part           INTEGER NOT NULL DEFAULT 0,
+    unknown_since  REAL
+) STRICT;
+
+CREATE UNIQUE INDEX jobs_id        ON jobs (id);
+CREATE INDEX jobs_ready            ON jobs (queue, lane, priority, due)  WHERE state = 'ready';
+CREATE INDEX jobs_scheduled        ON jobs (queue, due)                  WHERE state = 'scheduled';
+CREATE INDEX jobs_running          ON jobs (queue, lane)                 WHERE state = 'running';
+CREATE INDEX jobs_waiting          ON jobs (after)                       WHERE state = 'waiting';
+CREATE INDEX jobs_ended            ON jobs (queue, state, finished)      WHERE finished IS NOT NULL;
+CREATE INDEX jobs_expiring         ON jobs (expires)
+    WHERE expires IS NOT NULL AND state IN ('scheduled', 'ready', 'waiting');
+CREATE INDEX jobs_unique           ON jobs (queue, unique_key)           WHERE unique_key IS NOT NULL;
+
+-- The lanes that have something ready, with their heads. `blocked` is a hint that the lane
+-- was at its limit; whoever frees a place clears it.
+CREATE TABLE lanes (
+    queue     TEXT    NOT NULL,
+    lane      TEXT    NOT NULL,
+    priority  INTEGER NOT NULL,
+    due       REAL    NOT NULL,
+    seq       INTEGER NOT NULL,
+    served    INTEGER NOT NULL,
+    blocked   INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (queue, lane)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX lanes_open ON lanes (queue, priority, served, seq) WHERE blocked = 0;
+
+-- Jobs per queue and state, and the store-wide numbers 'seq', 'fence' and 'picks' (queue '').
+-- One small table, so that one transaction dirties one page for all of them.
+CREATE TABLE counters (
+    queue  TEXT    NOT NULL,
+    name   TEXT    NOT NULL,
+    value  INTEGER NOT NULL,
+    PRIMARY KEY (queue, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE queues (
+    name      TEXT NOT NULL PRIMARY KEY,
+    declared  TEXT NOT NULL,
+    override  TEXT,
+    pause     TEXT
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workers (
+    id           TEXT    NOT NULL PRIMARY KEY,
+    number       INTEGER NOT NULL,
+    fence        INTEGER NOT NULL,
+    claim        INTEGER NOT NULL,
+    lease        REAL    NOT NULL,
+    seen         REAL    NOT NULL,
+    host         TEXT    NOT NULL,
+    pid          INTEGER NOT NULL,
+    queues       TEXT    NOT NULL,
+    concurrency  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE leaders (
+    duty    TEXT NOT NULL PRIMARY KEY,
+    worker  TEXT NOT NULL,
+    lease   REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Requests written by anyone who can INSERT; a worker turns them into jobs.
+CREATE TABLE arrivals (
+    seq      INTEGER PRIMARY KEY,
+    id       TEXT NOT NULL,
+    task     TEXT NOT NULL,
+    payload  TEXT NOT NULL,
+    options  TEXT NOT NULL DEFAULT '{}',
+    arrived  REAL NOT NULL DEFAULT (unixepoch('subsec'))
+) STRICT;
+
+-- Ids of jobs that are gone, and of requests that made none, with what they were told.
+CREATE TABLE remembered (
+    id       TEXT    NOT NULL PRIMARY KEY,
+    verdict  TEXT    NOT NULL,
+    job      TEXT    NOT NULL,
+    fence    INTEGER NOT NULL,
+    claim    INTEGER NOT NULL,
+    until    REAL    NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX remembered_until ON remembered (until);
+
+CREATE TABLE history (
+    queue      TEXT    NOT NULL,
+    minute     INTEGER NOT NULL,
+    done       INTEGER NOT NULL,
+    failed     INTEGER NOT NULL,
+    cancelled  INTEGER NOT NULL,
+    retried    INTEGER NOT NULL,
+    PRIMARY KEY (queue, minute)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE attempts (
+    job         INTEGER NOT NULL,
+    number      INTEGER NOT NULL,
+    generation  INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    started     REAL,
+    ended       REAL    NOT NULL,
+    worker      TEXT,
+    outcome     TEXT    NOT NULL,
+    error       TEXT,
+    PRIMARY KEY (job, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE logs (
+    job         INTEGER NOT NULL,
+    generation  INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    number      INTEGER NOT NULL,
+    at          REAL    NOT NULL,
+    line        TEXT    NOT NULL,
+    PRIMARY KEY (job, generation, attempt, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE facts (
+    name   TEXT NOT NULL PRIMARY KEY,
+    value  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

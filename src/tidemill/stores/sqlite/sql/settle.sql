@@ -1,0 +1,18 @@
+-- Outcomes. Plain successes, the common case, are written together; the rest one by one.
+
+-- name: standing  (carray of ids) where each job stands, as one row of JSON
+SELECT json_group_array(json_array(id, seq, queue, lane, state, fence, claim)) FROM jobs WHERE id IN carray(?);
+
+-- name: done  (finished, carray of seqs)
+UPDATE jobs
+SET state = 'done', finished = ?, attempts = attempts + 1, result = NULL, error = NULL, reason = NULL
+WHERE seq IN carray(?);
+
+-- name: done_with_result  (finished, json array of [seq, result])
+UPDATE jobs
+SET state = 'done', finished = ?, attempts = attempts + 1, result = given.result, error = NULL, reason = NULL
+FROM (SELECT value ->> 0 AS seq, value ->> 1 AS result FROM json_each(?)) AS given
+WHERE jobs.seq = given.seq;
+
+-- name: claim_of  (id) of a job that is gone
+SELECT fence, claim FROM remembered WHERE id = ? AND until > ?;

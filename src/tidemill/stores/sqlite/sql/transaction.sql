@@ -1,0 +1,97 @@
+-- What every verb shares: reading and writing whole jobs, and what follows from a change.
+
+-- name: by_id  (carray of ids)
+SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
+       attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
+FROM jobs WHERE id IN carray(?);
+
+-- name: successors  (carray of the ids they wait for)
+SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
+       attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
+FROM jobs WHERE state = 'waiting' AND after IN carray(?) ORDER BY seq;
+
+-- name: has_successor  (id)
+SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'waiting' AND after = ?);
+
+-- name: add
+INSERT INTO jobs
+      (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
+       attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since)
+VALUES
+      (:seq, :id, :queue, :task, :payload, :state, :priority, :lane, :created, :due, :expires, :timeout, :trace,
+       :tags, :attempts, :crashes, :generation, :unique_key, :unique_until, :unique_holds, :after, :fence, :claim,
+       :worker, :number, :lease, :alone, :started, :finished, :result, :error, :reason, :progress, :note, :part,
+       :unknown_since);
+
+-- name: save
+UPDATE jobs SET
+       payload = :payload, state = :state, priority = :priority, lane = :lane, due = :due, expires = :expires,
+       timeout = :timeout, trace = :trace, tags = :tags, attempts = :attempts, crashes = :crashes,
+       generation = :generation, unique_key = :unique_key, unique_until = :unique_until,
+       unique_holds = :unique_holds, after = :after, fence = :fence, claim = :claim, worker = :worker,
+       number = :number, lease = :lease, alone = :alone, started = :started, finished = :finished,
+       result = :result, error = :error, reason = :reason, progress = :progress, note = :note, part = :part,
+       unknown_since = :unknown_since
+WHERE seq = :seq;
+
+-- name: drop  (seq)
+DELETE FROM jobs WHERE seq = ?;
+
+-- name: drop_logs  (seq)
+DELETE FROM logs WHERE job = ?;
+
+-- name: drop_attempts  (seq)
+DELETE FROM attempts WHERE job = ?;
+
+-- name: remember  (id, verdict, job, fence, claim, until)
+INSERT INTO remembered (id, verdict, job, fence, claim, until) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE
+SET verdict = excluded.verdict, job = excluded.job, fence = excluded.fence, claim = excluded.claim,
+    until = excluded.until;
+
+-- name: record_attempt  (seq, seq, generation, attempt, started, ended, worker, outcome, error)
+INSERT INTO attempts (job, number, generation, attempt, started, ended, worker, outcome, error)
+VALUES (?, (SELECT coalesce(max(number), 0) + 1 FROM attempts WHERE job = ?), ?, ?, ?, ?, ?, ?, ?);
+
+-- name: forget_attempts  (seq, seq) keeps the last 100
+DELETE FROM attempts WHERE job = ? AND number <= (SELECT max(number) - 100 FROM attempts WHERE job = ?);
+
+-- name: counter  (queue, name)
+SELECT value FROM counters WHERE queue = ? AND name = ?;
+
+-- name: set_counter  (queue, name, value)
+INSERT INTO counters (queue, name, value) VALUES (?, ?, ?)
+ON CONFLICT (queue, name) DO UPDATE SET value = excluded.value;
+
+-- name: change_counter  (queue, name, change)
+INSERT INTO counters (queue, name, value) VALUES (?, ?, ?)
+ON CONFLICT (queue, name) DO UPDATE SET value = value + excluded.value;
+
+-- name: remark  (queue, minute, done, failed, cancelled, retried)
+INSERT INTO history (queue, minute, done, failed, cancelled, retried) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (queue, minute) DO UPDATE
+SET done = done + excluded.done, failed = failed + excluded.failed,
+    cancelled = cancelled + excluded.cancelled, retried = retried + excluded.retried;
+
+-- name: unblock  (queue, lane)
+UPDATE lanes SET blocked = 0 WHERE queue = ? AND lane = ? AND blocked = 1;
+
+-- name: head  (queue, lane)
+SELECT priority, due, seq FROM jobs
+WHERE state = 'ready' AND queue = ? AND lane = ?
+ORDER BY priority, due, seq LIMIT 1;
+
+-- name: lane  (queue, lane)
+SELECT priority, due, seq FROM lanes WHERE queue = ? AND lane = ?;
+
+-- name: new_lane  (queue, lane, priority, due, seq, served)
+INSERT INTO lanes (queue, lane, priority, due, seq, served) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: move_lane  (priority, due, seq, queue, lane)
+UPDATE lanes SET priority = ?, due = ?, seq = ? WHERE queue = ? AND lane = ?;
+
+-- name: forget_lane  (queue, lane)
+DELETE FROM lanes WHERE queue = ? AND lane = ?;

@@ -1,0 +1,174 @@
+"""The SQLite store: every contract, on one file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.queues import QueueInfo
+from tidemill.contract.reader import AttemptRecord, LogLine, Minute, Page, WorkerInfo
+from tidemill.contract.wakeups import Listener
+from tidemill.core.changes import Amended, Change
+from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.filters import Filter
+from tidemill.core.job import Group, Job
+from tidemill.core.queues import Inserted, QueueSettings
+from tidemill.core.states import State
+from tidemill.stores.sqlite import coordinator, queues, reader
+from tidemill.stores.sqlite.admit import admit, arrivals
+from tidemill.stores.sqlite.amend import amend
+from tidemill.stores.sqlite.claim import claim
+from tidemill.stores.sqlite.extend import extend
+from tidemill.stores.sqlite.insert import insert
+from tidemill.stores.sqlite.prune import prune
+from tidemill.stores.sqlite.reading import ReadConnection
+from tidemill.stores.sqlite.reclaim import reclaim
+from tidemill.stores.sqlite.settle import settle
+from tidemill.stores.sqlite.transaction import Transaction
+from tidemill.stores.sqlite.wakeups import Wakeups
+from tidemill.stores.sqlite.writer import Writer
+
+
+class SqliteStore:
+    """Steps that may not be forgotten are `durable`: their commit waits for the disk. A claim or
+    a heartbeat lost in a power cut is one that died with its worker anyway."""
+
+    def __init__(
+        self, path: str | Path, *, clock: Clock | None = None, entropy: Entropy | None = None
+    ) -> None:
+        self.path = Path(path)
+        self._clock = clock or SystemClock()
+        self._entropy = entropy or SystemEntropy()
+        self._wakeups = Wakeups(self.path)
+        self._writer = Writer(self.path, self._clock, self._wakeups)
+        self._reads = ReadConnection(self.path, self._clock)
+        self.blocking = BlockingStore(self._writer, self._reads)
+
+    async def open(self) -> Self:
+        await asyncio.to_thread(self._writer.open)
+        return self
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._writer.close)
+        await asyncio.to_thread(self._reads.close)
+
+    def another(self) -> SqliteStore:
+        return SqliteStore(self.path, clock=self._clock, entropy=self._entropy)
+
+    # -- jobs
+
+    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+        return await self._writer.submit(lambda step: insert(step, groups), durable=True)
+
+    async def arrivals(self, limit: int) -> list[Arrival]:
+        return await self._reads.run(lambda step: arrivals(step, limit))
+
+    async def admit(self, admissions: Sequence[Admission]) -> int:
+        return await self._writer.submit(lambda step: admit(step, admissions), durable=True)
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        return await self._writer.submit(
+            lambda step: claim(step, request, self._entropy.claim_id), durable=False
+        )
+
+    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        def step(now: Transaction) -> Settled:
+            answers = settle(now, settlements)
+            now.refresh_lanes()
+            claims = None if request is None else claim(now, request, self._entropy.claim_id)
+            return Settled(answers, claims)
+
+        return await self._writer.submit(step, durable=bool(settlements))
+
+    async def extend(self, heartbeat: Heartbeat) -> Extended:
+        return await self._writer.submit(lambda step: extend(step, heartbeat), durable=False)
+
+    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
+        return await self._writer.submit(lambda step: reclaim(step, dead), durable=True)
+
+    async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+        return await self._writer.submit(lambda step: amend(step, wanted, change, limit), durable=True)
+
+    async def prune(self, limit: int = 1000) -> Pruned:
+        return await self._writer.submit(lambda step: prune(step, limit), durable=False)
+
+    async def read_clock(self) -> Reading:
+        return Reading(self._clock.wall(), self._clock.boot())
+
+    # -- queues
+
+    async def declare(self, settings: Mapping[str, QueueSettings]) -> None:
+        await self._writer.submit(lambda step: queues.declare(step, settings), durable=True)
+
+    async def override(self, queue: str, settings: QueueSettings | None) -> None:
+        await self._writer.submit(lambda step: queues.override(step, queue, settings), durable=True)
+
+    async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
+        await self._writer.submit(lambda step: queues.pause(step, queue, until, reason), durable=True)
+
+    async def resume(self, queue: str) -> None:
+        await self._writer.submit(lambda step: queues.resume(step, queue), durable=True)
+
+    async def queues(self) -> list[QueueInfo]:
+        return await self._reads.run(queues.every)
+
+    # -- reader
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        return await self._reads.run(lambda step: reader.get(step, ids))
+
+    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
+        return await self._reads.run(lambda step: reader.find(step, wanted, limit, cursor))
+
+    async def counts(self) -> dict[str, dict[State, int]]:
+        return await self._reads.run(reader.counts)
+
+    async def history(self, queue: str, since: float) -> list[Minute]:
+        return await self._reads.run(lambda step: reader.history(step, queue, since))
+
+    async def logs(self, job: str) -> list[LogLine]:
+        return await self._reads.run(lambda step: reader.logs(step, job))
+
+    async def attempts(self, job: str) -> list[AttemptRecord]:
+        return await self._reads.run(lambda step: reader.attempts(step, job))
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._reads.run(reader.workers)
+
+    # -- coordinator
+
+    async def lead(self, duty: str, worker: str, lease: float) -> bool:
+        return await self._writer.submit(
+            lambda step: coordinator.lead(step, duty, worker, lease), durable=False
+        )
+
+    async def resign(self, duty: str, worker: str) -> None:
+        await self._writer.submit(lambda step: coordinator.resign(step, duty, worker), durable=False)
+
+    # -- wake-ups
+
+    def listen(self, topics: Iterable[str]) -> Listener:
+        return self._wakeups.listen(topics)
+
+    def ring(self, topics: Iterable[str]) -> None:
+        self._wakeups.ring(topics)
+
+
+class BlockingStore:
+    """For programs without an event loop: the caller's thread does the work itself."""
+
+    def __init__(self, writer: Writer, reads: ReadConnection) -> None:
+        self._writer, self._reads = writer, reads
+
+    def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+        return self._writer.run(lambda step: insert(step, groups), durable=True)
+
+    def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+        return self._writer.run(lambda step: amend(step, wanted, change, limit), durable=True)
+
+    def get(self, ids: Sequence[str]) -> list[Job | None]:
+        return self._reads.run_here(lambda step: reader.get(step, ids))

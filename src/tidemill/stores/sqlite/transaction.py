@@ -1,0 +1,190 @@
+"""One atomic step: the verbs' common view of the database and of time.
+
+Verbs change jobs through `add`, `save` and `drop`; counts, lanes, history and wake-ups
+follow from what changed and are written once, at the end of the step, however many jobs
+it moved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import apsw
+
+from tidemill.contract.jobs import MEMORY_OF_IDS
+from tidemill.contract.wakeups import queue_topic
+from tidemill.core import transitions
+from tidemill.core.job import Error, Job
+from tidemill.core.queues import QueueSettings, Verdict
+from tidemill.core.states import FINAL, State
+from tidemill.stores.sqlite.rows import job_of, row_of, text_of
+from tidemill.stores.sqlite.settings import QueueRow, SettingsCache
+from tidemill.stores.sqlite.statements import load
+
+SQL = load("transaction")
+_ENDINGS = ("done", "failed", "cancelled", "retried")
+
+
+class Transaction:
+    def __init__(
+        self, connection: apsw.Connection, wall: float, boot: float, settings: SettingsCache
+    ) -> None:
+        self.connection = connection
+        self.now = wall
+        self.boot = boot
+        self.topics: set[str] = set()
+        self.ended: list[str] = []
+        self._settings = settings
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._history: Counter[tuple[str, str]] = Counter()
+        self._lanes: set[tuple[str, str]] = set()
+
+    # -- reading
+
+    def execute(self, sql: str, values: Any = ()) -> Any:
+        """A cursor; what its rows hold is known where they are unpacked."""
+        return self.connection.execute(sql, values)
+
+    def jobs(self, sql: str, values: Any = ()) -> list[Job]:
+        return [job_of(row) for row in self.connection.execute(sql, values)]
+
+    def by_id(self, ids: Iterable[str]) -> dict[str, Job]:
+        wanted = tuple(ids)
+        if not wanted:
+            return {}
+        return {job.id: job for job in self.jobs(SQL.by_id, (apsw.carray(wanted),))}
+
+    def queue(self, name: str) -> QueueRow:
+        return self._settings.read(self.connection, name)
+
+    def settings(self, queue: str) -> QueueSettings:
+        return self.queue(queue).settings
+
+    def number(self, name: str) -> int:
+        """A store-wide counter's value."""
+        value = self.connection.execute(SQL.counter, ("", name)).get
+        return int(value or 0)
+
+    def count(self, queue: str, *states: State) -> int:
+        """Jobs of a queue in these states, this step's changes included."""
+        total = 0
+        for state in states:
+            stored = self.connection.execute(SQL.counter, (queue, state.value)).get
+            total += (stored or 0) + self._counts[queue, state.value]
+        return total
+
+    # -- changing jobs
+
+    def advance(self, name: str, by: int) -> int:
+        """Move a store-wide counter on; answers the value before."""
+        before = self.number(name)
+        self.connection.execute(SQL.set_counter, ("", name, before + by))
+        return before
+
+    def add(self, job: Job) -> None:
+        self.connection.execute(SQL.add, row_of(job))
+        self.counted(job.queue, None, job.state, 1)
+        self.touch(job.queue, job.lane)
+        if job.state is State.READY:
+            self.topics.add(queue_topic(job.queue))
+
+    def save(self, before: Job, after: Job) -> None:
+        self.connection.execute(SQL.save, row_of(after))
+        if before.state is not after.state:
+            self.counted(before.queue, before.state, after.state, 1)
+            self._moved(before, after)
+        if State.READY in (before.state, after.state):
+            self.touch(before.queue, before.lane)
+
+    def _moved(self, before: Job, after: Job) -> None:
+        if after.state is State.READY:
+            self.topics.add(queue_topic(after.queue))
+        if before.state is State.RUNNING:
+            self.freed(before.queue, before.lane)
+        if after.state in FINAL:
+            self.ended.append(after.id)
+            self.remark(after.queue, after.state.value, 1)
+
+    def drop(self, job: Job) -> None:
+        """The record goes, its id is remembered."""
+        self.remember(job.id, Verdict.ACCEPTED, job.id, job.fence, job.claim)
+        for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts):
+            self.connection.execute(sql, (job.seq,))
+        self.counted(job.queue, job.state, None, 1)
+        if job.state is State.READY:
+            self.touch(job.queue, job.lane)
+
+    def remember(self, job: str, verdict: Verdict, stands_for: str, fence: int = 0, claim: int = 0) -> None:
+        until = self.now + MEMORY_OF_IDS
+        self.connection.execute(SQL.remember, (job, verdict.value, stands_for, fence, claim, until))
+
+    def release_successors(self, ended: Iterable[str]) -> None:
+        """Jobs that waited for these to end become ready or scheduled."""
+        ids = tuple(ended)
+        if not ids:
+            return
+        for waiting in self.jobs(SQL.successors, (apsw.carray(ids),)):
+            self.save(waiting, transitions.released(waiting, self.now))
+
+    def has_successor(self, job: str) -> bool:
+        return bool(self.connection.execute(SQL.has_successor, (job,)).get)
+
+    def record_attempt(self, job: Job, outcome: str, error: Error | None) -> None:
+        """How an attempt of `job` (as it was before) ended without success."""
+        described = None if error is None else text_of(error)
+        attempt = (job.generation, job.attempts + 1, job.started, self.now, job.worker, outcome, described)
+        self.connection.execute(SQL.record_attempt, (job.seq, job.seq, *attempt))
+        self.connection.execute(SQL.forget_attempts, (job.seq, job.seq))
+
+    # -- what follows from the changes
+
+    def counted(self, queue: str, before: State | None, after: State | None, jobs: int) -> None:
+        if before is not None:
+            self._counts[queue, before.value] -= jobs
+        if after is not None:
+            self._counts[queue, after.value] += jobs
+
+    def remark(self, queue: str, ending: str, jobs: int) -> None:
+        self._history[queue, ending] += jobs
+
+    def touch(self, queue: str, lane: str) -> None:
+        """The lane's ready jobs changed: its head must be looked at again."""
+        self._lanes.add((queue, lane))
+
+    def freed(self, queue: str, lane: str) -> None:
+        """A running job ended: a lane or queue at its limit has room again."""
+        settings = self.settings(queue)
+        if lane and settings.key_concurrency is not None:
+            self.connection.execute(SQL.unblock, (queue, lane))
+            self.topics.add(queue_topic(queue))
+        if settings.concurrency is not None:
+            self.topics.add(queue_topic(queue))
+
+    def finish(self) -> None:
+        for (queue, state), change in self._counts.items():
+            if change:
+                self.connection.execute(SQL.change_counter, (queue, state, change))
+        for queue in {queue for queue, _ in self._history}:
+            endings = [self._history[queue, ending] for ending in _ENDINGS]
+            self.connection.execute(SQL.remark, (queue, int(self.now // 60), *endings))
+        self.refresh_lanes()
+
+    def refresh_lanes(self) -> None:
+        for queue, lane in self._lanes:
+            self._refresh_lane(queue, lane)
+        self._lanes.clear()
+
+    def _refresh_lane(self, queue: str, lane: str) -> None:
+        """Write the lane's head, or forget the lane when nothing of it is ready."""
+        head = self.connection.execute(SQL.head, (queue, lane)).fetchone()
+        known = self.connection.execute(SQL.lane, (queue, lane)).fetchone()
+        if head == known:
+            return
+        if head is None:
+            self.connection.execute(SQL.forget_lane, (queue, lane))
+        elif known is None:
+            self.connection.execute(SQL.new_lane, (queue, lane, *head, self.number("picks")))
+        else:
+            self.connection.execute(SQL.move_lane, (*head, queue, lane))

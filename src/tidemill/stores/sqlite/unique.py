@@ -1,0 +1,69 @@
+"""A request whose unique key may be held: skip, merge, replace or wait in line."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidemill.core import transitions
+from tidemill.core.job import Job, NewJob
+from tidemill.core.queues import Inserted, Verdict
+from tidemill.core.states import State
+from tidemill.core.uniqueness import Conflict, holds_key, resolve
+from tidemill.stores.sqlite.statements import load
+from tidemill.stores.sqlite.transaction import Transaction
+
+SQL = load("insert")
+
+
+def insert_unique(step: Transaction, new: NewJob, queue: str) -> Inserted:
+    unique = new.unique
+    if unique is None:
+        raise ValueError("a plain job takes the short way")
+    with_key = step.jobs(SQL.holders, (queue, unique.key))
+    holder = next((job for job in with_key if job.after is None and holds_key(job, step.now)), None)
+    if holder is None:
+        return _accept(step, transitions.created(new, queue, _next_seq(step), step.now))
+    match resolve(unique, holder):
+        case Conflict.EXISTING:
+            return _existing(step, new, holder)
+        case Conflict.MERGE:
+            step.save(holder, transitions.merged(holder, transitions.created(new, queue, 0, step.now)))
+            return _existing(step, new, holder)
+        case Conflict.REPLACE:
+            _replace(step, holder)
+            return _accept(step, transitions.created(new, queue, _next_seq(step), step.now))
+        case Conflict.SUCCEED:
+            successor = next(
+                (job for job in with_key if job.after == holder.id and job.state is State.WAITING), None
+            )
+            return _succeed(step, new, holder, successor)
+
+
+def _succeed(step: Transaction, new: NewJob, holder: Job, successor: Job | None) -> Inserted:
+    """Wait in line for a running holder, with or instead of whoever waits there already."""
+    request = transitions.created(new, holder.queue, 0, step.now)
+    if successor is not None and new.unique is not None and new.unique.on_conflict == "rerun":
+        step.save(successor, transitions.merged(successor, request))
+        return _existing(step, new, successor)
+    if successor is not None:
+        _replace(step, successor)
+    fresh = msgspec.structs.replace(request, seq=_next_seq(step))
+    return _accept(step, transitions.waiting_for(fresh, holder.id))
+
+
+def _replace(step: Transaction, job: Job) -> None:
+    step.save(job, transitions.cancelled(job, transitions.REPLACED, step.now))
+
+
+def _accept(step: Transaction, job: Job) -> Inserted:
+    step.add(job)
+    return Inserted(Verdict.ACCEPTED, job.id)
+
+
+def _existing(step: Transaction, new: NewJob, holder: Job) -> Inserted:
+    step.remember(new.id, Verdict.EXISTING, holder.id)
+    return Inserted(Verdict.EXISTING, holder.id)
+
+
+def _next_seq(step: Transaction) -> int:
+    return step.advance("seq", 1) + 1

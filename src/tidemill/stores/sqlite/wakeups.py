@@ -1,0 +1,209 @@
+"""Wake-ups within and across processes.
+
+Every listener has a Unix datagram socket in a folder beside the database. Arming links the
+socket into a folder per topic; ringing sends one byte to one link there and removes it, so
+that the next ring finds the next idle worker. A busy worker has no links and is not disturbed.
+Without Unix sockets, or when the folder cannot be written, listeners simply wait out their
+time: wake-ups are hints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+
+from tidemill.contract.wakeups import job_topic
+
+_SERIAL = count()
+_LONGEST_ADDRESS = 100
+
+
+class Wakeups:
+    def __init__(self, path: Path) -> None:
+        self.folder = path.with_name(path.name + "-wake")
+        self._lock = threading.Lock()
+        self._armed: dict[str, list[SqliteListener]] = {}
+
+    def listen(self, topics: Iterable[str]) -> SqliteListener:
+        return SqliteListener(self, tuple(topics))
+
+    def announce(self, topics: Iterable[str], ended: Sequence[str]) -> None:
+        """Ring what a committed step asks for. Jobs that ended ring only if anyone waits for one."""
+        wanted = list(topics)
+        if ended:
+            waited_for = {name for name in self._folders() if name.startswith("job-")}
+            with self._lock:
+                local = any(topic.startswith("job:") for topic in self._armed)
+            if waited_for or local:
+                wanted += [job_topic(job) for job in ended]
+        self.ring(wanted)
+
+    def ring(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            one = topic.startswith("queue:")
+            if not (self._ring_here(topic, one=one) and one):
+                self._ring_elsewhere(topic, one=one)
+
+    def arm(self, listener: SqliteListener) -> None:
+        with self._lock:
+            for topic in listener.topics:
+                self._armed.setdefault(topic, []).append(listener)
+
+    def disarm(self, listener: SqliteListener) -> None:
+        with self._lock:
+            for topic in listener.topics:
+                armed = self._armed.get(topic, [])
+                if listener in armed:
+                    armed.remove(listener)
+                if not armed:
+                    self._armed.pop(topic, None)
+
+    def _ring_here(self, topic: str, *, one: bool) -> bool:
+        with self._lock:
+            sleeping = [listener for listener in self._armed.get(topic, ()) if not listener.rung]
+            for listener in sleeping[:1] if one else sleeping:
+                listener.wake()
+        return bool(sleeping)
+
+    def _ring_elsewhere(self, topic: str, *, one: bool) -> None:
+        folder = self.folder / folder_of(topic)
+        try:
+            links = os.listdir(folder)  # noqa: PTH208 - names are all that is needed, at a fifth of the cost
+        except OSError:
+            return
+        for link in links:
+            if _send(folder / link) and one:
+                return
+
+    def _folders(self) -> list[str]:
+        try:
+            return os.listdir(self.folder)  # noqa: PTH208 - see above
+        except OSError:
+            return []
+
+
+class SqliteListener:
+    def __init__(self, wakeups: Wakeups, topics: tuple[str, ...]) -> None:
+        self.topics = topics
+        self.rung = False
+        self._wakeups = wakeups
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+        self._name = f"{os.getpid()}-{next(_SERIAL)}"
+        self._folders = [wakeups.folder / folder_of(topic) for topic in topics]
+        self._address = wakeups.folder / f"{self._name}.sock"
+        self._socket = self._bind()
+
+    def arm(self) -> None:
+        self.rung = False
+        self._event.clear()
+        self._wakeups.arm(self)
+        if self._socket is not None:
+            for folder in self._folders:
+                self._link(folder)
+
+    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - the contract's word
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), timeout)
+        return self._event.is_set()
+
+    def disarm(self) -> None:
+        self._wakeups.disarm(self)
+        if self._socket is not None:
+            for folder in self._folders:
+                _unlink(folder / self._name)
+
+    def close(self) -> None:
+        self.disarm()
+        if self._socket is None:
+            return
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        self._socket = None
+        _unlink(self._address)
+        for folder in self._folders:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # fails, rightly, while others listen there
+
+    def wake(self) -> None:
+        """From any thread."""
+        self.rung = True
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    def _bind(self) -> socket.socket | None:
+        try:
+            self._wakeups.folder.mkdir(exist_ok=True)
+            bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        except (OSError, AttributeError):
+            return None
+        try:
+            with _short(self._address) as address:
+                bound.bind(address)
+            bound.setblocking(False)
+            self._loop.add_reader(bound, self._received)
+        except (OSError, NotImplementedError):
+            bound.close()
+            return None
+        return bound
+
+    def _link(self, folder: Path) -> None:
+        with contextlib.suppress(OSError):
+            try:
+                os.link(self._address, folder / self._name)
+            except FileNotFoundError:
+                folder.mkdir(exist_ok=True)
+                os.link(self._address, folder / self._name)
+
+    def _received(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.recv(16)
+        self.rung = True
+        self._event.set()
+
+
+def folder_of(topic: str) -> str:
+    """A topic as a folder's name: any queue name fits, whatever its characters."""
+    kind = topic.split(":", 1)[0]
+    return f"{kind}-{blake2b(topic.encode(), digest_size=12).hexdigest()}"
+
+
+def _send(link: Path) -> bool:
+    """Ring one listener. A link nobody answers belonged to a process that died: it goes."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ringing, _short(link) as address:
+            ringing.setblocking(False)
+            ringing.sendto(b"!", address)
+    except BlockingIOError:
+        return True  # its buffer is full of rings already
+    except OSError:
+        _unlink(link)
+        return False
+    _unlink(link)
+    return True
+
+
+@contextlib.contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """A socket address holds about 100 bytes; a longer path is reached through its open folder."""
+    if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def _unlink(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
