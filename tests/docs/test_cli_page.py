@@ -11,10 +11,15 @@ from pages import page, section
 
 from tidemill.cli.root import root
 
+PAGE = page("reference/cli.md")
+COMMON = set(re.findall(r"^\| `(--[\w-]+)", section(PAGE, "Common options"), re.MULTILINE))
+
 
 def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    for name in group.commands:
-        command = group.commands[name]
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         yield f"{path} {name}", command
         if isinstance(command, click.Group):
             yield from commands(command, f"{path} {name}")
@@ -23,15 +28,22 @@ def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command
 COMMANDS = dict(commands(root, "tidemill"))
 
 
+def options(path: str) -> set[str]:
+    return {option.opts[0] for option in COMMANDS[path].params if isinstance(option, click.Option)}
+
+
 def test_every_command_is_documented() -> None:
-    documented = re.findall(r"^## `(tidemill .+)`$", page("reference/cli.md"), re.MULTILINE)
+    documented = re.findall(r"^## `(tidemill .+)`$", PAGE, re.MULTILINE)
     assert sorted(documented) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("path", COMMANDS)
 def test_every_option_is_documented(path: str) -> None:
-    about = section(page("reference/cli.md"), f"`{path}`")
-    documented = set(re.findall(r"^\| `(--[\w-]+)", about, re.MULTILINE))
-    taken = {option.opts[0] for option in COMMANDS[path].params if isinstance(option, click.Option)}
-    everywhere = set(re.findall(r"`(--[\w-]+)", page("reference/cli.md").split("## `")[0]))
-    assert documented == taken - everywhere
+    about = section(PAGE, f"`{path}`")
+    assert set(re.findall(r"^\| `(--[\w-]+)", about, re.MULTILINE)) == options(path) - COMMON
+
+
+def test_common_options_are_common() -> None:
+    for path in COMMANDS:
+        if path != "tidemill worker":
+            assert options(path) >= COMMON
