@@ -68,14 +68,12 @@ class Tidemill:
         self.middlewares: list[Middleware] = []
         self._lifespan: Lifespan | None = None
         self._store = store
-        self.client = Client(lambda: self.store, self.tasks, self.queues, self.clock, self.entropy)
+        self.client = Client(self._root, self.tasks, self.queues, self.clock, self.entropy)
 
     @property
     def store(self) -> Store:
-        """The store itself, for reading (`app.store.find(…)`) inside `async with app`."""
-        if self._store is None:
-            self._store = _make_store(self.url, self.clock, self.entropy)
-        return self._store
+        """The store itself, for reading (`await app.store.find(…)`) inside `async with app`."""
+        return self.client.store_here() or self._root()
 
     async def __aenter__(self) -> Self:
         await self.client.store()
@@ -162,6 +160,11 @@ class Tidemill:
 
     async def resume(self, queue: str) -> None:
         await (await self.client.store()).resume(queue)
+
+    def _root(self) -> Store:
+        if self._store is None:
+            self._store = _make_store(self.url, self.clock, self.entropy)
+        return self._store
 
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[Any, Any]:
         definition = define_task(handler, options)

@@ -1,1 +1,43 @@
+"""The command line. Nothing heavy is imported before a command that needs it runs."""
 
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+USAGE, FAILURE, INTERRUPTED = 2, 1, 130
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run a command. Whatever goes wrong is one sentence on stderr and an exit code:
+    2 when the command was used or set up wrongly, 1 when it failed."""
+    import click
+
+    from tidemill.cli.root import root
+    from tidemill.errors import ConfigurationError, TidemillError
+
+    try:
+        code = root.main(arguments, prog_name="tidemill", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.UsageError as error:
+        hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        _stop(error.format_message() + hint, USAGE)
+    except click.ClickException as error:
+        _stop(error.format_message(), FAILURE)
+    except ConfigurationError as error:
+        _stop(str(error), USAGE)
+    except TidemillError as error:
+        _stop(str(error), FAILURE)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; the interpreter must not complain on its way out.
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:  # noqa: BLE001 - the last resort: a sentence, not a traceback
+        _stop(f"{type(error).__name__}: {error}", FAILURE)
+
+
+def _stop(sentence: str, code: int) -> NoReturn:
+    print(f"tidemill: {sentence}", file=sys.stderr)  # noqa: T201 - this is the command line
+    sys.exit(code)

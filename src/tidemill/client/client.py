@@ -49,6 +49,14 @@ class Client:
         """The running loop's store, opened."""
         return (self._sessions.here() or await self._sessions.open()).store
 
+    def store_here(self) -> Store | None:
+        """The running loop's store, if there is one."""
+        try:
+            session = self._sessions.here()
+        except RuntimeError:
+            return None
+        return None if session is None else session.store
+
     async def close(self) -> None:
         """Close the running loop's session and the portal's. Both open again when they are needed."""
         if self._portal.started:
@@ -113,22 +121,18 @@ class Client:
         blocking = self._blocking or self.blocking()
         if blocking is None:
             return self._portal.run(lambda: self._insert(groups))
-        try:
-            return blocking.insert(groups)
-        except StoreUnavailable:
-            return self._insist(blocking, groups)
-
-    def _insist(self, blocking: Blocking, groups: Sequence[Group]) -> list[list[Inserted]]:
-        """Ask again, with the same ids, until the deadline of an enqueue is over."""
-        deadline, pause = self._clock.boot() + DEADLINE, FIRST_PAUSE
+        began, pause = self._clock.boot(), FIRST_PAUSE
         while True:
-            threading.Event().wait(pause)
+            asked = self._clock.boot()
             try:
                 return blocking.insert(groups)
             except StoreUnavailable as error:
-                pause = min(pause * 2, LONGEST_PAUSE)
-                if self._clock.boot() + pause >= deadline:
+                # Nothing can interrupt a blocking call: ask again only if it can be answered in time.
+                now = self._clock.boot()
+                if now + pause + (now - asked) > began + DEADLINE:
                     raise gave_up(error) from error
+            threading.Event().wait(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
 
     def _handles(
         self, requests: Sequence[JobRequest[R]], answers: Sequence[Inserted], before: int

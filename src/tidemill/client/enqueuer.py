@@ -100,9 +100,11 @@ class Enqueuer:
     async def _later(self, batch: list[_Waiting], error: StoreUnavailable) -> None:
         """Give up on those whose time is over; the others go first in the next flush."""
         pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
-        now = self._loop.time()
-        over = [waiting for waiting in batch if waiting.deadline <= now + pause]
-        self._waiting.extendleft(waiting for waiting in reversed(batch) if waiting.deadline > now + pause)
+        self._waiting.extendleft(reversed(batch))
+        next_try = self._loop.time() + pause
+        over = []
+        while self._waiting and self._waiting[0].deadline <= next_try:
+            over.append(self._waiting.popleft())
         _fail(over, gave_up(error))
         if self._waiting:
             await asyncio.sleep(pause)

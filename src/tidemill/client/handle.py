@@ -112,13 +112,15 @@ class JobHandle(Generic[R_co]):
                 job = await self.status()
                 left = look if until is None else min(look, until - loop.time())
                 if job.state in FINAL or left <= 0:
-                    return job
+                    break
                 await listener.wait(left)
                 look = min(look * 2, LONGEST_LOOK)
         finally:
             listener.close()
-            # A ring wakes one listener; others may wait for the same job.
+        if job.state in FINAL:
+            # A ring may wake one listener only, and others may wait for the same job.
             store.ring([topic])
+        return job
 
     def _outcome(self, job: Job) -> R_co:
         named = f"job {job.id} of task {job.task!r}"

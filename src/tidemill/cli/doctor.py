@@ -1,0 +1,108 @@
+"""`tidemill doctor`: is everything well, and if not, what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Literal
+
+import click
+import msgspec
+
+from tidemill.app import Tidemill
+from tidemill.cli.output import print_json, printable
+from tidemill.cli.target import Target, with_target
+from tidemill.contract.reader import WorkerInfo
+from tidemill.contract.store import Store
+from tidemill.core.filters import Filter
+from tidemill.core.states import PENDING, State
+from tidemill.errors import StoreError
+
+LOOKED_AT = 1000
+"""How many running jobs are looked at for expired leases."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """`note` is worth reading, `bad` needs somebody."""
+
+    about: str
+    level: Literal["ok", "note", "bad"]
+    says: str
+
+
+@click.command()
+@with_target
+def doctor(target: Target) -> int:
+    """Say whether the store, its queues and its workers are well. Exit code 1 when not."""
+    findings = asyncio.run(_examine(target.application()))
+    if target.json:
+        print_json(findings)
+    else:
+        for finding in findings:
+            click.echo(f"{finding.level:<4} {finding.about}: {printable(finding.says)}")
+    return 1 if any(finding.level == "bad" for finding in findings) else 0
+
+
+async def _examine(app: Tidemill) -> list[Finding]:
+    try:
+        async with app:
+            return [finding async for finding in _findings(app)]
+    except StoreError as error:
+        return [Finding("store", "bad", f"{app.url}: {error}")]
+
+
+async def _findings(app: Tidemill) -> AsyncIterator[Finding]:
+    yield Finding("store", "ok", f"{app.url} answers, and its schema fits this version")
+    if app.url.scheme == "sqlite":
+        yield _sqlite_version()
+    workers = await app.store.workers()
+    yield _workers(workers)
+    async for finding in _queues(app.store, workers):
+        yield finding
+    yield await _leases(app.store)
+
+
+def _sqlite_version() -> Finding:
+    import apsw
+
+    return Finding("sqlite", "ok", f"version {apsw.sqlite_lib_version()}, bundled with apsw")
+
+
+def _workers(workers: list[WorkerInfo]) -> Finding:
+    if not workers:
+        return Finding("workers", "note", "none is running; start one with: tidemill worker module:app")
+    slots = sum(worker.concurrency for worker in workers)
+    return Finding(
+        "workers", "ok", f"{len(workers)} with {slots} slots, {sum(w.holds for w in workers)} jobs"
+    )
+
+
+async def _queues(store: Store, workers: list[WorkerInfo]) -> AsyncIterator[Finding]:
+    served = {queue for worker in workers for queue in worker.queues}
+    now = (await store.read_clock()).wall
+    counts = await store.counts()
+    for info in await store.queues():
+        has = counts.get(info.name, {})
+        backlog = sum(has.get(state, 0) for state in PENDING)
+        says = f"{backlog} pending, {has.get(State.RUNNING, 0)} running, {has.get(State.FAILED, 0)} failed"
+        about = f"queue {info.name}"
+        if backlog and workers and info.name not in served:
+            yield Finding(about, "bad", f"{says}; no worker serves it: add it to a worker's --queues")
+        elif backlog and info.pause is not None and info.pause.closed(now):
+            yield Finding(about, "note", f"{says}; paused: tidemill queues resume {info.name}")
+        else:
+            yield Finding(about, "ok", says)
+
+
+async def _leases(store: Store) -> Finding:
+    """A lease that has been over for a while means that nobody reclaims."""
+    now = (await store.read_clock()).boot
+    running = (await store.find(Filter(states=(State.RUNNING,)), LOOKED_AT)).jobs
+    over = [job.id for job in running if job.lease <= now]
+    if not over:
+        return Finding("leases", "ok", f"{len(running)} running jobs, every lease runs")
+    return Finding(
+        "leases",
+        "bad",
+        f"{len(over)} running jobs are past their lease, such as {over[0]}; a running worker takes them back",
+    )

@@ -1,0 +1,44 @@
+"""Printing: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import msgspec
+
+
+def print_json(value: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Right-align numbers; never read a cell as markup."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    listed = [list(row) for row in rows]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = bool(listed) and all(isinstance(row[index], int) for row in listed)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    Console().print(table)
+
+
+def printable(value: object) -> str:
+    """Payloads, names and errors come from anywhere: without control characters they cannot
+    drive the terminal they are shown in."""
+    text = "" if value is None else str(value)
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf") else "�" for c in text)
+
+
+def moment(wall: float | None) -> str:
+    if wall is None:
+        return ""
+    return datetime.fromtimestamp(wall, UTC).astimezone().isoformat(" ", "seconds")

@@ -1,0 +1,96 @@
+"""Which application or store a command is about."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tidemill.app import Tidemill
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the common options said. `json` asks for output a program can read."""
+
+    app: str | None
+    url: str | None
+    json: bool
+
+    def application(self) -> Tidemill:
+        if self.app:
+            return load(self.app)
+        if self.url or os.environ.get("TIDEMILL_URL"):
+            return Tidemill(self.url)
+        raise click.UsageError("say which store: --app module:app, --url sqlite:///jobs.db, or TIDEMILL_URL")
+
+    def run(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]]) -> T:
+        """Run `work` with the application opened, and close it again."""
+        app = self.application()
+
+        async def opened() -> T:
+            async with app:
+                return await work(app)
+
+        return asyncio.run(opened())
+
+
+def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the common options; the command gets them as one `target`. What a group was given
+    holds for its subcommands, so `tidemill jobs --json show ID` works too."""
+
+    @click.option("--app", metavar="MODULE:APP", help="The application, such as myproject.jobs:app.")
+    @click.option("--url", help="The store, such as sqlite:///jobs.db. Default: TIDEMILL_URL.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @functools.wraps(command)
+    def wrapped(*, app: str | None, url: str | None, as_json: bool, **options: Any) -> Any:
+        ctx = click.get_current_context()
+        above = ctx.obj if isinstance(ctx.obj, Target) else Target(None, None, json=False)
+        ctx.obj = Target(app or above.app, url or above.url, json=as_json or above.json)
+        return command(ctx.obj, **options)
+
+    return wrapped
+
+
+def load(spec: str) -> Tidemill:
+    """`module:attribute` → the application there. The working directory is importable, as with
+    `python -m`."""
+    module_name, colon, attribute = spec.partition(":")
+    if not (colon and module_name and attribute):
+        raise click.UsageError(f"app: {spec!r} is not of the form module:app, such as myproject.jobs:app")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = functools.reduce(getattr, attribute.split("."), importlib.import_module(module_name))
+    except AttributeError as error:
+        if _raised_in_user_code(error):
+            raise click.UsageError(_import_failed(module_name, error)) from error
+        raise click.UsageError(f"app: module {module_name!r} has no {attribute!r}") from None
+    except Exception as error:
+        raise click.UsageError(_import_failed(module_name, error)) from error
+    if not isinstance(found, Tidemill):
+        raise click.UsageError(f"app: {spec} is a {type(found).__name__}, not a Tidemill application")
+    return found
+
+
+def _raised_in_user_code(error: BaseException) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return Path(frames[-1].filename) != Path(__file__)
+
+
+def _import_failed(module: str, error: BaseException) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = "" if "importlib" in last.filename else f" at {last.filename}:{last.lineno}"
+    return f"app: module {module!r} could not be imported: {type(error).__name__}: {error}{where}"

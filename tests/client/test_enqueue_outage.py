@@ -1,0 +1,110 @@
+"""An enqueue has returned or raised within 5 s, whatever the store does (I22), under virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from client_support import Watched
+
+from tidemill import Filter, StoreUnavailable, Task, Tidemill
+from tidemill.client.enqueuer import DEADLINE, JOBS_AT_ONCE
+from tidemill.stores.memory import MemoryStore
+from tidemill.testing.virtual import run_virtual
+
+
+def _setup() -> tuple[Watched, Task[[int], None]]:
+    store = Watched(MemoryStore())
+    app = Tidemill(store=store.as_store())
+
+    @app.task
+    def work(number: int) -> None: ...
+
+    return store, work
+
+
+def _down_until(end: float) -> Callable[[], Awaitable[None]]:
+    async def refuse() -> None:
+        if asyncio.get_running_loop().time() < end:
+            raise StoreUnavailable("connection refused")
+
+    return refuse
+
+
+def _silent_until(end: float) -> Callable[[], Awaitable[None]]:
+    async def hang() -> None:
+        if asyncio.get_running_loop().time() < end:
+            await asyncio.Event().wait()
+
+    return hang
+
+
+@pytest.mark.parametrize("fault", [_down_until, _silent_until])
+def test_a_short_outage_is_sat_out(fault: Callable[[float], Callable[[], Awaitable[None]]]) -> None:
+    async def scenario() -> None:
+        store, work = _setup()
+        store.before = fault(2.0)
+        await asyncio.gather(*(work.enqueue(n) for n in range(10)))
+        assert asyncio.get_running_loop().time() < DEADLINE
+        assert len((await store.find(Filter())).jobs) == 10
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("fault", [_down_until, _silent_until])
+def test_a_long_outage_raises_within_the_deadline(
+    fault: Callable[[float], Callable[[], Awaitable[None]]],
+) -> None:
+    async def scenario() -> None:
+        store, work = _setup()
+        store.before = fault(1000.0)
+        loop = asyncio.get_running_loop()
+
+        async def one(number: int) -> float:
+            await asyncio.sleep(number * 0.7)
+            began = loop.time()
+            with pytest.raises(StoreUnavailable, match="same id"):
+                await work.enqueue(number)
+            return loop.time() - began
+
+        took = await asyncio.gather(*(one(n) for n in range(20)))
+        assert max(took) <= DEADLINE + 1e-6
+        assert min(took) > DEADLINE - 1.0  # and not given up on early
+        assert (await store.find(Filter())).jobs == ()
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("fault", [_down_until, _silent_until])
+def test_those_who_do_not_fit_into_one_insert_raise_in_time_too(
+    fault: Callable[[float], Callable[[], Awaitable[None]]],
+) -> None:
+    async def scenario() -> None:
+        store, work = _setup()
+        store.before = fault(1000.0)
+        calls = (work.enqueue(n) for n in range(3 * JOBS_AT_ONCE))
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(result) for result in results} == {StoreUnavailable}
+        assert asyncio.get_running_loop().time() <= DEADLINE + 1e-6
+
+    run_virtual(scenario())
+
+
+def test_a_lost_reply_makes_no_second_job_j11() -> None:
+    async def scenario() -> None:
+        store, work = _setup()
+        lost = 0
+
+        async def lose() -> None:
+            nonlocal lost
+            lost += 1
+            if lost < 3:
+                raise StoreUnavailable("connection reset")
+
+        store.after = lose
+        handles = await asyncio.gather(*(work.enqueue(n) for n in range(5)))
+        assert len(store.inserts) == 3
+        assert {job.id for job in (await store.find(Filter())).jobs} == {handle.id for handle in handles}
+
+    run_virtual(scenario())

@@ -1,0 +1,111 @@
+"""Concurrent enqueues share inserts; nobody's cancellation is another's problem."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from client_support import Watched
+
+from tidemill import State, StoreFull, Task, Tidemill
+from tidemill.stores.memory import MemoryStore
+
+
+@pytest.fixture
+def store() -> Watched:
+    return Watched(MemoryStore())
+
+
+@pytest.fixture
+def work(store: Watched) -> Task[[int], None]:
+    app = Tidemill(store=store.as_store())
+
+    @app.task
+    def work(number: int) -> None: ...
+
+    return work
+
+
+async def test_a_lone_enqueue_is_one_insert_of_one_job(store: Watched, work: Task[[int], None]) -> None:
+    await work.enqueue(1)
+    assert [[len(group.jobs) for group in groups] for groups in store.inserts] == [[1]]
+
+
+async def test_concurrent_enqueues_share_inserts(store: Watched, work: Task[[int], None]) -> None:
+    handles = await asyncio.gather(*(work.enqueue(n) for n in range(500)))
+    assert len({handle.id for handle in handles}) == 500
+    assert len(store.inserts) == 1
+    assert all(len(group.jobs) == 1 for group in store.inserts[0])  # refused alone, if at all
+
+
+async def test_who_comes_while_an_insert_runs_goes_with_the_next(
+    store: Watched, work: Task[[int], None]
+) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        began.set()
+        await go_on.wait()
+
+    store.before = wait
+    first = asyncio.create_task(work.enqueue(0))
+    await began.wait()
+    others = [asyncio.create_task(work.enqueue(n)) for n in range(1, 100)]
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(first, *others)
+    assert [len(groups) for groups in store.inserts] == [1, 99]
+
+
+async def test_a_cancelled_caller_does_not_fail_its_neighbours(
+    store: Watched, work: Task[[int], None]
+) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        began.set()
+        await go_on.wait()
+
+    store.before = wait
+    calls = [asyncio.create_task(work.enqueue(n)) for n in range(10)]
+    await began.wait()
+    calls[0].cancel()  # the one that started the flush
+    calls[5].cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(r, asyncio.CancelledError) for r in results] == [n in (0, 5) for n in range(10)]
+    assert (await store.counts())["default"][State.READY] == 10
+
+
+async def test_a_full_disk_is_told_to_everybody_at_once(store: Watched, work: Task[[int], None]) -> None:
+    """I24: a loud error, no retry, and service resumes by itself."""
+
+    async def full() -> None:
+        raise StoreFull("no space left")
+
+    store.before = full
+    results = await asyncio.gather(*(work.enqueue(n) for n in range(3)), return_exceptions=True)
+    assert [type(result) for result in results] == [StoreFull] * 3
+    assert len({id(result) for result in results}) == 3
+    assert len(store.inserts) == 1
+    store.before = None
+    await work.enqueue(4)
+
+
+async def test_closing_waits_for_what_was_sent(store: Watched, work: Task[[int], None]) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        began.set()
+        await go_on.wait()
+
+    store.before = wait
+    call = asyncio.create_task(work.enqueue(1))
+    await began.wait()
+    closing = asyncio.create_task(work._client.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    go_on.set()
+    await closing
+    assert (await call).id
