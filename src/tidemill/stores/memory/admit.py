@@ -52,7 +52,7 @@ def _admit(records: Records, admission: Admission) -> None:
             return
         verdict = Refused(queue=admission.queue, error=Error("InvalidJob", problem))
     arrival = admission.arrival
-    if arrival.id not in records.jobs and arrival.id not in records.memory:
+    if arrival.id not in records.jobs and records.recall(arrival.id) is None:
         move(records, _failed(arrival, verdict, records.next_seq(), now), now)
 
 

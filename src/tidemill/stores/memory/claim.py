@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from msgspec.structs import replace
+
 from tidemill.contract.jobs import PROMOTE_AT_ONCE
 from tidemill.core import lanes, transitions
 from tidemill.core.claims import Claimed, ClaimRequest, Claims
@@ -13,7 +15,7 @@ from tidemill.core.states import FINAL, State
 from tidemill.stores.memory.lanes import open_lane
 from tidemill.stores.memory.moves import move
 from tidemill.stores.memory.queue import Queue
-from tidemill.stores.memory.records import LastClaim, Records
+from tidemill.stores.memory.records import KnownWorker, Records, stranger
 
 
 class Claiming:
@@ -50,36 +52,43 @@ class Claiming:
 
 def claim(records: Records, request: ClaimRequest) -> Claims:
     """J30 to J39."""
-    last = records.claims.get(request.worker)
-    if last is not None and request.number <= last.number:
+    records.end_step()
+    if _is_repeated(records, request):
         return _repeated(records, request)
-    records.claims[request.worker] = LastClaim(request.number, records.term())
     claiming = Claiming(records, request)
     if request.ids is not None:
         return _by_ids(claiming, request.ids)
-    queues = [records.queues[share.queue] for share in request.shares if share.queue in records.queues]
-    shares = {share.queue: share.jobs for share in request.shares}
-    for queue in queues:
+    shares = [(records.queues[s.queue], s.jobs) for s in request.shares if s.queue in records.queues]
+    queues = [queue for queue, _ in shares]
+    for queue, jobs in shares:
         _promote(records, queue, claiming.now)
-        _take_from(claiming, queue, shares[queue.name])
+        _take_from(claiming, queue, jobs)
     for queue in queues:
         _take_from(claiming, queue, claiming.left)
     more = any(_has_open_jobs(queue, claiming.now) for queue in queues)
     return Claims(jobs=claiming.jobs, more=more, next_due=_next_due(queues, claiming.now))
 
 
+def _is_repeated(records: Records, request: ClaimRequest) -> bool:
+    """Looks at the worker's last number, and notes this one. A worker that claims before its first
+    heartbeat is known from here on, with the claim's lease."""
+    known = records.workers.get(request.worker)
+    if known is not None and request.number <= known.number:
+        return True
+    if known is None:
+        known = KnownWorker(
+            stranger(request.worker, records.clock.wall()), records.clock.boot() + request.lease
+        )
+    records.workers[request.worker] = replace(known, number=request.number)
+    return False
+
+
 def _repeated(records: Records, request: ClaimRequest) -> Claims:
     """J33: what the worker still holds of that claim, by seq. An older number than the last is
     a late double: it too claims nothing. `more` and `next_due` are left to the next claim."""
-    held = [records.jobs[id_] for id_ in records.running.get(request.worker, ())]
+    held = (records.jobs[id_] for id_ in records.running.get(request.worker, ()))
     jobs = sorted((job for job in held if job.number == request.number), key=lambda job: job.seq)
-    mine = {job.id for job in jobs}
-    others = [id_ for id_ in request.ids or () if id_ not in mine]
-    return Claims(
-        jobs=[transitions.in_hand(job) for job in jobs],
-        blocked=tuple(id_ for id_ in others if not _is_gone(records, id_)),
-        gone=tuple(id_ for id_ in others if _is_gone(records, id_)),
-    )
+    return Claims(jobs=[transitions.in_hand(job) for job in jobs])
 
 
 def _promote(records: Records, queue: Queue, now: float) -> None:
@@ -103,6 +112,7 @@ def _take_from(claiming: Claiming, queue: Queue, share: int) -> None:
         queue.lanes.serve(name, served)
     for job in picked.passed:
         move(claiming.records, transitions.expired(job, claiming.now), claiming.now)
+    queue.lanes.forget_empty()
 
 
 def _pick(claiming: Claiming, queue: Queue, limit: int) -> lanes.Picked[Job]:
@@ -154,7 +164,7 @@ def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
     is does not change: a transport has its own order."""
     blocked: list[str] = []
     gone: list[str] = []
-    for id_ in ids:
+    for id_ in dict.fromkeys(ids):
         job = claiming.records.jobs.get(id_)
         if job is not None and _is_startable(job, claiming.now):
             job = _woken(claiming, job)
@@ -188,8 +198,3 @@ def _may_start(claiming: Claiming, job: Job) -> bool:
     if job.state is not State.READY or queue.closed(claiming.now):
         return False
     return min(claiming.left, queue.room(), queue.room_in(job.lane)) > 0
-
-
-def _is_gone(records: Records, id_: str) -> bool:
-    job = records.jobs.get(id_)
-    return job is None or job.state in FINAL

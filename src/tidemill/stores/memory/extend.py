@@ -74,4 +74,5 @@ def _meet(records: Records, heartbeat: Heartbeat, lease: float) -> None:
         holds=0,  # counted when it is read
         seen=records.clock.wall(),
     )
-    records.workers[heartbeat.worker] = KnownWorker(info, lease)
+    known = records.workers.get(heartbeat.worker)
+    records.workers[heartbeat.worker] = KnownWorker(info, lease, 0 if known is None else known.number)

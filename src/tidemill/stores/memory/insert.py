@@ -18,12 +18,11 @@ def insert(records: Records, groups: Sequence[Group]) -> list[list[Inserted]]:
 
 
 def _insert_group(records: Records, group: Group) -> list[Inserted]:
-    """A refused group changes nothing and its ids are not remembered: the client may send it
-    again. Ids that are known answer their first verdict, whatever becomes of their neighbours."""
+    """A refused group changes nothing and its ids are not remembered: the client may send it again."""
     now = records.clock.wall()
     if problem := problem_with(group):
-        return [_known(records, job.id) or Inserted(Verdict.INVALID, job.id, problem) for job in group.jobs]
-    if problem := _too_long(records, group, now):
+        return [Inserted(Verdict.INVALID, job.id, problem) for job in group.jobs]
+    if problem := _too_long(records, group):
         return [_known(records, job.id) or Inserted(Verdict.FULL, job.id, problem) for job in group.jobs]
     return [insert_one(records, group.queue, job, now) for job in group.jobs]
 
@@ -60,40 +59,24 @@ def holder_of(records: Records, queue: str, unique: Unique | None, now: float) -
 
 
 def _known(records: Records, request: str) -> Inserted | None:
-    """The first verdict of an id: while its job lives, and until `prune` forgets it after that."""
+    """The first verdict of an id, while there is a job of it and MEMORY_OF_IDS after that."""
     if request in records.jobs:
         return Inserted(Verdict.ACCEPTED, request)
-    remembered = records.memory.get(request)
+    remembered = records.recall(request)
     return None if remembered is None else Inserted(remembered.verdict, remembered.id)
 
 
-def _too_long(records: Records, group: Group, now: float) -> str | None:
+def _too_long(records: Records, group: Group) -> str | None:
+    """J12. New are the jobs whose id is not known, whatever their unique keys will make of them:
+    a caller who fills a queue learns it by the count of what was sent."""
     queue = records.queues.get(group.queue)
     if queue is None or queue.settings.max_length is None:
         return None
-    growth, limit = _growth(records, group, now), queue.settings.max_length
-    if not growth or queue.pending + growth <= limit:
+    new = sum(_known(records, job.id) is None for job in group.jobs)
+    pending, limit = queue.pending, queue.settings.max_length
+    if not new or pending + new <= limit:
         return None
-    return f"queue {group.queue!r} holds {queue.pending} of at most {limit} jobs, {growth} more do not fit"
-
-
-def _growth(records: Records, group: Group, now: float) -> int:
-    """How many pending jobs a group adds. A request that another one stands for adds none, nor
-    does one that takes the place of another."""
-    growth, seen = 0, set[str]()
-    for new in group.jobs:
-        name = f"id:{new.id}" if new.unique is None else f"key:{new.unique.key}"
-        if name not in seen and not _known(records, new.id) and _adds(records, group.queue, new.unique, now):
-            seen.add(name)
-            growth += 1
-    return growth
-
-
-def _adds(records: Records, queue: str, unique: Unique | None, now: float) -> bool:
-    holder = holder_of(records, queue, unique, now)
-    if holder is None or unique is None:
-        return True
-    return resolve(unique, holder) is Conflict.SUCCEED and records.successor_of(holder.id) is None
+    return f"queue {group.queue!r} holds {pending} pending jobs of at most {limit}, {new} more do not fit"
 
 
 def _job(records: Records, new: NewJob, queue: str, now: float) -> Job:

@@ -1,8 +1,10 @@
 """The ready jobs of one queue, filed by lane.
 
-A lane is born with its first ready job and forgotten with its last. When it is born it
-counts as served just now (`served` = the store's pick counter), so that a stream of new
-lanes never starves an old one.
+A lane is born with its first ready job. When it is born it counts as served just now
+(`served` = the store's pick counter), so that a stream of new lanes never starves an old
+one. It is forgotten when a step ends without a ready job in it: a job that is replaced
+within one step does not cost its lane the turn. A claim's steps are its promotions and
+each taking of jobs from a queue; any other verb is one step.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ class Lanes:
     def __init__(self) -> None:
         self._lanes: dict[str, Lane] = {}
         self._order = Order()
+        self._emptied: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._lanes)
@@ -36,7 +39,7 @@ class Lanes:
         lane = self._lanes.get(job.lane)
         if lane is None:
             lane = self._lanes[job.lane] = Lane(picks)
-        else:
+        elif len(lane.jobs):
             self._order.remove(_place(job.lane, lane))
         lane.jobs.add(_key(job))
         self._order.add(_place(job.lane, lane))
@@ -48,15 +51,23 @@ class Lanes:
         if len(lane.jobs):
             self._order.add(_place(job.lane, lane))
         else:
-            del self._lanes[job.lane]
+            self._emptied.add(job.lane)
+
+    def forget_empty(self) -> None:
+        for name in self._emptied:
+            if not len(self._lanes[name].jobs):
+                del self._lanes[name]
+        self._emptied.clear()
 
     def serve(self, name: str, served: int) -> None:
-        """Remember the lane's last pick; a lane that has run empty is forgotten already."""
-        lane = self._lanes.get(name)
-        if lane is not None:
-            self._order.remove(_place(name, lane))
+        """Remember the lane's last pick."""
+        lane = self._lanes[name]
+        if not len(lane.jobs):
             lane.served = served
-            self._order.add(_place(name, lane))
+            return
+        self._order.remove(_place(name, lane))
+        lane.served = served
+        self._order.add(_place(name, lane))
 
     def in_order(self) -> Iterator[tuple[int, int, int, str]]:
         """(head priority, served, head seq, name) of every lane, the next to be served first."""

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 from tidemill.contract.jobs import Pruned
 from tidemill.core import transitions
 from tidemill.core.job import Job
+from tidemill.core.queues import DAY, HOUR
 from tidemill.core.states import State
 from tidemill.core.uniqueness import holds_key
 from tidemill.stores.memory.moves import move
 from tidemill.stores.memory.queue import ENDS, Queue
 from tidemill.stores.memory.records import Records
 
+HISTORY_KEPT = 8 * DAY
+
 
 def prune(records: Records, limit: int) -> Pruned:
     """J80 to J82. First pending jobs past their expiry are cancelled, then ended jobs dropped,
-    then ids forgotten; each of the three stops at `limit`, and `more` says that one of them did."""
+    then ids forgotten; each of the three stops at `limit`, and `more` says that one of the first
+    two did."""
     now = records.clock.wall()
     expired = _expire(records, limit, now)
     pruned = _drop_ended(records, limit, now)
-    forgotten = _forget(records, limit)
-    return Pruned(pruned, expired, more=limit in (expired, pruned, forgotten))
+    _forget(records, limit, now)
+    return Pruned(pruned, expired, more=limit in (expired, pruned))
 
 
 def _expire(records: Records, limit: int, now: float) -> int:
@@ -36,10 +38,10 @@ def _expire(records: Records, limit: int, now: float) -> int:
 
 
 def _drop_ended(records: Records, limit: int, now: float) -> int:
-    """Queues by name, in each done, failed and cancelled jobs in turn."""
+    """Queues by name, in each its cancelled, done and failed jobs in turn."""
     dropped = 0
     for name in sorted(records.queues):
-        for state in ENDS:
+        for state in sorted(ENDS):
             for job in _outlived(records, records.queues[name], state, limit - dropped, now):
                 records.drop(job)
                 dropped += 1
@@ -47,30 +49,29 @@ def _drop_ended(records: Records, limit: int, now: float) -> int:
 
 
 def _outlived(records: Records, queue: Queue, state: State, limit: int, now: float) -> list[Job]:
-    """By age, and what is beyond the newest `count`. A job whose key is held for a period stays,
-    and still counts among the newest."""
+    """By age, and the oldest of what is more than `count`. A job whose key is held for a period
+    stays; it counts, but another goes in its stead."""
     retention, ended = queue.settings.retention(state), queue.ended[state]
-    beyond = 0 if retention.count is None else max(0, len(ended) - retention.count)
-    oldest_kept = None if retention.age is None else now - retention.age
+    surplus = 0 if retention.count is None else max(0, len(ended) - retention.count)
+    oldest_kept = float("-inf") if retention.age is None else now - retention.age
     found: list[Job] = []
-    for index, (finished, _, id_) in enumerate(ended.slice(0, len(ended))):
-        too_old = oldest_kept is not None and finished <= oldest_kept
-        if len(found) >= limit or not (too_old or index < beyond):
+    for finished, _, id_ in ended.slice(0, len(ended)):
+        if len(found) >= limit or (finished > oldest_kept and len(found) >= surplus):
             break
         if not holds_key(records.jobs[id_], now):
             found.append(records.jobs[id_])
     return found
 
 
-def _forget(records: Records, limit: int) -> int:
-    """Ids, and with them the last claim number of workers not heard of for as long."""
+def _forget(records: Records, limit: int, now: float) -> None:
+    """Ids; minutes of history; workers gone for an hour that hold nothing."""
     over = [id_ for id_, known in records.memory.items() if records.is_over(known.term)]
-    for id_ in islice(over, limit):
+    for id_ in over[:limit]:
         del records.memory[id_]
-    for worker in [worker for worker, last in records.claims.items() if records.is_over(last.term)]:
-        del records.claims[worker]
-    for worker in [
-        worker for worker, known in records.workers.items() if known.lease <= records.clock.boot()
-    ]:
-        del records.workers[worker]
-    return min(len(over), limit)
+    for queue in records.queues.values():
+        for minute in [minute for minute in queue.history if minute < (now - HISTORY_KEPT) // 60 * 60]:
+            del queue.history[minute]
+    silent_since = records.clock.boot() - HOUR
+    for worker in [worker for worker, known in records.workers.items() if known.lease < silent_since]:
+        if worker not in records.running:
+            del records.workers[worker]

@@ -49,7 +49,7 @@ def history(records: Records, queue: str, since: float) -> list[Minute]:
     return [
         Minute(at, count["done"], count["failed"], count["cancelled"], count["retried"])
         for at, count in sorted(minutes.items())
-        if at > since - 60
+        if at >= since // 60 * 60
     ]
 
 

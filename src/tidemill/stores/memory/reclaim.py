@@ -15,7 +15,8 @@ from tidemill.stores.memory.records import Records
 
 
 def reclaim(records: Records, dead: Sequence[str]) -> Reclaimed:
-    """J60 to J63. A lease is over when the boot clock has reached it. Answers are by seq."""
+    """J60 to J63. A lease is over when the boot clock has reached it. Answers are by seq.
+    The lease of a worker known to be dead is over too."""
     boot, workers = records.clock.boot(), frozenset(dead)
     over = [job for job in _running(records) if job.lease <= boot or job.worker in workers]
     ready: list[str] = []
@@ -23,19 +24,23 @@ def reclaim(records: Records, dead: Sequence[str]) -> Reclaimed:
     for job in sorted(over, key=lambda job: job.seq):
         after = _take_back(records, job)
         (ready if after.state is State.READY else poison).append(job.id)
+    for worker in workers & records.workers.keys():
+        records.workers[worker] = replace(records.workers[worker], lease=0.0)
     return Reclaimed(tuple(ready), tuple(poison))
 
 
 def notice_boot(records: Records) -> None:
     """J63, asked when the store is opened: a boot clock means nothing across boots, so every
-    lease of jobs is set to 0, and workers and leaders of the old boot are forgotten."""
+    lease is set to 0."""
     if records.boot_id == records.clock.boot_id:
         return
     records.boot_id = records.clock.boot_id
     for job in _running(records):
         records.put(replace(job, lease=0.0))
-    records.workers.clear()
-    records.leaders.clear()
+    for worker, known in records.workers.items():
+        records.workers[worker] = replace(known, lease=0.0)
+    for duty, leader in records.leaders.items():
+        records.leaders[duty] = replace(leader, lease=0.0)
 
 
 def _running(records: Records) -> list[Job]:

@@ -41,19 +41,22 @@ class Remembered(msgspec.Struct, frozen=True):
     term: Term
 
 
-class LastClaim(msgspec.Struct, frozen=True):
-    number: int
-    term: Term
-
-
 class Leader(msgspec.Struct, frozen=True):
     worker: str
     lease: float
 
 
 class KnownWorker(msgspec.Struct, frozen=True):
+    """Known from its first claim or heartbeat on. `number` is its last claim's; they start at 1."""
+
     info: WorkerInfo
     lease: float
+    number: int = 0
+
+
+def stranger(worker: str, seen: float) -> WorkerInfo:
+    """A worker of which only the id is known yet."""
+    return WorkerInfo(id=worker, host="", pid=0, queues=(), concurrency=0, holds=0, seen=seen)
 
 
 class Records:
@@ -71,7 +74,6 @@ class Records:
         self.keys: dict[tuple[str, str], dict[str, None]] = {}  # jobs that may hold a unique key
         self.expiring: dict[str, None] = {}  # pending jobs with an expiry
         self.memory: dict[str, Remembered] = {}
-        self.claims: dict[str, LastClaim] = {}
         self.arrivals: dict[int, Arrival] = {}
         self.logs: dict[str, dict[tuple[int, int], deque[LogLine]]] = {}
         self.attempts: dict[str, deque[AttemptRecord]] = {}
@@ -125,6 +127,14 @@ class Records:
         if self.clock.wall() < term.wall:
             return False
         return term.boot_id != self.clock.boot_id or self.clock.boot() >= term.boot
+
+    def recall(self, request: str) -> Remembered | None:
+        known = self.memory.get(request)
+        return None if known is None or self.is_over(known.term) else known
+
+    def end_step(self) -> None:
+        for queue in self.queues.values():
+            queue.lanes.forget_empty()
 
     def successor_of(self, job: str) -> Job | None:
         successor = self.successors.get(job)

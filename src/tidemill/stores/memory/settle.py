@@ -31,7 +31,7 @@ def _settle_one(records: Records, settlement: Settlement) -> Answer:
 
 def _answer_from_memory(records: Records, settlement: Settlement) -> Answer:
     """A pruned job still knows the claim that ended it, so a late repetition is not alarmed."""
-    known = records.memory.get(settlement.job)
+    known = records.recall(settlement.job)
     if known is None or known.claim != settlement.claim or known.fence != settlement.fence:
         return Answer.GONE
     return Answer.AGAIN
@@ -43,10 +43,9 @@ def _apply(records: Records, job: Job, outcome: Outcome) -> None:
     if isinstance(outcome, Retrying | Fail | Crashed):
         record_attempt(records, job, after, _WORD[type(outcome)], now)
     if isinstance(outcome, Retrying):
+        queue.count("retried", now)
         if records.successor_of(job.id) is not None:
             after = transitions.superseded(job, now)
-        else:
-            queue.count("retried", now)
     move(records, after, now)
 
 

@@ -41,14 +41,13 @@ def resume(records: Records, queue: str) -> None:
 
 
 def queues(records: Records) -> list[QueueInfo]:
-    """Q5. A pause that has ended by itself is no longer shown."""
-    now = records.clock.wall()
+    """Q5. A pause that has ended by itself is still shown: its `until` tells."""
     return [
         QueueInfo(
             name=name,
             declared=queue.declared,
             override=queue.override,
-            pause=queue.pause if queue.closed(now) else None,
+            pause=queue.pause,
         )
         for name, queue in sorted(records.queues.items())
     ]

@@ -46,6 +46,7 @@ class _Shared:
         with self.records.lock:
             self.records.topics.clear()
             yield self.records
+            self.records.end_step()
             topics = tuple(self.records.topics)
         if topics:
             self.hub.ring(topics)
