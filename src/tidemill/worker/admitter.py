@@ -1,0 +1,116 @@
+"""Turns requests written straight into the store into jobs, checked like any other enqueue."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from tidemill.contract.jobs import Admission, Arrival, Refused
+from tidemill.contract.store import Store
+from tidemill.core.job import Error, Group, NewJob, problem_with
+from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE
+from tidemill.core.uniqueness import Unique
+from tidemill.errors import InvalidPayload
+from tidemill.tasks.definition import TaskDefinition
+
+AT_ONCE = 500
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an arrival may ask for. `unique` is a key, or an object as `Unique` has it."""
+
+    queue: str | None = None
+    priority: int | None = None
+    delay: float = 0.0
+    at: float | None = None
+    expires: float | None = None
+    timeout: float | None = None
+    unique: str | Unique | None = None
+    key: str | None = None
+    trace: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+class Admitter:
+    """An arrival of a task this worker does not know is left for another, and refused after a day."""
+
+    def __init__(self, store: Store, tasks: Mapping[str, TaskDefinition]) -> None:
+        self._store, self._tasks = store, tasks
+        self.admitted = 0
+
+    async def admit(self) -> bool:
+        """True when more may be waiting."""
+        arrivals = await self._store.arrivals(AT_ONCE)
+        if not arrivals:
+            return False
+        now = (await self._store.read_clock()).wall
+        judged = [judge(arrival, self._tasks, now) for arrival in arrivals]
+        admissions = [admission for admission in judged if admission is not None]
+        if admissions:
+            self.admitted += await self._store.admit(admissions)
+        # Arrivals left for others stay at the front: without any admitted, asking again is in vain.
+        return bool(admissions) and len(arrivals) == AT_ONCE
+
+
+def judge(arrival: Arrival, tasks: Mapping[str, TaskDefinition], now: float) -> Admission | None:
+    task = tasks.get(arrival.task)
+    if task is None:
+        if now - arrival.arrived < UNKNOWN_TASK_PATIENCE:
+            return None
+        return _refused(
+            arrival, "default", "UnknownTask", f"task: no worker knew {arrival.task!r} for 24 hours"
+        )
+    try:
+        options = msgspec.json.decode(arrival.options or b"{}", type=Options)
+        task.payload.check(arrival.payload)
+    except InvalidPayload as error:
+        return _refused(arrival, task.queue, "InvalidPayload", f"payload: {error}")
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return _refused(arrival, task.queue, "InvalidJob", f"options: {error}".replace("`$.", "`"))
+    return _accepted(arrival, task, options)
+
+
+def _accepted(arrival: Arrival, task: TaskDefinition, options: Options) -> Admission:
+    queue = options.queue or task.queue
+    if len(arrival.payload) > task.max_bytes:
+        sentence = f"payload: has {len(arrival.payload)} bytes, the task takes at most {task.max_bytes}"
+        return _refused(arrival, task.queue, "PayloadTooLarge", sentence)
+    try:
+        job = _job(arrival, task, options)
+    except Exception as error:  # noqa: BLE001 - the task's own key functions may raise anything
+        return _refused(arrival, queue, type(error).__name__, f"key or unique: {error}")
+    if problem := problem_with(Group(queue, (job,))):
+        return _refused(arrival, task.queue, "InvalidJob", problem)
+    return Admission(arrival, queue, job)
+
+
+def _job(arrival: Arrival, task: TaskDefinition, options: Options) -> NewJob:
+    args, kwargs = task.payload.decode(arrival.payload)
+    unique: Unique | str | None = options.unique
+    if unique is None and task.unique is not None:
+        unique = task.unique(*args, **kwargs) if callable(task.unique) else task.unique
+    key = options.key
+    if key is None and task.key is not None:
+        key = task.key(*args, **kwargs)
+    # A delay counts from the arrival, not from when a worker got round to it.
+    at = options.at if options.at is not None or not options.delay else arrival.arrived + options.delay
+    return NewJob(
+        id=arrival.id,
+        task=arrival.task,
+        payload=arrival.payload,
+        priority=task.priority if options.priority is None else options.priority,
+        key=key,
+        delay=options.delay if not math.isfinite(options.delay) or options.delay < 0 else 0.0,
+        at=at,
+        expires=task.expires if options.expires is None else options.expires,
+        timeout=options.timeout,
+        unique=Unique(unique) if isinstance(unique, str) else unique,
+        trace=options.trace,
+        tags=options.tags,
+    )
+
+
+def _refused(arrival: Arrival, queue: str, kind: str, sentence: str) -> Admission:
+    return Admission(arrival, queue, Refused(queue=queue, error=Error(kind, sentence)))

@@ -1,0 +1,94 @@
+"""One claimed job in the worker's hands, from the claim to the store's answer."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+
+import msgspec
+
+from tidemill.contract.reader import LOG_LINES
+from tidemill.core.claims import Claimed
+from tidemill.core.outcomes import Outcome
+from tidemill.tasks.definition import TaskDefinition
+
+
+class Stop(Enum):
+    """Why a running attempt was cancelled by its worker."""
+
+    TIMEOUT = "timeout"
+    LOST = "lost"
+    DRAIN = "drain"
+
+
+class News(msgspec.Struct, eq=False):
+    """What a handler said about its attempt and the store has not heard yet.
+
+    Handlers write from any thread, the heartbeat takes: a bounded deque needs no lock for that.
+    `unsent` and `sending` belong to the heartbeat alone, which keeps them until a beat got through.
+    """
+
+    lines: deque[str]
+    unsent: list[str]
+    progress: tuple[float, str | None] | None = None
+    sending: tuple[float, str | None] | None = None
+
+    @property
+    def pending(self) -> bool:
+        return bool(self.lines or self.unsent or self.progress is not None)
+
+    def take(self) -> tuple[float, str | None] | None:
+        """Everything said so far; the lines are in `unsent`."""
+        while self.lines:
+            self.unsent.append(self.lines.popleft())
+        self.sending = self.progress
+        return self.sending
+
+    def sent(self) -> None:
+        self.unsent.clear()
+        if self.progress is self.sending:
+            self.progress = None
+
+
+class Attempt(msgspec.Struct, eq=False):
+    """`outcome` is set once: from then on the attempt is over for the store, whatever its code does.
+
+    `lingers` marks an attempt whose thread goes on after its outcome (it cannot be killed): it
+    keeps its slot until the thread ends. An attempt is the reporter its `Context` talks to, and
+    `wanted` tells the heartbeat that there is news.
+    """
+
+    job: Claimed
+    definition: TaskDefinition | None
+    wanted: Callable[[], None]
+    task: asyncio.Task[None] | None = None
+    started: float = 0.0
+    deadline: float = math.inf
+    stop: Stop | None = None
+    outcome: Outcome | None = None
+    lingers: bool = False
+    news: News | None = None
+
+    def progress(self, fraction: float, note: str | None) -> None:
+        self._news().progress = (fraction, None if note is None else storable(note))
+        self.wanted()
+
+    def log(self, line: str) -> None:
+        self._news().lines.append(storable(line))
+        self.wanted()
+
+    def cancelled(self) -> bool:
+        return self.stop is not None
+
+    def _news(self) -> News:
+        if self.news is None:
+            self.news = News(deque(maxlen=LOG_LINES), [])
+        return self.news
+
+
+def storable(text: str) -> str:
+    """Text every store can keep: no lone surrogates, no NUL."""
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,44 @@
+"""Waiting for work without asking for it: arm, look once more, then park."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tidemill.contract.wakeups import Listener
+
+
+class Bell:
+    """Calls `on_ring` once after every `park`: when rung, or when its time is over."""
+
+    def __init__(self, listener: Listener, on_ring: Callable[[], None]) -> None:
+        self._listener = listener
+        self._on_ring = on_ring
+        self._parked = asyncio.Event()
+        self._timeout = 0.0
+        self.armed = False
+
+    def arm(self) -> None:
+        self._listener.arm()
+        self.armed = True
+
+    def disarm(self) -> None:
+        if self.armed:
+            self._listener.disarm()
+            self.armed = False
+
+    def park(self, seconds: float) -> None:
+        self._timeout = seconds
+        self._parked.set()
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._parked.wait()
+                self._parked.clear()
+                await self._listener.wait(self._timeout)
+                self.disarm()
+                self._on_ring()
+        finally:
+            self.disarm()
+            self._listener.close()

@@ -1,0 +1,35 @@
+"""The loop every chore shares: wait, see whether this worker leads, do it, survive its failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tidemill.errors import StoreError
+from tidemill.worker.leader import Leader
+from tidemill.worker.log import logger
+
+_LEAD_LONGER = 1.2
+"""A leader asks again before its lease is over, and a dead one is replaced within little more
+than one period."""
+
+
+async def every(seconds: float, duty: str, leader: Leader | None, do: Callable[[], Awaitable[bool]]) -> None:
+    """Do it every so often, and again at once while it answers that there is more. Without a
+    leader every worker does it."""
+    failing = False
+    while True:
+        try:
+            leads = leader is None or await leader.leads(duty, seconds * _LEAD_LONGER)
+            more = leads and await do()
+            failing = False
+        except StoreError as error:
+            more = False
+            if not failing:
+                logger().warning("chore failed", duty=duty, error=str(error))
+            failing = True
+        except Exception:  # noqa: BLE001 - one broken chore must not end the worker
+            more = False
+            logger().exception("chore broke", duty=duty)
+        # Between two rounds of a long chore others get their turn at the store.
+        await asyncio.sleep(min(seconds, 0.01) if more else seconds)

@@ -1,0 +1,186 @@
+"""The actors of a running worker, wired to each other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from tidemill.clock import Entropy
+from tidemill.contract.store import Store
+from tidemill.core.claims import Claims
+from tidemill.core.outcomes import Release
+from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.worker.admitter import Admitter
+from tidemill.worker.attempt import Attempt, Stop
+from tidemill.worker.chores import every
+from tidemill.worker.drain import Drain
+from tidemill.worker.executor import Executor
+from tidemill.worker.hands import Hands
+from tidemill.worker.heartbeat import Heartbeat, Identity
+from tidemill.worker.leader import Leader
+from tidemill.worker.options import WorkerOptions
+from tidemill.worker.pace import Pace
+from tidemill.worker.producer import Producer
+from tidemill.worker.pruner import Pruner
+from tidemill.worker.pulse import InThread, OnLoop
+from tidemill.worker.pump import Pump
+from tidemill.worker.reclaimer import Reclaimer
+from tidemill.worker.runners.isolated import IsolatedRunner
+from tidemill.worker.runners.threads import Threads
+from tidemill.worker.settler import Settler
+from tidemill.worker.stats import Stats
+
+
+class Crew:
+    def __init__(
+        self,
+        store: Store,
+        tasks: Mapping[str, TaskDefinition],
+        options: WorkerOptions,
+        worker: str,
+        stats: Stats,
+        *,
+        entropy: Entropy,
+        middleware: Sequence[Middleware],
+        state: Any,
+    ) -> None:
+        self._store, self._tasks, self._options = store, tasks, options
+        self._stats = stats
+        self._hands = hands = Hands()
+        pace = Pace(options.concurrency)
+        self._threads = Threads(options.threads or options.concurrency)
+        self._isolated = _isolated(options)
+        self._executor = Executor(
+            hands,
+            pace,
+            stats,
+            concurrency=options.concurrency,
+            entropy=entropy,
+            threads=self._threads,
+            isolated=self._isolated,
+            middleware=middleware,
+            state=state,
+            on_outcome=self._concluded,
+        )
+        self._producer = Producer(options, worker, hands, pace)
+        self._pump = Pump(
+            store,
+            options,
+            hands,
+            pace=pace,
+            producer=self._producer,
+            settler=Settler(hands, stats),
+            adopt=self._adopt,
+            stalled=self._hand_back_unstarted,
+        )
+        self._drain = Drain(hands, self._executor, options.grace, self._pump.wake)
+        self._heartbeat = Heartbeat(
+            Identity(worker=worker, host=socket.gethostname(), pid=os.getpid()),
+            options,
+            hands,
+            stats,
+            to_worker=asyncio.get_running_loop().call_soon_threadsafe,
+            lose=self._lose,
+            deliver=self._deliver,
+        )
+        self._leader = Leader(store, worker)
+        self._admitter = Admitter(store, tasks)
+
+    def stop(self, *, hurry: bool) -> None:
+        self._pump.stop_claiming()
+        if hurry:
+            self._drain.hurry()
+        else:
+            self._drain.begin()
+
+    async def run(self) -> None:
+        """Work until the pump has nothing left, then leave nothing behind."""
+        where = InThread if self._options.heartbeat_thread else OnLoop
+        pulse = where(self._heartbeat, self._store)
+        services = [asyncio.create_task(service) for service in self._services()]
+        try:
+            await self._pump.run()
+            while self._options.until_idle and await self._admit_more():
+                self._pump.look()
+                await self._pump.run()
+        finally:
+            for service in services:
+                service.cancel()
+            await asyncio.gather(*services, return_exceptions=True)
+            await self._drain.end()
+            await pulse.stop()
+            self._executor.close()
+            self._threads.close()
+            if self._isolated is not None:
+                self._isolated.close()
+            await self._leader.resign()
+
+    def _services(self) -> list[Coroutine[Any, Any, None]]:
+        options = self._options
+        reclaimer = Reclaimer(self._store, options.lease)
+        pruner = Pruner(self._store)
+        return [
+            self._pump.bell.run(),
+            self._producer.watch_settings(self._store),
+            # Twice per period: a leader that died has been replaced before its jobs' leases are over.
+            every(options.reclaim_every / 2, "reclaim", self._leader, reclaimer.reclaim),
+            every(options.prune_every, "prune", self._leader, pruner.prune),
+            # Not led: the leader might be the one worker that does not know the task.
+            every(options.admit_every, "admit", None, self._admitter.admit),
+        ]
+
+    async def _admit_more(self) -> bool:
+        before = self._admitter.admitted
+        await self._admitter.admit()
+        return self._admitter.admitted > before
+
+    def _adopt(self, claims: Claims) -> None:
+        """Take claimed jobs into hand and start as many as there are slots."""
+        hands, tasks, news = self._hands, self._tasks, self._heartbeat.news
+        held, ahead = hands.held, hands.ahead
+        for job in claims.jobs:
+            attempt = Attempt(job, tasks.get(job.task), news)
+            if job.id in held:
+                if hands.knows(job):
+                    continue
+                self._lose([held[job.id]])  # claimed anew, so the older claim is over
+            held[job.id] = attempt
+            if attempt.definition is None:
+                attempt.outcome = Release(unknown=True)
+                hands.outcomes.append(attempt)
+            else:
+                ahead.append(attempt)
+        self._stats.claimed += len(claims.jobs)
+        self._executor.fill()
+
+    def _concluded(self, attempt: Attempt) -> None:
+        if attempt.news is not None and self._heartbeat.last_news(attempt):
+            return
+        self._hands.outcomes.append(attempt)
+        if self._pump.resting is not None:
+            self._pump.wake()
+
+    def _deliver(self, attempts: list[Attempt]) -> None:
+        self._hands.outcomes.extend(attempts)
+        self._pump.wake()
+
+    def _lose(self, attempts: list[Attempt]) -> None:
+        """No longer ours: stop the code, say nothing more. An outcome on its way is left to the
+        store, which refuses it if it has to."""
+        for attempt in attempts:
+            if attempt.outcome is None:
+                self._executor.stop(attempt, Stop.LOST)
+                self._hands.forget(attempt)
+        self._pump.wake()
+
+    def _hand_back_unstarted(self) -> None:
+        self._drain.hand_back_unstarted()
+
+
+def _isolated(options: WorkerOptions) -> IsolatedRunner | None:
+    if not options.isolation:
+        return None
+    return IsolatedRunner(options.isolated_processes or min(options.concurrency, os.cpu_count() or 1))

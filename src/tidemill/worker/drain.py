@@ -1,0 +1,83 @@
+"""Stopping without losing or charging anything: first ask, then insist, then hand back."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tidemill.core.outcomes import Release
+from tidemill.worker.attempt import Stop
+from tidemill.worker.executor import LINGER, Executor
+from tidemill.worker.hands import Hands
+from tidemill.worker.log import logger
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Drain:
+    """`begin` hands back what was not started and lets the rest finish within the grace time;
+    `hurry` ends that time now."""
+
+    def __init__(self, hands: Hands, executor: Executor, grace: float, wake: Callable[[], None]) -> None:
+        self._hands, self._executor, self._wake = hands, executor, wake
+        self._grace = grace
+        self._hurried = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._drain())
+
+    def hurry(self) -> None:
+        self._hurried.set()
+        self.begin()
+
+    def hand_back_unstarted(self) -> None:
+        while self._hands.ahead:
+            attempt = self._hands.ahead.popleft()
+            if attempt.stop is None:
+                attempt.outcome = Release()
+                self._hands.outcomes.append(attempt)
+        self._wake()
+
+    async def end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _drain(self) -> None:
+        self.hand_back_unstarted()
+        try:
+            async with asyncio.timeout(self._grace):
+                await self._hurried.wait()
+        except TimeoutError:
+            pass
+        unfinished = [a for a in self._hands.held.values() if a.outcome is None]
+        logger().warning("handing back unfinished jobs", jobs=len(unfinished))
+        for attempt in unfinished:
+            self._executor.stop(attempt, Stop.DRAIN)
+        await asyncio.sleep(LINGER)
+        for attempt in list(self._hands.held.values()):
+            self._executor.abandon(attempt, Release())
+
+
+@contextmanager
+def on_signals(stop: Callable[[], None], hurry: Callable[[], None]) -> Iterator[None]:
+    """The first SIGTERM or SIGINT drains, the second hands everything back at once."""
+    loop = asyncio.get_running_loop()
+    seen = 0
+
+    def received() -> None:
+        nonlocal seen
+        seen += 1
+        (stop if seen == 1 else hurry)()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, received)
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)

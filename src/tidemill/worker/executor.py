@@ -1,0 +1,249 @@
+"""Runs attempts: one task each, from its start to its outcome.
+
+This is the hot path: what is done here is done per job. Hence one wrapper coroutine, no
+timeout scope, no lock, no log line on success; see `benchmarks/worker_cost.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from tidemill.clock import Entropy
+from tidemill.core.job import Error
+from tidemill.core.outcomes import Done, Fail, Outcome, Release
+from tidemill.errors import InvalidPayload
+from tidemill.tasks.context import Context
+from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.worker.attempt import Attempt, Stop
+from tidemill.worker.deadlines import Deadlines
+from tidemill.worker.hands import Hands
+from tidemill.worker.pace import Pace
+from tidemill.worker.runners.isolated import IsolatedRunner
+from tidemill.worker.runners.threads import Threads
+from tidemill.worker.stats import Stats
+from tidemill.worker.translate import Ends, describe, outcome_of, timed_out
+
+LINGER = 5.0
+"""How long after its timeout or cancellation an attempt may take to clean up."""
+
+_DONE = Done()
+
+
+class Executor:
+    """`on_outcome` is called when an attempt is over for the store."""
+
+    def __init__(
+        self,
+        hands: Hands,
+        pace: Pace,
+        stats: Stats,
+        *,
+        concurrency: int,
+        entropy: Entropy,
+        threads: Threads,
+        isolated: IsolatedRunner | None,
+        middleware: Sequence[Middleware],
+        state: Any,
+        on_outcome: Callable[[Attempt], None],
+    ) -> None:
+        self._hands, self._pace, self._stats = hands, pace, stats
+        self._concurrency, self._entropy = concurrency, entropy
+        self._threads, self._isolated = threads, isolated
+        self._middleware = tuple(middleware)
+        self._state = state
+        self._on_outcome = on_outcome
+        self._loop = asyncio.get_running_loop()
+        self._deadlines = Deadlines(hands.held.values, self._overdue)
+
+    def fill(self) -> None:
+        """Start what was claimed ahead while slots are free."""
+        hands = self._hands
+        while hands.ahead and hands.running < self._concurrency:
+            attempt = hands.ahead.popleft()
+            if attempt.stop is None:
+                hands.running += 1
+                attempt.started = self._loop.time()
+                attempt.task = self._loop.create_task(self._run(attempt))
+
+    def stop(self, attempt: Attempt, why: Stop) -> None:
+        """Cancel an attempt; one that was not started just never will be."""
+        if attempt.stop is None and attempt.outcome is None:
+            attempt.stop = why
+            if attempt.task is not None:
+                attempt.task.cancel()
+
+    def abandon(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Settle an attempt whose code does not stop. It keeps its slot until it does."""
+        if attempt.outcome is None:
+            self._stats.stuck += 1
+            self._conclude(attempt, outcome)
+
+    def close(self) -> None:
+        self._deadlines.close()
+
+    async def _run(self, attempt: Attempt) -> None:
+        definition = attempt.definition
+        assert definition is not None  # noqa: S101 - an unknown task is never started
+        job = attempt.job
+        try:
+            if self._middleware or not definition.is_async or definition.isolate or job.crashes:
+                result = await self._run_otherwise(attempt, definition)
+            else:
+                self._watch(attempt, definition)
+                args, kwargs = _arguments(definition, job.payload)
+                if definition.takes_context:
+                    result = await definition.handler(self._context(attempt), *args, **kwargs)
+                else:
+                    result = await definition.handler(*args, **kwargs)
+            outcome: Outcome | None = _DONE if result is None else _encoded(definition, result)
+        except asyncio.CancelledError as error:
+            outcome = self._cancelled(attempt, error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a handler may raise anything
+            outcome = self._raised(definition, attempt, error)
+        self._ended(attempt, outcome)
+
+    def _ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        hands, pace = self._hands, self._pace
+        attempt.task = None
+        pace.spent += self._loop.time() - attempt.started
+        pace.ended += 1
+        if attempt.outcome is not None:  # settled when it was abandoned
+            self._stats.stuck -= 1
+        elif attempt.stop is Stop.LOST or outcome is None:
+            self._stats.lost += 1
+        else:
+            self._conclude(attempt, outcome)
+        if not attempt.lingers:
+            hands.running -= 1
+            if hands.ahead:
+                self.fill()
+
+    def _conclude(self, attempt: Attempt, outcome: Outcome) -> None:
+        attempt.outcome = outcome
+        self._on_outcome(attempt)
+
+    def _watch(self, attempt: Attempt, definition: TaskDefinition) -> None:
+        attempt.deadline = deadline = self._loop.time() + (attempt.job.timeout or definition.timeout)
+        if deadline < self._deadlines.soonest:
+            self._deadlines.arm(deadline)
+
+    def _overdue(self, attempt: Attempt) -> None:
+        """First cancel; when the code is still there LINGER later, settle without it."""
+        if attempt.stop is None:
+            attempt.deadline += LINGER
+            self.stop(attempt, Stop.TIMEOUT)
+        else:
+            attempt.deadline = float("inf")
+            if attempt.stop is Stop.TIMEOUT:
+                self.abandon(attempt, self._timed_out(attempt))
+
+    def _context(self, attempt: Attempt) -> Context:
+        job = attempt.job
+        return Context(
+            attempt,
+            job_id=job.id,
+            task=job.task,
+            queue=job.queue,
+            attempt=job.attempt,
+            generation=job.generation,
+            trace_id=job.trace,
+            state=self._state,
+        )
+
+    async def _run_otherwise(self, attempt: Attempt, definition: TaskDefinition) -> Any:
+        """In a thread, in a process, or through middleware."""
+        context = self._context(attempt)
+        call = self._runner(attempt, definition, context)
+        for around in reversed(self._middleware):
+            call = _wrapped(around, context, call)
+        return await call()
+
+    def _runner(
+        self, attempt: Attempt, definition: TaskDefinition, context: Context
+    ) -> Callable[[], Awaitable[Any]]:
+        if self._isolated is not None and (definition.isolate or attempt.job.alone):
+            return lambda: self._run_isolated(attempt, definition)
+        if definition.is_async:
+            return lambda: self._run_async(attempt, definition, context)
+        return lambda: self._run_in_thread(attempt, definition, context)
+
+    async def _run_async(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Any:
+        self._watch(attempt, definition)
+        args, kwargs = _arguments(definition, attempt.job.payload)
+        if definition.takes_context:
+            args = (context, *args)
+        return await definition.handler(*args, **kwargs)
+
+    async def _run_in_thread(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Any:
+        args, kwargs = _arguments(definition, attempt.job.payload)
+        if definition.takes_context:
+            args = (context, *args)
+        await self._threads.free()
+        self._watch(attempt, definition)
+        call = self._threads.start(definition.handler, args, kwargs)
+        try:
+            return await call.future
+        except asyncio.CancelledError:
+            if not call.over:
+                attempt.lingers = True
+                self._stats.stuck += 1
+                call.when_over = lambda: self._thread_over(attempt)
+            raise
+
+    def _thread_over(self, attempt: Attempt) -> None:
+        attempt.lingers = False
+        self._stats.stuck -= 1
+        self._hands.running -= 1
+        self.fill()
+
+    async def _run_isolated(self, attempt: Attempt, definition: TaskDefinition) -> Any:
+        assert self._isolated is not None  # noqa: S101 - asked by _runner
+        chance = self._entropy.chance()
+        outcome = await self._isolated.run(
+            attempt, definition, chance, lambda: self._watch(attempt, definition)
+        )
+        if isinstance(outcome, Done):
+            return definition.result.decode(outcome.result)
+        raise Ends(outcome)
+
+    def _raised(self, definition: TaskDefinition, attempt: Attempt, error: BaseException) -> Outcome:
+        job = attempt.job
+        return outcome_of(error, definition.retry, job.attempt, job.priority, self._entropy.chance())
+
+    def _timed_out(self, attempt: Attempt) -> Outcome:
+        job, definition = attempt.job, attempt.definition
+        assert definition is not None  # noqa: S101 - it ran
+        seconds = job.timeout or definition.timeout
+        return timed_out(seconds, definition.retry, job.attempt, job.priority, self._entropy.chance())
+
+    def _cancelled(self, attempt: Attempt, error: asyncio.CancelledError) -> Outcome | None:
+        match attempt.stop:
+            case Stop.TIMEOUT:
+                return self._timed_out(attempt)
+            case Stop.DRAIN:
+                return Release()
+            case Stop.LOST:
+                return None
+            case None:  # something the handler awaited was cancelled: its own failure
+                assert attempt.definition is not None  # noqa: S101 - it ran
+                return self._raised(attempt.definition, attempt, error)
+
+
+def _arguments(definition: TaskDefinition, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    try:
+        return definition.payload.decode(payload)
+    except InvalidPayload as error:
+        raise Ends(Fail(Error("InvalidPayload", str(error)), "invalid payload")) from None
+
+
+def _encoded(definition: TaskDefinition, result: Any) -> Outcome:
+    try:
+        return Done(definition.result.encode(result))
+    except Exception as error:  # noqa: BLE001 - encoding runs a user's own methods
+        return Fail(describe(error), "result cannot be stored")
+
+
+def _wrapped(around: Middleware, context: Context, call: Callable[[], Awaitable[Any]]) -> Callable[[], Any]:
+    return lambda: around(context, call)

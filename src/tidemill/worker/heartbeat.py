@@ -1,0 +1,203 @@
+"""Says what the worker holds, renews it, and brings news of running attempts to the store.
+
+In production it lives in a thread with an event loop and a store handle of its own: a handler
+that blocks the worker's loop for a minute does not cost the worker its leases. What it learns
+(attempts that are no longer the worker's) is carried back to the worker's loop by `to_worker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tidemill.contract.store import Store
+from tidemill.contract.wakeups import Listener, worker_topic
+from tidemill.core.claims import Heartbeat as Beat
+from tidemill.core.claims import Held
+from tidemill.errors import StoreError
+from tidemill.worker.attempt import Attempt
+from tidemill.worker.hands import Hands
+from tidemill.worker.log import logger
+from tidemill.worker.options import WorkerOptions
+from tidemill.worker.stats import Stats
+
+RENEWED_AFTER_TIMEOUT = 5.0
+NEWS_EVERY = 0.5
+LAST_NEWS_EVERY = 0.02
+"""An outcome waits for its attempt's last news, so that no line is lost; but a beat lists all that
+is held, so there are at most fifty of these a second."""
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """How the worker shows up in the list of workers."""
+
+    worker: str
+    host: str = ""
+    pid: int = 0
+
+
+class Heartbeat:
+    """`lose` is told which attempts are lost, `deliver` gets outcomes whose news has been sent."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        options: WorkerOptions,
+        hands: Hands,
+        stats: Stats,
+        *,
+        to_worker: Callable[..., Any],
+        lose: Callable[[list[Attempt]], None],
+        deliver: Callable[[list[Attempt]], None],
+    ) -> None:
+        self._identity, self._options = identity, options
+        self._hands, self._stats = hands, stats
+        self._to_worker, self._lose, self._deliver = to_worker, lose, deliver
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake: asyncio.Event | None = None
+        self._last_words: list[Attempt] = []
+        self._news = False
+        self._rung = False
+        self._failing = False
+
+    def news(self) -> None:
+        """A handler said something. Called from any thread, so it only leaves a mark."""
+        if not self._news:
+            self._news = True
+            self._prod()
+
+    def last_news(self, attempt: Attempt) -> bool:
+        """Send what an ended attempt still has to say, then deliver its outcome. False: it has nothing."""
+        news = attempt.news
+        if self._loop is None or news is None or not news.pending:
+            return False
+        self._last_words.append(attempt)
+        self._prod()
+        return True
+
+    def _prod(self) -> None:
+        loop, wake = self._loop, self._wake
+        if loop is not None and wake is not None:
+            try:
+                loop.call_soon_threadsafe(wake.set)
+            except RuntimeError:  # it has just been closed: the worker is stopping
+                return
+
+    async def run(self, store: Store) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        listener = store.listen([worker_topic(self._identity.worker)])
+        bell = asyncio.create_task(self._hear(listener, self._wake))
+        try:
+            while True:
+                await self._beat(store)
+                await self._until_next()
+        finally:
+            self._loop = None
+            bell.cancel()
+            await asyncio.gather(bell, return_exceptions=True)
+            listener.close()
+            self._release_last_words()
+
+    async def _hear(self, listener: Listener, wake: asyncio.Event) -> None:
+        """A cancelled job rings: beat at once and learn which one."""
+        while True:
+            listener.arm()
+            if await listener.wait(self._options.beat_every):
+                self._rung = True
+                wake.set()
+
+    async def _until_next(self) -> None:
+        assert self._loop is not None  # noqa: S101 - running
+        assert self._wake is not None  # noqa: S101 - running
+        beaten = self._loop.time()
+        while (left := beaten + self._patience() - self._loop.time()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    def _patience(self) -> float:
+        """How long after the last beat the next one is due, as things stand."""
+        if self._rung:
+            return 0.0
+        if self._last_words:
+            return LAST_NEWS_EVERY
+        return min(NEWS_EVERY, self._options.beat_every) if self._news else self._options.beat_every
+
+    async def _beat(self, store: Store) -> None:
+        self._news = self._rung = False
+        last_words, self._last_words = self._last_words, []
+        received = self._hands.received  # before `held`: see Hands
+        listed = list(self._hands.held.values())
+        try:
+            extended = await store.extend(self._message(received, listed))
+        except StoreError as error:
+            self._missed(error)
+        else:
+            self._failing = False
+            self._stats.beats += 1
+            for attempt in listed:
+                if attempt.news is not None:
+                    attempt.news.sent()
+            if extended.lost:
+                lost = set(extended.lost)
+                self._to_worker(self._lose, [attempt for attempt in listed if attempt.job.id in lost])
+        if last_words:
+            self._to_worker(self._deliver, last_words)
+        self._measure_lag()
+
+    def _message(self, received: int, listed: list[Attempt]) -> Beat:
+        assert self._loop is not None  # noqa: S101 - running
+        now = self._loop.time()
+        return Beat(
+            worker=self._identity.worker,
+            received=received,
+            lease=self._options.lease,
+            held=tuple([_held(attempt, now) for attempt in listed]),
+            host=self._identity.host,
+            pid=self._identity.pid,
+            queues=tuple(self._options.queues),
+            concurrency=self._options.concurrency,
+        )
+
+    def _missed(self, error: StoreError) -> None:
+        if not self._failing:
+            self._failing = True
+            logger().warning("heartbeat failed", worker=self._identity.worker, error=str(error))
+
+    def _measure_lag(self) -> None:
+        assert self._loop is not None  # noqa: S101 - running
+        loop, asked = self._loop, self._loop.time()
+
+        def answered() -> None:
+            self._stats.loop_lag = max(0.0, loop.time() - asked)
+
+        self._to_worker(answered)
+
+    def _release_last_words(self) -> None:
+        if self._last_words:
+            last_words, self._last_words = self._last_words, []
+            self._to_worker(self._deliver, last_words)
+
+
+def _held(attempt: Attempt, now: float) -> Held:
+    job = attempt.job
+    renew = attempt.deadline + RENEWED_AFTER_TIMEOUT > now
+    news = attempt.news
+    if news is None:
+        return Held(job=job.id, fence=job.fence, claim=job.claim, renew=renew)
+    fraction, note = news.take() or (None, None)
+    return Held(
+        job=job.id,
+        fence=job.fence,
+        claim=job.claim,
+        renew=renew,
+        progress=fraction,
+        note=note,
+        log=tuple(news.unsent),
+    )

@@ -1,0 +1,61 @@
+"""What to ask the store for: how many jobs, of which queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from tidemill.contract.store import Store
+from tidemill.core.claims import Claimed, ClaimRequest
+from tidemill.core.weights import Weights
+from tidemill.errors import StoreError
+from tidemill.worker.hands import Hands
+from tidemill.worker.options import WorkerOptions
+from tidemill.worker.pace import Pace
+
+LOOK_AT_SETTINGS_EVERY = 5.0
+
+
+class Producer:
+    """Claims ahead of free slots only when none of the worker's queues is limited: a job that
+    waits in a buffer would take a place from one that could run elsewhere. One limited queue
+    is enough, because a claim fills what one queue leaves from the next."""
+
+    def __init__(self, options: WorkerOptions, worker: str, hands: Hands, pace: Pace) -> None:
+        self._options, self._worker = options, worker
+        self._hands, self._pace = hands, pace
+        self._weights = Weights(options.queues, strict=options.strict)
+        self._limited = True
+        self._number = 0
+
+    @property
+    def room(self) -> int:
+        ahead = 0 if self._limited else self._pace.ahead
+        return self._options.concurrency + ahead - self._hands.busy
+
+    def request(self) -> ClaimRequest:
+        self._number += 1
+        room = self.room
+        return ClaimRequest(
+            worker=self._worker,
+            number=self._number,
+            shares=self._weights.shares(room),
+            limit=room,
+            lease=self._options.lease,
+        )
+
+    def served(self, jobs: Iterable[Claimed]) -> None:
+        self._weights.served(job.queue for job in jobs)
+
+    async def watch_settings(self, store: Store) -> None:
+        """Notice within seconds when a limit is set; until then the store still keeps to it."""
+        while True:
+            try:
+                infos = await store.queues()
+                settings = [info.settings for info in infos if info.name in self._options.queues]
+                self._limited = any(
+                    s.concurrency is not None or s.key_concurrency is not None for s in settings
+                )
+            except StoreError:
+                self._limited = True  # the pump reports outages; claiming less is always right
+            await asyncio.sleep(LOOK_AT_SETTINGS_EVERY)

@@ -1,0 +1,156 @@
+"""The one conversation with the store: settle what ended, claim what comes next, in one trip.
+
+One trip is in flight at a time. What ends meanwhile goes with the next one, so batches grow
+with the load by themselves and a lone outcome leaves at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tidemill.contract.store import Store
+from tidemill.contract.wakeups import queue_topic
+from tidemill.core.claims import ClaimRequest, Claims, Settled
+from tidemill.worker.bell import Bell
+from tidemill.worker.hands import Hands
+from tidemill.worker.options import WorkerOptions
+from tidemill.worker.pace import Pace
+from tidemill.worker.producer import Producer
+from tidemill.worker.settler import Settler
+
+STALL = 0.25
+"""A job claimed ahead that did not start within two of these goes back to the others."""
+
+_NOT_BEFORE = 0.001
+_LEFTOVERS = 0.02
+
+
+class Pump:
+    """`adopt` takes claimed jobs into hand, `stalled` hands back what was claimed ahead."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: WorkerOptions,
+        hands: Hands,
+        *,
+        pace: Pace,
+        producer: Producer,
+        settler: Settler,
+        adopt: Callable[[Claims], None],
+        stalled: Callable[[], None],
+    ) -> None:
+        self._store, self._options = store, options
+        self._hands, self._pace = hands, pace
+        self._producer, self._settler = producer, settler
+        self._adopt, self._stalled = adopt, stalled
+        self._loop = asyncio.get_running_loop()
+        self._topics = [queue_topic(queue) for queue in options.queues]
+        self.bell = Bell(store.listen(self._topics), self.look)
+        self.resting: asyncio.Future[None] | None = None
+        self._looking = True
+        self._claiming = True
+        self._idle = False
+        self._stall: asyncio.TimerHandle | None = None
+
+    def wake(self) -> None:
+        if self.resting is not None and not self.resting.done():
+            self.resting.set_result(None)
+
+    def look(self) -> None:
+        """There may be work: ask for it when there is room."""
+        self._looking = True
+        self._idle = False
+        self.wake()
+
+    def stop_claiming(self) -> None:
+        self._claiming = False
+        self.bell.disarm()
+        self._store.ring(self._topics)  # a ring meant for this worker is passed on
+        self.wake()
+
+    async def run(self) -> None:
+        """Ends when nothing is held and nothing more will be asked for."""
+        try:
+            while not self._over:
+                if not self._has_reason:
+                    await self._rest()
+                else:
+                    # Jobs started by the last trip may end within this very turn of the loop:
+                    # their outcomes share the next trip.
+                    await asyncio.sleep(0)
+                    await self._trip()
+        finally:
+            if self._stall is not None:
+                self._stall.cancel()
+
+    @property
+    def _over(self) -> bool:
+        done = self._idle and self._options.until_idle
+        return (done or not self._claiming) and not self._hands.held
+
+    @property
+    def _has_reason(self) -> bool:
+        return bool(self._hands.outcomes) or (self._wants_work and self._producer.room > 0)
+
+    @property
+    def _wants_work(self) -> bool:
+        return self._looking and self._claiming
+
+    async def _rest(self) -> None:
+        self.resting = self._loop.create_future()
+        try:
+            await self.resting
+        finally:
+            self.resting = None
+
+    async def _trip(self) -> None:
+        batch, self._hands.outcomes = self._hands.outcomes, []
+        alone = len(self._hands.held) == len(batch)
+        request = self._producer.request() if self._wants_work and self._producer.room > 0 else None
+        if request is None and not batch:
+            return
+        self._idle = False
+        began = self._loop.time()
+        settled: Settled = await self._settler.deliver(self._store, batch, request)
+        self._pace.trip_took(self._loop.time() - began)
+        if request is not None:
+            self._received(request, settled.claims or Claims(jobs=[]), alone=alone)
+        elif not self._hands.held and self._options.until_idle:
+            self._looking = True
+
+    def _received(self, request: ClaimRequest, claims: Claims, *, alone: bool) -> None:
+        self._adopt(claims)
+        self._hands.received = request.number
+        got = len(claims.jobs)
+        if got:
+            self._producer.served(claims.jobs)
+            self._watch_for_a_stall()
+        if got >= request.limit or (got and claims.more):
+            self.bell.disarm()
+            if claims.more and self._producer.room <= 0:
+                self._store.ring(self._topics)  # whoever leaves work behind wakes the next
+        elif not self.bell.armed:
+            self.bell.arm()  # and look once more: a ring before this was for nobody
+        elif not got:
+            self._looking = False
+            self._idle = alone and not claims.more
+            self.bell.park(self._patience(claims))
+
+    def _patience(self, claims: Claims) -> float:
+        due = self._options.poll if claims.next_due is None else max(claims.next_due, _NOT_BEFORE)
+        return min(self._options.poll, due, _LEFTOVERS if claims.more else self._options.poll)
+
+    def _watch_for_a_stall(self) -> None:
+        if self._hands.ahead and self._stall is None:
+            first = self._hands.ahead[0]
+            self._stall = self._loop.call_later(STALL, self._check, first)
+
+    def _check(self, first: object) -> None:
+        """Short jobs were expected and long ones came: others may be free to run the rest."""
+        self._stall = None
+        if self._hands.ahead and self._hands.ahead[0] is first:
+            self._pace.stalled()
+            self._stalled()
+        self._watch_for_a_stall()

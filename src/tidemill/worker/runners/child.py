@@ -1,0 +1,118 @@
+"""The inside of an isolated process: one job at a time, until its worker hangs up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from tidemill.core.job import Error
+from tidemill.core.outcomes import Done, Fail, Outcome
+from tidemill.errors import InvalidPayload
+from tidemill.tasks.context import Context
+from tidemill.tasks.definition import TaskDefinition
+from tidemill.worker.attempt import storable
+from tidemill.worker.parent import die_with_parent
+from tidemill.worker.runners.messages import (
+    Ended,
+    Line,
+    Place,
+    Prepare,
+    Progress,
+    Ready,
+    Run,
+    encode,
+    for_child,
+)
+from tidemill.worker.runners.places import CannotIsolate, find
+from tidemill.worker.translate import describe, outcome_of
+
+
+class PipeReporter:
+    """News of an attempt, sent up the pipe. A cancelled job's process is killed, so `cancelled` is
+    only ever true when the worker itself is gone."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def progress(self, fraction: float, note: str | None) -> None:
+        self._pipe.send_bytes(encode(Progress(fraction, None if note is None else storable(note))))
+
+    def log(self, line: str) -> None:
+        self._pipe.send_bytes(encode(Line(storable(line))))
+
+    def cancelled(self) -> bool:
+        return self._pipe.poll()
+
+
+def main(pipe: Connection, parent: int) -> None:
+    """A session of its own lets the worker kill whatever the handler started along with it, and
+    keeps a terminal's Ctrl-C away: draining is the worker's decision."""
+    os.setsid()
+    die_with_parent(signal.SIGKILL, parent)
+    # A handler, not SIG_IGN, which programs started by the job would inherit.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.signal(signal.SIGINT, lambda *_: None)
+    found: dict[Place, TaskDefinition] = {}
+    while True:
+        try:
+            message = for_child(pipe.recv_bytes())
+        except EOFError:
+            return
+        match message:
+            case Prepare(place):
+                pipe.send_bytes(encode(_prepare(place, found)))
+            case Run():
+                outcome = _run(message, found[message.place], PipeReporter(pipe))
+                pipe.send_bytes(encode(Ended(outcome)))
+
+
+def _prepare(place: Place, found: dict[Place, TaskDefinition]) -> Ready:
+    if place not in found:
+        try:
+            found[place] = find(place)
+        except CannotIsolate as error:
+            return Ready(str(error))
+    return Ready()
+
+
+def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Outcome:
+    try:
+        args, kwargs = definition.payload.decode(run.payload)
+    except InvalidPayload as error:
+        return Fail(Error("InvalidPayload", str(error)), "invalid payload")
+    if definition.takes_context:
+        args = (_context(run, reporter), *args)
+    try:
+        result = _call(definition, lambda: definition.handler(*args, **kwargs))
+    except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - a handler may raise anything
+        return outcome_of(error, definition.retry, run.attempt, run.priority, run.chance)
+    try:
+        return Done(definition.result.encode(result))
+    except Exception as error:  # noqa: BLE001 - encoding runs a user's own methods
+        return Fail(describe(error), "result cannot be stored")
+
+
+def _call(definition: TaskDefinition, call: Callable[[], Any]) -> Any:
+    if not definition.is_async:
+        return call()
+
+    async def on_a_loop() -> Any:
+        return await call()
+
+    return asyncio.run(on_a_loop())
+
+
+def _context(run: Run, reporter: PipeReporter) -> Context:
+    return Context(
+        reporter,
+        job_id=run.job,
+        task=run.task,
+        queue=run.queue,
+        attempt=run.attempt,
+        generation=run.generation,
+        trace_id=run.trace,
+    )

@@ -1,0 +1,105 @@
+"""Runs a job in a process of its own, the only place where a hard timeout can be kept.
+
+Used for `isolate=True` and for every job with a crash on record, so that what kills its process
+kills nothing else. Processes are reused while they are healthy, one job at a time each. An
+isolated handler gets no lifespan state: `ctx.state` is None there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+from collections.abc import Callable
+
+from tidemill.core.job import Error
+from tidemill.core.outcomes import Crashed, Fail, Outcome
+from tidemill.tasks.definition import TaskDefinition
+from tidemill.worker.attempt import Attempt
+from tidemill.worker.runners.messages import Place, Prepare, Run
+from tidemill.worker.runners.places import CannotIsolate, place_of
+from tidemill.worker.runners.process import Died, IsolatedProcess
+
+START_WITHIN = 60.0
+
+
+class IsolatedRunner:
+    def __init__(self, limit: int) -> None:
+        self._places = asyncio.Semaphore(limit)
+        self._free: list[IsolatedProcess] = []
+        self._all: set[IsolatedProcess] = set()
+        # A process that exits without closing its worker must not wait for these.
+        atexit.register(self.close)
+
+    async def run(
+        self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
+    ) -> Outcome:
+        """`started` is called when the handler is about to run: its timeout counts from there."""
+        try:
+            place = place_of(definition)
+        except CannotIsolate as error:
+            return _cannot_isolate(str(error))
+        async with self._places:
+            process = self._take()
+            try:
+                outcome = await self._run_in(process, place, attempt, chance, started)
+            except Died as error:
+                return Crashed(Error("ProcessDied", str(error)))
+            except BaseException:  # cancelled: whatever the handler is doing ends now
+                process.kill()
+                raise
+            self._free.append(process)
+            return outcome
+
+    async def _run_in(
+        self,
+        process: IsolatedProcess,
+        place: Place,
+        attempt: Attempt,
+        chance: float,
+        started: Callable[[], None],
+    ) -> Outcome:
+        try:
+            async with asyncio.timeout(START_WITHIN):
+                problem = await process.prepare(Prepare(place))
+        except TimeoutError:
+            process.kill()
+            return _cannot_isolate(f"importing {place.module} took more than {START_WITHIN:g} seconds")
+        if problem is not None:
+            return _cannot_isolate(problem)
+        started()
+        return await process.run(_message(place, attempt, chance), attempt)
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        for process in self._all:
+            process.kill()
+
+    def _take(self) -> IsolatedProcess:
+        while self._free:
+            process = self._free.pop()
+            if process.alive:
+                return process
+        process = IsolatedProcess(self._all.discard)
+        self._all.add(process)
+        return process
+
+
+def _message(place: Place, attempt: Attempt, chance: float) -> Run:
+    job = attempt.job
+    return Run(
+        place=place,
+        job=job.id,
+        task=job.task,
+        queue=job.queue,
+        payload=job.payload,
+        attempt=job.attempt,
+        generation=job.generation,
+        priority=job.priority,
+        trace=job.trace,
+        chance=chance,
+    )
+
+
+def _cannot_isolate(problem: str) -> Outcome:
+    sentence = f"this job must run in a process of its own, which cannot find its handler: {problem}"
+    return Fail(Error("CannotIsolate", sentence), "cannot isolate")

@@ -1,0 +1,153 @@
+"""One isolated process, seen from its worker.
+
+A thread of its own starts it, talks to it and stays until it is gone: the kernel kills a child
+when the *thread* that started it ends, so no short-lived thread may start one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from queue import Empty, SimpleQueue
+
+from tidemill.core.outcomes import Outcome
+from tidemill.worker.attempt import Attempt
+from tidemill.worker.runners.child import main
+from tidemill.worker.runners.messages import (
+    Ended,
+    FromChild,
+    Line,
+    Prepare,
+    Progress,
+    Ready,
+    ToChild,
+    encode,
+    from_child,
+)
+
+IDLE = 60.0
+"""An isolated process nobody needed for this long is let go."""
+
+
+class Died(Exception):
+    """The process ended under its job. The message says how."""
+
+
+class IsolatedProcess:
+    def __init__(self, gone: Callable[[IsolatedProcess], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._gone = gone
+        self._asked: SimpleQueue[tuple[ToChild, Attempt | None, asyncio.Future[FromChild]] | None]
+        self._asked = SimpleQueue()
+        self._process: SpawnProcess | None = None
+        self._killed = False
+        self.alive = True
+        threading.Thread(target=self._serve, name="tidemill-isolated", daemon=True).start()
+
+    async def prepare(self, message: Prepare) -> str | None:
+        """The problem with the handler, if any."""
+        ready = await self._ask(message, None)
+        return ready.problem if isinstance(ready, Ready) else None
+
+    async def run(self, message: ToChild, attempt: Attempt) -> Outcome:
+        ended = await self._ask(message, attempt)
+        if not isinstance(ended, Ended):
+            raise Died(f"the process answered {type(ended).__name__} out of turn")
+        return ended.outcome
+
+    def kill(self) -> None:
+        """SIGKILL for the process and everything it started in its session."""
+        self.alive = False
+        self._killed = True
+        process = self._process
+        if process is not None and process.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ValueError):  # reaped already
+                process.kill()
+        self._asked.put(None)
+
+    async def _ask(self, message: ToChild, attempt: Attempt | None) -> FromChild:
+        future: asyncio.Future[FromChild] = self._loop.create_future()
+        self._asked.put((message, attempt, future))
+        return await future
+
+    def _serve(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        future: asyncio.Future[FromChild] | None = None
+        try:
+            process = context.Process(target=main, args=(theirs, os.getpid()), name="tidemill-isolated")
+            process.start()
+            self._process = process
+            if self._killed:
+                self.kill()
+            theirs.close()
+            while (asked := self._asked.get(timeout=IDLE)) is not None:
+                message, attempt, future = asked
+                ours.send_bytes(encode(message))
+                self._tell(future, self._listen(ours, attempt))
+        except Empty:
+            pass
+        except (EOFError, OSError, RuntimeError) as error:
+            if future is not None or (future := self._next_asked()) is not None:
+                self._tell(future, Died(self._how(error)))
+        finally:
+            ours.close()
+            self._end()
+
+    def _next_asked(self) -> asyncio.Future[FromChild] | None:
+        with contextlib.suppress(Empty):
+            asked = self._asked.get_nowait()
+            return None if asked is None else asked[2]
+        return None
+
+    def _listen(self, pipe: Connection, attempt: Attempt | None) -> FromChild:
+        while True:
+            message = from_child(pipe.recv_bytes())
+            match message:
+                case Progress(fraction, note) if attempt is not None:
+                    attempt.progress(fraction, note)
+                case Line(line) if attempt is not None:
+                    attempt.log(line)
+                case Ready() | Ended():
+                    return message
+
+    def _how(self, error: Exception) -> str:
+        if self._process is None:
+            return f"the process could not be started: {error}"
+        self._process.join()
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            return f"the process was ended by {signal.Signals(-code).name}"
+        return f"the process ended with exit code {code}"
+
+    def _tell(self, future: asyncio.Future[FromChild], answer: FromChild | Died) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(_resolve, future, answer)
+
+    def _end(self) -> None:
+        self.alive = False
+        if self._process is not None:
+            self._process.join(timeout=1)
+            self.kill()
+            self._process.join()
+            self._process.close()
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._gone, self)
+
+
+def _resolve(future: asyncio.Future[FromChild], answer: FromChild | Died) -> None:
+    if future.done():
+        return
+    if isinstance(answer, Died):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

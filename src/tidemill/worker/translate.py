@@ -1,0 +1,77 @@
+"""What the end of an attempt means: an exception or a result becomes an outcome."""
+
+from __future__ import annotations
+
+import math
+import traceback
+
+from tidemill.core.job import Error
+from tidemill.core.outcomes import Fail, Outcome, Retrying, Snooze
+from tidemill.core.retry import Retry, decide
+from tidemill.errors import GiveUp, RetryAfter, SnoozeFor
+from tidemill.worker.attempt import storable
+
+TRACEBACK_BYTES = 8192
+MESSAGE_CHARACTERS = 2000
+
+
+class Ends(Exception):
+    """Carries an outcome that was decided below the executor, in a child process for example."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(str(outcome))
+        self.outcome = outcome
+
+
+def outcome_of(error: BaseException, policy: Retry, attempt: int, priority: int, chance: float) -> Outcome:
+    """What becomes of a job whose handler raised."""
+    match error:
+        case Ends():
+            return error.outcome
+        case SnoozeFor(delay=delay) if _waitable(delay):
+            return Snooze(delay, storable(str(error)))
+        case GiveUp():
+            return Fail(describe(error))
+        case RetryAfter(delay=delay) if _waitable(delay):
+            decision = decide(policy, error, attempt, priority, chance)
+            return _retrying(error, None if decision.delay is None else delay, decision.priority)
+        case SnoozeFor() | RetryAfter():
+            return Fail(Error(type(error).__name__, f"delay: must be 0 or more seconds, is {error.delay}"))
+    try:
+        decision = decide(policy, error, attempt, priority, chance)
+    except Exception as broken:  # noqa: BLE001 - a user's predicate may raise anything
+        return Fail(describe(broken), "retry predicate failed")
+    return _retrying(error, decision.delay, decision.priority)
+
+
+def timed_out(seconds: float, policy: Retry, attempt: int, priority: int, chance: float) -> Outcome:
+    error = TimeoutError(f"did not end within its timeout of {seconds:g} seconds")
+    outcome = outcome_of(error, policy, attempt, priority, chance)
+    described = Error("Timeout", str(error))
+    if isinstance(outcome, Retrying):
+        return Retrying(outcome.delay, described, outcome.priority)
+    return Fail(described)
+
+
+def describe(error: BaseException) -> Error:
+    """An exception as data, with the end of its traceback: that is where the cause stands."""
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - a user's __str__ may raise anything
+        message = "(its message cannot be shown)"
+    lines = "".join(traceback.format_exception(error))
+    return Error(
+        type(error).__name__,
+        storable(message)[:MESSAGE_CHARACTERS],
+        storable(lines)[-TRACEBACK_BYTES:],
+    )
+
+
+def _retrying(error: BaseException, delay: float | None, priority: int) -> Outcome:
+    if delay is None:
+        return Fail(describe(error))
+    return Retrying(delay, describe(error), priority)
+
+
+def _waitable(delay: float) -> bool:
+    return isinstance(delay, int | float) and math.isfinite(delay) and delay >= 0
