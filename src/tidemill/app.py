@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from types import TracebackType
@@ -25,6 +26,9 @@ from tidemill.urls import DEFAULT_URL, StoreUrl
 
 if TYPE_CHECKING:
     pass
+
+if TYPE_CHECKING:
+    from tidemill.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -161,6 +165,49 @@ class Tidemill:
     async def resume(self, queue: str) -> None:
         await (await self.client.store()).resume(queue)
 
+    def worker(self, **options: Any) -> Worker:
+        """A worker to be run inside `async with app`. Options are those of `WorkerOptions`; without
+        `queues` it serves every queue that was declared or that a task is on, by weight."""
+        from tidemill.worker.options import WorkerOptions
+        from tidemill.worker.worker import Worker
+
+        refuse_unknown(options, WorkerOptions.__dataclass_fields__, "worker")
+        options["queues"] = self._weights(options.get("queues"))
+        return Worker(
+            self.store,
+            self.tasks,
+            options=WorkerOptions(**options),
+            clock=self.clock,
+            entropy=self.entropy,
+            lifespan=self._lifespan,
+            middleware=self.middlewares,
+        )
+
+    async def work(self, **options: Any) -> None:
+        """Run a worker on this loop until SIGTERM or SIGINT: the first drains, the second hands back."""
+        from tidemill.worker.drain import on_signals
+
+        async with self:
+            worker = self.worker(**options)
+            with on_signals(worker.stop, worker.stop_now):
+                await worker.run()
+
+    def run_worker(self, **options: Any) -> None:
+        """Run a worker until it is told to stop. Blocks; takes uvloop when it is installed."""
+        _best_loop()(self.work(**options))
+
+    def _weights(self, queues: Mapping[str, int | None] | Iterable[str] | None) -> dict[str, int]:
+        """Named without a weight, a queue has the one it was declared with."""
+        if queues is None:
+            queues = dict.fromkeys(
+                [*self.queues, *(task.queue for task in self.tasks.values())] or ["default"]
+            )
+        elif isinstance(queues, str):
+            queues = [queues]
+        given = queues if isinstance(queues, Mapping) else dict.fromkeys(queues)
+        plain = QueueSettings()
+        return {name: weight or self.queues.get(name, plain).weight for name, weight in given.items()}
+
     def _root(self) -> Store:
         if self._store is None:
             self._store = _make_store(self.url, self.clock, self.entropy)
@@ -171,6 +218,14 @@ class Tidemill:
         refuse_duplicate(self.tasks.get(definition.name), definition)
         self.tasks[definition.name] = definition
         return Task(self.client, definition)
+
+
+def _best_loop() -> Callable[[Coroutine[Any, Any, None]], None]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run
+    return uvloop.run
 
 
 def _make_store(url: StoreUrl, clock: Clock, entropy: Entropy) -> Store:

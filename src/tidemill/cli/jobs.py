@@ -70,7 +70,7 @@ def show(target: Target, id: str) -> None:  # noqa: A002 - the word for it
         print_json(found)
         return
     for field, value in found.items():
-        if value not in (None, [], ()):
+        if field not in _INSIDE and value not in (None, "", [], ()):
             click.echo(f"{field + ':':<17} {_shown(field, value)}")
 
 
@@ -128,3 +128,6 @@ def _shown(field: str, value: Any) -> str:
 
 
 _TIMES = frozenset({"created", "due", "expires", "started", "finished", "unique_until", "unknown_since"})
+
+_INSIDE = frozenset({"seq", "fence", "claim", "number", "lease", "alone", "part", "unique_holds"})
+"""What only the store and its workers need; `--json` shows it all the same."""

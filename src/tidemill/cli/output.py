@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -28,7 +29,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in listed:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    Console().print(table)
+    # A program that reads the table gets one line per row, however long.
+    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
 def printable(value: object) -> str:

@@ -11,16 +11,16 @@ from tidemill.cli.target import load
 from tidemill.cli.times import duration
 
 
-def weights(_ctx: click.Context, _option: click.Parameter, value: str | None) -> dict[str, int] | None:
+def weights(_ctx: click.Context, _option: click.Parameter, value: str | None) -> dict[str, int | None] | None:
     """`feeds=5,mail` → weights by name, in the order given."""
     if value is None:
         return None
-    found: dict[str, int] = {}
+    found: dict[str, int | None] = {}
     for part in filter(None, (piece.strip() for piece in value.split(","))):
         name, given, weight = part.partition("=")
         if not name or (given and not weight.isdecimal()) or weight == "0":
             raise click.BadParameter(f"{part!r} is not NAME or NAME=WEIGHT with a whole weight of 1 or more")
-        found[name] = int(weight or 1)
+        found[name] = int(weight) if given else None
     if not found:
         raise click.BadParameter("names no queue; write a,b or a=10,b")
     return found
@@ -28,13 +28,19 @@ def weights(_ctx: click.Context, _option: click.Parameter, value: str | None) ->
 
 @click.command()
 @click.argument("app", metavar="MODULE:APP")
-@click.option("--queues", callback=weights, help="Which, and with what weight: a=10,b. Default: all of the app.")
+@click.option(
+    "--queues", callback=weights, help="Which, and with what weight: a=10,b. Default: all of the app."
+)
 @click.option("--concurrency", type=click.IntRange(min=1), help="Jobs at once in each process. Default: 10.")
 @click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--strict", is_flag=True, default=None, help="Serve queues in the order given, not by weight.")
 @click.option("--lease", callback=duration, help="How long a silent worker keeps its jobs. Default: 30s.")
-@click.option("--grace", callback=duration, help="How long running jobs may finish after SIGTERM. Default: 30s.")
-@click.option("--poll", callback=duration, help="How late a job may start when a wake-up is lost. Default: 1s.")
+@click.option(
+    "--grace", callback=duration, help="How long running jobs may finish after SIGTERM. Default: 30s."
+)
+@click.option(
+    "--poll", callback=duration, help="How late a job may start when a wake-up is lost. Default: 1s."
+)
 @click.option("--threads", type=click.IntRange(min=1), help="Sync handlers at once. Default: --concurrency.")
 @click.option("--until-idle", is_flag=True, default=None, help="Stop when nothing is left to do.")
 @click.option("--json-logs/--no-json-logs", default=None, help="Default: JSON unless stderr is a terminal.")
