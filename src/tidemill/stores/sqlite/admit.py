@@ -46,7 +46,7 @@ def _refuse(step: Transaction, arrival: Arrival, refused: Refused) -> None:
         return
     appear(step, refused.queue)
     new = NewJob(id=arrival.id, task=arrival.task, payload=arrival.payload)
-    job = transitions.created(new, refused.queue, step.advance("seq", 1) + 1, step.now)
+    job = transitions.created(new, refused.queue, 0, step.now)
     failed = replace(job, state=State.FAILED, finished=step.now, error=refused.error, reason="refused")
     step.add(failed)
     step.ended.append(failed.id)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import apsw
 
-from tidemill.contract.wakeups import queue_topic
 from tidemill.core.job import Group, NewJob, lane_of, problem_with
 from tidemill.core.queues import Inserted, Verdict
 from tidemill.core.states import PENDING, State
+from tidemill.stores.sqlite.lone import insert_lone
 from tidemill.stores.sqlite.queues import appear
 from tidemill.stores.sqlite.rows import text_of
 from tidemill.stores.sqlite.statements import load
@@ -28,7 +27,7 @@ _ACCEPTED, _EXISTING, _FULL, _INVALID = (
 
 
 def insert(step: Transaction, groups: Sequence[Group]) -> list[list[Inserted]]:
-    return _insert(step, groups, limited=True)
+    return insert_lone(step, groups) or _insert(step, groups, limited=True)
 
 
 def insert_admitted(step: Transaction, group: Group) -> list[Inserted]:
@@ -49,13 +48,10 @@ def _already_answered(step: Transaction, groups: Sequence[Group]) -> dict[str, I
     ids = tuple(job.id for group in groups for job in group.jobs)
     if not ids:
         return {}
-    answers = {
+    return {
         name: Inserted(Verdict(verdict), job)
-        for name, verdict, job in step.execute(SQL.remembered, (apsw.carray(ids), step.now))
+        for name, verdict, job in step.execute(SQL.answered, (apsw.carray(ids), step.now))
     }
-    for (name,) in step.execute(SQL.known_jobs, (apsw.carray(ids),)):
-        answers[name] = Inserted(_ACCEPTED, name)
-    return answers
 
 
 class _Incoming:
@@ -65,8 +61,6 @@ class _Incoming:
         self._step = step
         self._limited = limited
         self._rows: list[tuple[Any, ...]] = []
-        self._seq: int | None = None
-        self._pending: dict[str, int] = {}
         self._queues: dict[str, int | None] = {}
 
     def take(self, group: Group, answers: dict[str, Inserted]) -> list[Inserted]:
@@ -102,27 +96,30 @@ class _Incoming:
         return answer
 
     def _add_plain(self, job: NewJob, queue: str) -> None:
-        if self._seq is None:
-            self._seq = self._step.number("seq")
-        self._seq += 1
         now = self._step.now
         due = job.at if job.at is not None else now + job.delay
         state = State.SCHEDULED if due > now else State.READY
         expires = None if job.expires is None else now + job.expires
         tags = text_of(job.tags) if job.tags else None
         self._rows.append(
-            (self._seq, job.id, queue, job.task, job.payload.decode(), state.value, job.priority,
+            (job.id, queue, job.task, job.payload.decode(), state.value, job.priority,
              lane_of(job), now, max(due, now), expires, job.timeout, job.trace, tags)
         )  # fmt: skip
 
     def write(self) -> None:
-        if not self._rows:
+        rows, self._rows = self._rows, []
+        if not rows:
             return
-        self._step.connection.executemany(SQL.add_plain, self._rows)
-        self._step.advance("seq", len(self._rows))
-        for (queue, lane, state), jobs in Counter((row[2], row[7], row[5]) for row in self._rows).items():
-            self._step.counted(queue, None, State(state), jobs)
+        connection = self._step.connection
+        connection.executemany(SQL.add_plain, rows)
+        # Rows of one transaction follow each other, so the last one's number tells all of them.
+        first = connection.last_insert_rowid() - len(rows) + 1
+        heads: dict[tuple[str, str], tuple[int, float, int]] = {}
+        for seq, row in enumerate(rows, first):
+            queue, state, lane = row[1], row[4], row[6]
+            self._step.counted(queue, None, State(state), 1)
             if state == "ready":
-                self._step.touch(queue, lane)
-                self._step.topics.add(queue_topic(queue))
-        self._rows, self._seq = [], None
+                place = (row[5], row[8], seq)
+                heads[queue, lane] = min(heads.get((queue, lane), place), place)
+        for (queue, lane), place in heads.items():
+            self._step.arrived(queue, lane, place)

@@ -8,7 +8,7 @@ import msgspec
 
 from tidemill.contract.reader import AttemptRecord, LogLine, Minute, Page, WorkerInfo
 from tidemill.core.filters import Filter
-from tidemill.core.job import Error, Job
+from tidemill.core.job import Job
 from tidemill.core.states import State
 from tidemill.stores.sqlite import find as filters
 from tidemill.stores.sqlite.statements import load
@@ -46,20 +46,10 @@ def logs(step: Transaction, job: str) -> list[LogLine]:
 
 
 def attempts(step: Transaction, job: str) -> list[AttemptRecord]:
-    return [_attempt(*row) for row in step.execute(SQL.attempts, (job,))]
-
-
-def _attempt(
-    generation: int,
-    attempt: int,
-    started: float | None,
-    ended: float,
-    worker: str | None,
-    outcome: str,
-    error: str | None,
-) -> AttemptRecord:
-    described = None if error is None else msgspec.json.decode(error, type=Error)
-    return AttemptRecord(generation, attempt, started, ended, worker, outcome, described)
+    return [
+        msgspec.convert((*row, None if error is None else msgspec.json.decode(error)), AttemptRecord)
+        for *row, error in step.execute(SQL.attempts, (job,))
+    ]
 
 
 def workers(step: Transaction) -> list[WorkerInfo]:

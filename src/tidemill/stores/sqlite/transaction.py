@@ -7,7 +7,6 @@ it moved.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,8 +36,9 @@ class Transaction:
         self.topics: set[str] = set()
         self.ended: list[str] = []
         self._settings = settings
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._history: Counter[tuple[str, str]] = Counter()
+        self._queues: dict[str, QueueRow] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        self._history: dict[tuple[str, str], int] = {}
         self._lanes: set[tuple[str, str]] = set()
 
     # -- reading
@@ -57,7 +57,10 @@ class Transaction:
         return {job.id: job for job in self.jobs(SQL.by_id, (apsw.carray(wanted),))}
 
     def queue(self, name: str) -> QueueRow:
-        return self._settings.read(self.connection, name)
+        row = self._queues.get(name)
+        if row is None:
+            row = self._queues[name] = self._settings.read(self.connection, name)
+        return row
 
     def settings(self, queue: str) -> QueueSettings:
         return self.queue(queue).settings
@@ -72,7 +75,7 @@ class Transaction:
         total = 0
         for state in states:
             stored = self.connection.execute(SQL.counter, (queue, state.value)).get
-            total += (stored or 0) + self._counts[queue, state.value]
+            total += (stored or 0) + self._counts.get((queue, state.value), 0)
         return total
 
     # -- changing jobs
@@ -84,11 +87,17 @@ class Transaction:
         return before
 
     def add(self, job: Job) -> None:
+        """A new job gets its place (`seq`) here."""
         self.connection.execute(SQL.add, row_of(job))
         self.counted(job.queue, None, job.state, 1)
-        self.touch(job.queue, job.lane)
         if job.state is State.READY:
-            self.topics.add(queue_topic(job.queue))
+            place = (job.priority, job.due, self.connection.last_insert_rowid())
+            self.arrived(job.queue, job.lane, place)
+
+    def arrived(self, queue: str, lane: str, place: tuple[int, float, int]) -> None:
+        """A job became ready at that place of its lane: it may be the new head."""
+        self.connection.execute(SQL.arrived, (queue, lane, *place))
+        self.topics.add(queue_topic(queue))
 
     def save(self, before: Job, after: Job) -> None:
         self.connection.execute(SQL.save, row_of(after))
@@ -141,13 +150,14 @@ class Transaction:
     # -- what follows from the changes
 
     def counted(self, queue: str, before: State | None, after: State | None, jobs: int) -> None:
+        counts = self._counts
         if before is not None:
-            self._counts[queue, before.value] -= jobs
+            counts[queue, before.value] = counts.get((queue, before.value), 0) - jobs
         if after is not None:
-            self._counts[queue, after.value] += jobs
+            counts[queue, after.value] = counts.get((queue, after.value), 0) + jobs
 
     def remark(self, queue: str, ending: str, jobs: int) -> None:
-        self._history[queue, ending] += jobs
+        self._history[queue, ending] = self._history.get((queue, ending), 0) + jobs
 
     def touch(self, queue: str, lane: str) -> None:
         """The lane's ready jobs changed: its head must be looked at again."""
@@ -167,7 +177,7 @@ class Transaction:
             if change:
                 self.connection.execute(SQL.change_counter, (queue, state, change))
         for queue in {queue for queue, _ in self._history}:
-            endings = [self._history[queue, ending] for ending in _ENDINGS]
+            endings = [self._history.get((queue, ending), 0) for ending in _ENDINGS]
             self.connection.execute(SQL.remark, (queue, int(self.now // 60), *endings))
         self.refresh_lanes()
 

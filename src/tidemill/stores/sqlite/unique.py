@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tidemill.core import transitions
 from tidemill.core.job import Job, NewJob
 from tidemill.core.queues import Inserted, Verdict
@@ -22,7 +20,7 @@ def insert_unique(step: Transaction, new: NewJob, queue: str) -> Inserted:
     with_key = step.jobs(SQL.holders, (queue, unique.key))
     holder = next((job for job in with_key if job.after is None and holds_key(job, step.now)), None)
     if holder is None:
-        return _accept(step, transitions.created(new, queue, _next_seq(step), step.now))
+        return _accept(step, transitions.created(new, queue, 0, step.now))
     match resolve(unique, holder):
         case Conflict.EXISTING:
             return _existing(step, new, holder)
@@ -31,7 +29,7 @@ def insert_unique(step: Transaction, new: NewJob, queue: str) -> Inserted:
             return _existing(step, new, holder)
         case Conflict.REPLACE:
             _replace(step, holder)
-            return _accept(step, transitions.created(new, queue, _next_seq(step), step.now))
+            return _accept(step, transitions.created(new, queue, 0, step.now))
         case Conflict.SUCCEED:
             successor = next(
                 (job for job in with_key if job.after == holder.id and job.state is State.WAITING), None
@@ -47,8 +45,7 @@ def _succeed(step: Transaction, new: NewJob, holder: Job, successor: Job | None)
         return _existing(step, new, successor)
     if successor is not None:
         _replace(step, successor)
-    fresh = msgspec.structs.replace(request, seq=_next_seq(step))
-    return _accept(step, transitions.waiting_for(fresh, holder.id))
+    return _accept(step, transitions.waiting_for(request, holder.id))
 
 
 def _replace(step: Transaction, job: Job) -> None:
@@ -63,7 +60,3 @@ def _accept(step: Transaction, job: Job) -> Inserted:
 def _existing(step: Transaction, new: NewJob, holder: Job) -> Inserted:
     step.remember(new.id, Verdict.EXISTING, holder.id)
     return Inserted(Verdict.EXISTING, holder.id)
-
-
-def _next_seq(step: Transaction) -> int:
-    return step.advance("seq", 1) + 1

@@ -30,6 +30,7 @@ class Wakeups:
         self.folder = path.with_name(path.name + "-wake")
         self._lock = threading.Lock()
         self._armed: dict[str, list[SqliteListener]] = {}
+        self._paths: dict[str, str] = {}
 
     def listen(self, topics: Iterable[str]) -> SqliteListener:
         return SqliteListener(self, tuple(topics))
@@ -73,13 +74,17 @@ class Wakeups:
         return bool(sleeping)
 
     def _ring_elsewhere(self, topic: str, *, one: bool) -> None:
-        folder = self.folder / folder_of(topic)
+        folder = self._paths.get(topic)
+        if folder is None:
+            folder = str(self.folder / folder_of(topic))
+            if topic.startswith("queue:"):
+                self._paths[topic] = folder
         try:
             links = os.listdir(folder)  # noqa: PTH208 - names are all that is needed, at a fifth of the cost
         except OSError:
             return
         for link in links:
-            if _send(folder / link) and one:
+            if _send(Path(folder, link)) and one:
                 return
 
     def _folders(self) -> list[str]:

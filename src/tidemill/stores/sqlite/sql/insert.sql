@@ -1,17 +1,19 @@
 -- Jobs come in. Plain jobs (no unique key) of a group go in through `add_plain`.
 
--- name: known_jobs  (carray of ids)
-SELECT id FROM jobs WHERE id IN carray(?);
-
--- name: remembered  (carray of ids, now)
-SELECT id, verdict, job FROM remembered WHERE id IN carray(?) AND until > ?;
-
--- name: forget  (id) an id whose memory is over may be used again
-DELETE FROM remembered WHERE id = ?;
+-- name: answered  (carray of ids, now) what ids seen before were told
+SELECT id, 'accepted', id FROM jobs WHERE id IN carray(?1)
+UNION ALL
+SELECT id, verdict, job FROM remembered WHERE id IN carray(?1) AND until > ?2;
 
 -- name: add_plain
-INSERT INTO jobs (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO jobs (id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: lone  (id, queue, task, payload, priority, lane, now, expires, timeout, trace, tags)
+INSERT INTO jobs (id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
+SELECT ?1, ?2, ?3, ?4, 'ready', ?5, ?6, ?7, ?7, ?8, ?9, ?10, ?11
+WHERE NOT EXISTS (SELECT 1 FROM remembered WHERE id = ?1)
+ON CONFLICT (id) DO NOTHING;
 
 -- name: holders  (queue, unique_key) newest first
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,

@@ -15,13 +15,13 @@ FROM jobs WHERE state = 'waiting' AND after IN carray(?) ORDER BY seq;
 -- name: has_successor  (id)
 SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'waiting' AND after = ?);
 
--- name: add
+-- name: add  the row's place in line is the database's to give
 INSERT INTO jobs
-      (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
+      (id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since)
 VALUES
-      (:seq, :id, :queue, :task, :payload, :state, :priority, :lane, :created, :due, :expires, :timeout, :trace,
+      (:id, :queue, :task, :payload, :state, :priority, :lane, :created, :due, :expires, :timeout, :trace,
        :tags, :attempts, :crashes, :generation, :unique_key, :unique_until, :unique_holds, :after, :fence, :claim,
        :worker, :number, :lease, :alone, :started, :finished, :result, :error, :reason, :progress, :note, :part,
        :unknown_since);
@@ -86,6 +86,13 @@ ORDER BY priority, due, seq LIMIT 1;
 
 -- name: lane  (queue, lane)
 SELECT priority, due, seq FROM lanes WHERE queue = ? AND lane = ?;
+
+-- name: arrived  (queue, lane, priority, due, seq) a new lane counts as served when it is born
+INSERT INTO lanes (queue, lane, priority, due, seq, served)
+VALUES (?, ?, ?, ?, ?, coalesce((SELECT value FROM counters WHERE queue = '' AND name = 'picks'), 0))
+ON CONFLICT (queue, lane) DO UPDATE
+SET priority = excluded.priority, due = excluded.due, seq = excluded.seq
+WHERE (excluded.priority, excluded.due, excluded.seq) < (priority, due, seq);
 
 -- name: new_lane  (queue, lane, priority, due, seq, served)
 INSERT INTO lanes (queue, lane, priority, due, seq, served) VALUES (?, ?, ?, ?, ?, ?);
