@@ -88,7 +88,7 @@ TARGETS = (
     ),
     Target(
         "worker's own CPU for a job that does nothing",
-        Source("drain", "tidemill", "loop_us_per_job"),
+        Source("worker_cost", "tidemill", "loop_us_per_job"),
         "at most",
         25,
         "µs",

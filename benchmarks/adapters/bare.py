@@ -31,6 +31,9 @@ class Bare:
             execute("INSERT INTO job VALUES (?, ?, ?, ?)", row)
             execute("COMMIT")
 
+    def preload(self, jobs: int) -> None:
+        raise NotImplementedError
+
     def enqueue_together(self, jobs: int, producers: int) -> None:
         raise NotImplementedError
 

@@ -35,6 +35,9 @@ class Durable:
         for _ in range(jobs):
             self._noop(0.0)
 
+    def preload(self, jobs: int) -> None:
+        self.enqueue_each(jobs)
+
     def enqueue_together(self, jobs: int, producers: int) -> None:
         together(jobs, producers, self._noop)
 

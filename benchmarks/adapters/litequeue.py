@@ -32,6 +32,9 @@ class Litequeue:
         for _ in range(jobs):
             self._queue.put(json.dumps({"sent": 0.0}))
 
+    def preload(self, jobs: int) -> None:
+        self.enqueue_each(jobs)
+
     def enqueue_together(self, jobs: int, producers: int) -> None:
         together(jobs, producers, self._send_from_thread)
 

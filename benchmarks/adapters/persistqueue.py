@@ -26,6 +26,9 @@ class PersistQueue:
         for _ in range(jobs):
             self._queue.put({"sent": 0.0})
 
+    def preload(self, jobs: int) -> None:
+        self.enqueue_each(jobs)
+
     def enqueue_together(self, jobs: int, producers: int) -> None:
         together(jobs, producers, self.send)
 
