@@ -15,6 +15,9 @@ from tidemill.core.claims import Claimed
 from tidemill.core.outcomes import Outcome
 from tidemill.tasks.definition import TaskDefinition
 
+LINGER = 5.0
+"""How long after its timeout or cancellation an attempt may take to clean up, its lease renewed."""
+
 
 class Stop(Enum):
     """Why a running attempt was cancelled by its worker."""
@@ -57,14 +60,16 @@ class Attempt(msgspec.Struct, eq=False):
     """`outcome` is set once: from then on the attempt is over for the store, whatever its code does.
 
     `lingers` marks an attempt whose thread goes on after its outcome (it cannot be killed): it
-    keeps its slot until the thread ends. An attempt is the reporter its `Context` talks to, and
-    `wanted` tells the heartbeat that there is news.
+    keeps its slot until the thread ends. `begun` marks one whose task has taken its first step:
+    a task cancelled before that never runs at all, and would never give its slot back.
+    An attempt is the reporter its `Context` talks to; `wanted` tells the heartbeat of news.
     """
 
     job: Claimed
     definition: TaskDefinition | None
     wanted: Callable[[], None]
     task: asyncio.Task[None] | None = None
+    begun: bool = False
     started: float = 0.0
     deadline: float = math.inf
     stop: Stop | None = None

@@ -49,6 +49,7 @@ class Crew:
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
         self._stats = stats
+        self._draining = False
         self._hands = hands = Hands()
         pace = Pace(options.concurrency)
         self._threads = Threads(options.threads or options.concurrency)
@@ -76,7 +77,7 @@ class Crew:
             adopt=self._adopt,
             stalled=self._hand_back_unstarted,
         )
-        self._drain = Drain(hands, self._executor, options.grace, self._pump.wake)
+        self._drain = Drain(hands, self._executor, options.grace)
         self._heartbeat = Heartbeat(
             Identity(worker=worker, host=socket.gethostname(), pid=os.getpid()),
             options,
@@ -90,7 +91,9 @@ class Crew:
         self._admitter = Admitter(store, tasks)
 
     def stop(self, *, hurry: bool) -> None:
+        self._draining = True
         self._pump.stop_claiming()
+        self._hand_back_unstarted()
         if hurry:
             self._drain.hurry()
         else:
@@ -100,23 +103,26 @@ class Crew:
         """Work until the pump has nothing left, then leave nothing behind."""
         where = InThread if self._options.heartbeat_thread else OnLoop
         pulse = where(self._heartbeat, self._store)
-        services = [asyncio.create_task(service) for service in self._services()]
         try:
-            await self._pump.run()
-            while self._options.until_idle and await self._admit_more():
-                self._pump.look()
-                await self._pump.run()
+            async with asyncio.TaskGroup() as group:
+                services = [group.create_task(service) for service in self._services()]
+                await self._pump_until_over()
+                for service in services:
+                    service.cancel()
         finally:
-            for service in services:
-                service.cancel()
-            await asyncio.gather(*services, return_exceptions=True)
             await self._drain.end()
-            await pulse.stop()
             self._executor.close()
+            await pulse.stop()
             self._threads.close()
             if self._isolated is not None:
                 self._isolated.close()
             await self._leader.resign()
+
+    async def _pump_until_over(self) -> None:
+        await self._pump.run()
+        while self._options.until_idle and not self._draining and await self._admit_more():
+            self._pump.look()
+            await self._pump.run()
 
     def _services(self) -> list[Coroutine[Any, Any, None]]:
         options = self._options
@@ -154,7 +160,19 @@ class Crew:
             else:
                 ahead.append(attempt)
         self._stats.claimed += len(claims.jobs)
-        self._executor.fill()
+        if self._draining:  # the claim was on its way when the worker was told to stop
+            self._hand_back_unstarted()
+        else:
+            self._executor.fill()
+
+    def _hand_back_unstarted(self) -> None:
+        ahead = self._hands.ahead
+        while ahead:
+            attempt = ahead.popleft()
+            if attempt.stop is None:
+                attempt.outcome = Release()
+                self._hands.outcomes.append(attempt)
+        self._pump.wake()
 
     def _concluded(self, attempt: Attempt) -> None:
         if attempt.news is not None and self._heartbeat.last_news(attempt):
@@ -175,9 +193,6 @@ class Crew:
                 self._executor.stop(attempt, Stop.LOST)
                 self._hands.forget(attempt)
         self._pump.wake()
-
-    def _hand_back_unstarted(self) -> None:
-        self._drain.hand_back_unstarted()
 
 
 def _isolated(options: WorkerOptions) -> IsolatedRunner | None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tidemill.core.outcomes import Release
-from tidemill.worker.attempt import Stop
-from tidemill.worker.executor import LINGER, Executor
+from tidemill.worker.attempt import LINGER, Stop
+from tidemill.worker.executor import Executor
 from tidemill.worker.hands import Hands
 from tidemill.worker.log import logger
 
@@ -17,11 +17,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Drain:
-    """`begin` hands back what was not started and lets the rest finish within the grace time;
-    `hurry` ends that time now."""
+    """`begin` lets what runs finish within the grace time; `hurry` ends that time now."""
 
-    def __init__(self, hands: Hands, executor: Executor, grace: float, wake: Callable[[], None]) -> None:
-        self._hands, self._executor, self._wake = hands, executor, wake
+    def __init__(self, hands: Hands, executor: Executor, grace: float) -> None:
+        self._hands, self._executor = hands, executor
         self._grace = grace
         self._hurried = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -34,21 +33,12 @@ class Drain:
         self._hurried.set()
         self.begin()
 
-    def hand_back_unstarted(self) -> None:
-        while self._hands.ahead:
-            attempt = self._hands.ahead.popleft()
-            if attempt.stop is None:
-                attempt.outcome = Release()
-                self._hands.outcomes.append(attempt)
-        self._wake()
-
     async def end(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _drain(self) -> None:
-        self.hand_back_unstarted()
         try:
             async with asyncio.timeout(self._grace):
                 await self._hurried.wait()

@@ -7,6 +7,7 @@ timeout scope, no lock, no log line on success; see `benchmarks/worker_cost.py`.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from tidemill.core.outcomes import Done, Fail, Outcome, Release
 from tidemill.errors import InvalidPayload
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
-from tidemill.worker.attempt import Attempt, Stop
+from tidemill.worker.attempt import LINGER, Attempt, Stop
 from tidemill.worker.deadlines import Deadlines
 from tidemill.worker.hands import Hands
 from tidemill.worker.pace import Pace
@@ -24,9 +25,6 @@ from tidemill.worker.runners.isolated import IsolatedRunner
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.stats import Stats
 from tidemill.worker.translate import Ends, describe, outcome_of, timed_out
-
-LINGER = 5.0
-"""How long after its timeout or cancellation an attempt may take to clean up."""
 
 _DONE = Done()
 
@@ -60,18 +58,19 @@ class Executor:
     def fill(self) -> None:
         """Start what was claimed ahead while slots are free."""
         hands = self._hands
+        now = self._loop.time()
         while hands.ahead and hands.running < self._concurrency:
             attempt = hands.ahead.popleft()
             if attempt.stop is None:
                 hands.running += 1
-                attempt.started = self._loop.time()
+                attempt.started = now
                 attempt.task = self._loop.create_task(self._run(attempt))
 
     def stop(self, attempt: Attempt, why: Stop) -> None:
         """Cancel an attempt; one that was not started just never will be."""
         if attempt.stop is None and attempt.outcome is None:
             attempt.stop = why
-            if attempt.task is not None:
+            if attempt.begun and attempt.task is not None:
                 attempt.task.cancel()
 
     def abandon(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -81,17 +80,25 @@ class Executor:
             self._conclude(attempt, outcome)
 
     def close(self) -> None:
+        """After a drain nothing runs any more; after a failure of the worker itself it still might."""
         self._deadlines.close()
+        for attempt in self._hands.held.values():
+            self.stop(attempt, Stop.LOST)
 
     async def _run(self, attempt: Attempt) -> None:
         definition = attempt.definition
         assert definition is not None  # noqa: S101 - an unknown task is never started
         job = attempt.job
+        attempt.begun = True
         try:
+            if attempt.stop is not None:
+                raise asyncio.CancelledError  # noqa: TRY301 - stopped between its start and its first step
             if self._middleware or not definition.is_async or definition.isolate or job.crashes:
                 result = await self._run_otherwise(attempt, definition)
             else:
-                self._watch(attempt, definition)
+                attempt.deadline = deadline = attempt.started + (job.timeout or definition.timeout)
+                if deadline < self._deadlines.soonest:
+                    self._deadlines.arm(deadline)
                 args, kwargs = _arguments(definition, job.payload)
                 if definition.takes_context:
                     result = await definition.handler(self._context(attempt), *args, **kwargs)
@@ -125,19 +132,20 @@ class Executor:
         self._on_outcome(attempt)
 
     def _watch(self, attempt: Attempt, definition: TaskDefinition) -> None:
+        """The timeout counts from here: waiting for a thread or a process does not count."""
         attempt.deadline = deadline = self._loop.time() + (attempt.job.timeout or definition.timeout)
         if deadline < self._deadlines.soonest:
             self._deadlines.arm(deadline)
 
     def _overdue(self, attempt: Attempt) -> None:
         """First cancel; when the code is still there LINGER later, settle without it."""
-        if attempt.stop is None:
+        if attempt.stop is None and attempt.outcome is None:
             attempt.deadline += LINGER
             self.stop(attempt, Stop.TIMEOUT)
-        else:
-            attempt.deadline = float("inf")
-            if attempt.stop is Stop.TIMEOUT:
-                self.abandon(attempt, self._timed_out(attempt))
+            return
+        attempt.deadline = math.inf
+        if attempt.stop is Stop.TIMEOUT:
+            self.abandon(attempt, self._timed_out(attempt))
 
     def _context(self, attempt: Attempt) -> Context:
         job = attempt.job

@@ -19,13 +19,12 @@ from tidemill.contract.wakeups import Listener, worker_topic
 from tidemill.core.claims import Heartbeat as Beat
 from tidemill.core.claims import Held
 from tidemill.errors import StoreError
-from tidemill.worker.attempt import Attempt
+from tidemill.worker.attempt import LINGER, Attempt, Stop
 from tidemill.worker.hands import Hands
 from tidemill.worker.log import logger
 from tidemill.worker.options import WorkerOptions
 from tidemill.worker.stats import Stats
 
-RENEWED_AFTER_TIMEOUT = 5.0
 NEWS_EVERY = 0.5
 LAST_NEWS_EVERY = 0.02
 """An outcome waits for its attempt's last news, so that no line is lost; but a beat lists all that
@@ -185,9 +184,14 @@ class Heartbeat:
             self._to_worker(self._deliver, last_words)
 
 
+def _may_run_until(attempt: Attempt) -> float:
+    """The executor moves the deadline of an attempt it has cancelled to when it gives it up."""
+    return attempt.deadline if attempt.stop is Stop.TIMEOUT else attempt.deadline + LINGER
+
+
 def _held(attempt: Attempt, now: float) -> Held:
     job = attempt.job
-    renew = attempt.deadline + RENEWED_AFTER_TIMEOUT > now
+    renew = attempt.outcome is not None or _may_run_until(attempt) > now
     news = attempt.news
     if news is None:
         return Held(job=job.id, fence=job.fence, claim=job.claim, renew=renew)

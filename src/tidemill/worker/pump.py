@@ -20,7 +20,7 @@ from tidemill.worker.producer import Producer
 from tidemill.worker.settler import Settler
 
 STALL = 0.25
-"""A job claimed ahead that did not start within two of these goes back to the others."""
+"""When no job claimed ahead started for this long, all of them go back to the others."""
 
 _NOT_BEFORE = 0.001
 _LEFTOVERS = 0.02
@@ -144,13 +144,15 @@ class Pump:
 
     def _watch_for_a_stall(self) -> None:
         if self._hands.ahead and self._stall is None:
-            first = self._hands.ahead[0]
-            self._stall = self._loop.call_later(STALL, self._check, first)
+            due = self._loop.time() + STALL
+            self._stall = self._loop.call_at(due, self._check, self._hands.ahead[0], due)
 
-    def _check(self, first: object) -> None:
-        """Short jobs were expected and long ones came: others may be free to run the rest."""
+    def _check(self, first: object, due: float) -> None:
+        """Short jobs were expected and long ones came: others may be free to run the rest. When this
+        look itself comes late, the whole loop stood still and nothing follows from it."""
         self._stall = None
-        if self._hands.ahead and self._hands.ahead[0] is first:
+        late = self._loop.time() - due > STALL / 2
+        if self._hands.ahead and self._hands.ahead[0] is first and not late:
             self._pace.stalled()
             self._stalled()
         self._watch_for_a_stall()

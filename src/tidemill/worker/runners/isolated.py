@@ -11,8 +11,11 @@ import asyncio
 import atexit
 from collections.abc import Callable
 
+import msgspec
+
 from tidemill.core.job import Error
 from tidemill.core.outcomes import Crashed, Fail, Outcome
+from tidemill.core.retry import Retry
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.runners.messages import Place, Prepare, Run
@@ -41,7 +44,9 @@ class IsolatedRunner:
         async with self._places:
             process = self._take()
             try:
-                outcome = await self._run_in(process, place, attempt, chance, started)
+                outcome = await self._run_in(
+                    process, _message(definition, place, attempt, chance), attempt, started
+                )
             except Died as error:
                 return Crashed(Error("ProcessDied", str(error)))
             except BaseException:  # cancelled: whatever the handler is doing ends now
@@ -53,21 +58,22 @@ class IsolatedRunner:
     async def _run_in(
         self,
         process: IsolatedProcess,
-        place: Place,
+        message: Run,
         attempt: Attempt,
-        chance: float,
         started: Callable[[], None],
     ) -> Outcome:
         try:
             async with asyncio.timeout(START_WITHIN):
-                problem = await process.prepare(Prepare(place))
+                problem = await process.prepare(Prepare(message.place))
         except TimeoutError:
             process.kill()
-            return _cannot_isolate(f"importing {place.module} took more than {START_WITHIN:g} seconds")
+            return _cannot_isolate(
+                f"importing {message.place.module} took more than {START_WITHIN:g} seconds"
+            )
         if problem is not None:
             return _cannot_isolate(problem)
         started()
-        return await process.run(_message(place, attempt, chance), attempt)
+        return await process.run(message, attempt)
 
     def close(self) -> None:
         atexit.unregister(self.close)
@@ -84,7 +90,7 @@ class IsolatedRunner:
         return process
 
 
-def _message(place: Place, attempt: Attempt, chance: float) -> Run:
+def _message(definition: TaskDefinition, place: Place, attempt: Attempt, chance: float) -> Run:
     job = attempt.job
     return Run(
         place=place,
@@ -97,7 +103,14 @@ def _message(place: Place, attempt: Attempt, chance: float) -> Run:
         priority=job.priority,
         trace=job.trace,
         chance=chance,
+        policy=_policy(definition.retry),
     )
+
+
+def _policy(retry: Retry) -> dict[str, int | float | str]:
+    """What of a policy is data; exception types and predicates stay behind."""
+    policy = msgspec.structs.asdict(retry)
+    return {name: value for name, value in policy.items() if isinstance(value, int | float | str)}
 
 
 def _cannot_isolate(problem: str) -> Outcome:

@@ -21,8 +21,8 @@ class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
-    """`chance` is the worker's random number for the retry's jitter. `attempts` and the waits are
-    the worker's policy, for a handler whose definition the process cannot see."""
+    """`chance` is the worker's random number for the retry's jitter. `policy` is the task's retry
+    policy without its matchers, for a plain function whose definition only the worker knows."""
 
     place: Place
     job: str
@@ -34,6 +34,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     priority: int
     trace: str | None
     chance: float
+    policy: dict[str, int | float | str]
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):

@@ -31,14 +31,16 @@ def place_of(definition: TaskDefinition) -> Place:
     return place
 
 
-def find(place: Place) -> TaskDefinition:
-    """The definition at that place; a plain function gets one with default options."""
+def find(place: Place) -> tuple[TaskDefinition, bool]:
+    """The definition at that place, and whether it is the task's own: a plain function gets one
+    with default options."""
     try:
         module = importlib.import_module(place.module)
     except Exception as error:
         raise CannotIsolate(f"importing {place.module} raised {type(error).__name__}: {error}") from error
     found = _walk(module, place)
-    return _definition(found) or define(_function(found))
+    definition = _definition(found)
+    return (define(_function(found)), False) if definition is None else (definition, True)
 
 
 def _walk(found: Any, place: Place) -> Any:

@@ -1,0 +1,109 @@
+"""What the worker itself costs per no-op job: CPU time over a stand-in store that costs next to nothing.
+
+    python benchmarks/worker_cost.py [jobs] [--uvloop] [--profile]
+
+The stand-in hands out prepared claims and answers every settlement `ok`; the heartbeat, chores,
+timeouts and retention checks of a real worker are on. Printed is the process's CPU time per job, the
+cost of preparing the claims taken off. A worker's throughput can never be above 1 / that number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tidemill.clock import SystemClock, SystemEntropy
+from tidemill.contract.jobs import Extended
+from tidemill.contract.store import Store
+from tidemill.core.claims import Claimed, ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.outcomes import Answer
+from tidemill.stores.memory.store import MemoryStore
+from tidemill.tasks.definition import define
+from tidemill.worker import Worker, WorkerOptions
+
+
+class Standin(MemoryStore):
+    """A memory store whose jobs come from a prepared list, one trip per turn of the loop."""
+
+    def prepare(self, jobs: int) -> None:
+        self._jobs = [_claimed(number) for number in range(jobs, 0, -1)]
+        self.largest = 0
+
+    def another(self) -> Standin:
+        return self
+
+    async def close(self) -> None:
+        """Both handles are this one: neither closes it."""
+
+    async def extend(self, heartbeat: Heartbeat) -> Extended:  # noqa: ARG002 - as the contract has it
+        return Extended(lost=())
+
+    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        await asyncio.sleep(0)
+        answers = [Answer.OK] * len(settlements)
+        if request is None:
+            return Settled(answers)
+        self.largest = max(self.largest, request.limit)
+        taken = self._jobs[-request.limit :]
+        del self._jobs[-request.limit :]
+        taken.reverse()
+        return Settled(answers, Claims(jobs=taken, more=bool(self._jobs)))
+
+
+def _claimed(number: int) -> Claimed:
+    named: dict[str, Any] = {"id": f"{number:032x}", "queue": "default", "task": "noop", "lane": ""}
+    counts: dict[str, Any] = {"fence": 1, "claim": 1, "attempt": 1, "crashes": 0, "generation": 0, "part": 0}
+    times: dict[str, Any] = {"created": 0.0, "due": 0.0, "timeout": None}
+    return Claimed(payload=b'{"number":1}', priority=5, trace=None, **named, **counts, **times)
+
+
+async def noop(number: int) -> None:
+    """Does nothing, on purpose."""
+
+
+async def measure(jobs: int, concurrency: int) -> tuple[float, int]:
+    store = Standin()
+    await store.open()
+    store.prepare(jobs)
+    standin: Store = store
+    options = WorkerOptions(concurrency=concurrency, until_idle=True)
+    tasks = {"noop": define(noop, name="noop")}
+    worker = Worker(standin, tasks, options=options, clock=SystemClock(), entropy=SystemEntropy())
+    began = time.process_time()
+    await worker.run()
+    spent = time.process_time() - began
+    if worker.stats.done != jobs:
+        raise SystemExit(f"{worker.stats.done} of {jobs} jobs done: {worker.stats}")
+    return spent / jobs * 1e6, store.largest
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("jobs", nargs="?", type=int, default=100_000)
+    parser.add_argument("--uvloop", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.uvloop:
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    import structlog
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
+    profile = cProfile.Profile() if arguments.profile else None
+    for concurrency in (10, 100):
+        if profile is not None:
+            profile.enable()
+        cost, largest = asyncio.run(measure(arguments.jobs, concurrency))
+        print(f"concurrency {concurrency:4}: {cost:6.2f} µs a job (largest claim {largest})")
+    if profile is not None:
+        pstats.Stats(profile).sort_stats("tottime").print_stats(20)
+
+
+if __name__ == "__main__":
+    main()
