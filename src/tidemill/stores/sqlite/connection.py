@@ -27,8 +27,10 @@ def connect(path: Path) -> apsw.Connection:
     with translated(path):
         connection = apsw.Connection(str(path), statementcachesize=200)
         try:
+            connection.set_busy_handler(_wait_for_lock())
+            _check_owner(connection, path)
             _prepare(connection)
-            _migrate(connection, path)
+            _migrate(connection)
         except BaseException:
             connection.close()
             raise
@@ -36,7 +38,6 @@ def connect(path: Path) -> apsw.Connection:
 
 
 def _prepare(connection: apsw.Connection) -> None:
-    connection.set_busy_handler(_wait_for_lock())
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")
     connection.pragma("wal_autocheckpoint", 1000)
@@ -61,15 +62,14 @@ def _wait_for_lock() -> Callable[[int], bool]:
     return wait
 
 
-def _migrate(connection: apsw.Connection, path: Path) -> None:
-    version = connection.pragma("user_version")
+def _migrate(connection: apsw.Connection) -> None:
     steps = migrations()
-    if version == steps[-1][0]:
+    if connection.pragma("user_version") == steps[-1][0]:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
+        # Another process may have done it while this one waited for the lock.
         version = connection.pragma("user_version")
-        _check_owner(connection, path, version)
         for number, script in steps:
             if number > version:
                 connection.execute(script)
@@ -82,8 +82,9 @@ def _migrate(connection: apsw.Connection, path: Path) -> None:
         raise
 
 
-def _check_owner(connection: apsw.Connection, path: Path, version: int) -> None:
+def _check_owner(connection: apsw.Connection, path: Path) -> None:
     """A file with someone else's tables in it, or with newer ones of ours, is never touched."""
+    version = connection.pragma("user_version")
     owner = connection.pragma("application_id")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     if owner != APPLICATION_ID and (tables or version):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
@@ -23,7 +24,7 @@ class Statements:
         except KeyError:
             raise AttributeError(name) from None
 
-    def __iter__(self) -> object:
+    def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._statements.items())
 
 

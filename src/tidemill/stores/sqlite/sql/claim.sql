@@ -10,10 +10,10 @@ UPDATE jobs SET state = 'ready' WHERE seq IN carray(?);
 SELECT min(due) FROM jobs WHERE state = 'scheduled' AND queue = ?;
 
 -- name: running  (queue)
-SELECT count(*) FROM jobs WHERE state = 'running' AND queue = ?;
+SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND queue = ?;
 
 -- name: running_in_lane  (queue, lane)
-SELECT count(*) FROM jobs WHERE state = 'running' AND queue = ? AND lane = ?;
+SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND queue = ? AND lane = ?;
 
 -- name: open_lanes  (queue, limit) in the order they are served
 SELECT lane, served, priority, seq FROM lanes
@@ -50,4 +50,4 @@ ON CONFLICT (id) DO UPDATE SET number = excluded.number, fence = excluded.fence,
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
-FROM jobs WHERE state = 'running' AND fence = ? AND claim = ? ORDER BY seq;
+FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND fence = ? AND claim = ? ORDER BY seq;

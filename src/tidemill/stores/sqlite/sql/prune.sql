@@ -37,4 +37,4 @@ DELETE FROM history WHERE minute < ?;
 
 -- name: forget_workers  (boot)
 DELETE FROM workers
-WHERE lease < ? AND NOT EXISTS (SELECT 1 FROM jobs WHERE state = 'running' AND worker = workers.id);
+WHERE lease < ? AND NOT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = workers.id);

@@ -16,5 +16,5 @@ WHERE job = (SELECT seq FROM jobs WHERE id = ?) ORDER BY number;
 
 -- name: workers  (boot)
 SELECT id, host, pid, queues, concurrency, seen,
-       (SELECT count(*) FROM jobs WHERE state = 'running' AND worker = workers.id)
+       (SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = workers.id)
 FROM workers WHERE lease > ? ORDER BY id;

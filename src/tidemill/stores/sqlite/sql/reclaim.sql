@@ -4,7 +4,7 @@
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
-FROM jobs
+FROM jobs INDEXED BY jobs_running
 WHERE state = 'running' AND (lease <= ?1 OR worker IN (SELECT value FROM json_each(?2)))
 ORDER BY seq;
 
@@ -12,7 +12,7 @@ ORDER BY seq;
 UPDATE workers SET lease = 0 WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: new_boot  leases of another boot are over
-UPDATE jobs SET lease = 0 WHERE state = 'running';
+UPDATE jobs INDEXED BY jobs_running SET lease = 0 WHERE state = 'running';
 UPDATE workers SET lease = 0;
 UPDATE leaders SET lease = 0;
 

@@ -1,0 +1,39 @@
+"""Every question a running system asks is answered from an index, whatever the backlog."""
+
+import apsw.ext
+import pytest
+
+from tidemill.stores.sqlite import SqliteStore
+from tidemill.stores.sqlite.statements import load
+
+VERBS = ("transaction", "insert", "claim", "settle", "extend", "reclaim", "prune")
+BIG = ("jobs", "remembered", "lanes", "logs", "attempts")
+WHOLE_TABLE_ON_PURPOSE = {
+    ("prune", "forget_workers"): "workers are few",
+    ("prune", "forget_history"): "minutes are few",
+    ("reclaim", "new_boot"): "once a boot",
+}
+
+
+def statements() -> list[tuple[str, str, str]]:
+    return [(verb, name, sql) for verb in VERBS for name, sql in load(verb)]
+
+
+@pytest.mark.parametrize(("verb", "name", "sql"), statements(), ids=lambda value: str(value)[:30])
+async def test_no_statement_scans_a_table(store: SqliteStore, verb: str, name: str, sql: str) -> None:
+    connection = store._writer._connection
+    assert connection is not None
+    details = _details(apsw.ext.query_info(connection, sql, explain_query_plan=True).query_plan)
+    scans = [detail for detail in details if detail.split()[0] == "SCAN" and detail.split()[1] in BIG]
+    if (verb, name) not in WHOLE_TABLE_ON_PURPOSE:
+        assert not [scan for scan in scans if "USING" not in scan], details
+
+
+def _details(plan: object) -> list[str]:
+    """The lines of a query plan, which nests."""
+    if plan is None:
+        return []
+    lines = [plan.detail]  # type: ignore[attr-defined]
+    for part in plan.sub or ():  # type: ignore[attr-defined]
+        lines += _details(part)
+    return lines

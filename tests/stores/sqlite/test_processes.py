@@ -1,0 +1,122 @@
+"""Several processes and threads on one file: wake-ups, forks, group commit."""
+
+import asyncio
+import multiprocessing
+import os
+import threading
+from pathlib import Path
+
+from tests.stores.sqlite.conftest import group
+from tidemill.contract.wakeups import queue_topic
+from tidemill.core.states import State
+from tidemill.stores.sqlite import SqliteStore
+
+
+def _insert_elsewhere(path: Path, name: str) -> None:
+    SqliteStore(path).blocking.insert([group(name)])
+
+
+async def _run_elsewhere(path: Path, name: str) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_insert_elsewhere, args=(path, name))
+    process.start()
+    await asyncio.to_thread(process.join)
+    assert process.exitcode == 0
+
+
+async def test_an_armed_listener_is_rung_by_another_process(path: Path, store: SqliteStore) -> None:
+    """W1, W3 across processes."""
+    listener = store.listen([queue_topic("default")])
+    listener.arm()
+    waiting = asyncio.create_task(listener.wait(30))
+    await _run_elsewhere(path, "a")
+    assert await waiting
+    listener.disarm()
+    listener.close()
+
+
+async def test_a_disarmed_listener_is_left_alone(path: Path, store: SqliteStore) -> None:
+    """W2."""
+    listener = store.listen([queue_topic("default")])
+    listener.arm()
+    listener.disarm()
+    await _run_elsewhere(path, "a")
+    assert not await listener.wait(0)
+    listener.close()
+
+
+async def test_what_a_dead_process_left_is_cleared_away(path: Path, store: SqliteStore) -> None:
+    listener = store.listen([queue_topic("default")])
+    listener.arm()
+    folder = next(entry for entry in (path.parent / "jobs.db-wake").iterdir() if entry.is_dir())
+    listener._socket.close()  # type: ignore[attr-defined] # as a kill would
+    await _run_elsewhere(path, "a")
+    assert list(folder.iterdir()) == []
+
+
+async def test_long_paths_can_be_rung(tmp_path: Path) -> None:
+    """A Unix socket's address holds about a hundred bytes; folders are often longer."""
+    deep = tmp_path / ("d" * 100) / ("e" * 100)
+    deep.mkdir(parents=True)
+    store = await SqliteStore(deep / "jobs.db").open()
+    listener = store.listen([queue_topic("default")])
+    listener.arm()
+    waiting = asyncio.create_task(listener.wait(30))
+    await _run_elsewhere(deep / "jobs.db", "a")
+    assert await waiting
+    listener.close()
+    await store.close()
+
+
+async def test_a_forked_child_opens_its_own_connection(path: Path, store: SqliteStore) -> None:
+    store.blocking.insert([group("parent")])
+    connection = store._writer._connection
+    child = os.fork()
+    if child == 0:
+        try:
+            store.blocking.insert([group("child")])
+            assert store._writer._connection is not connection
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    _, status = await asyncio.to_thread(os.waitpid, child, 0)
+    assert status == 0
+    store.blocking.insert([group("parent again")])
+    assert (await store.counts())["default"] == {State.READY: 3}
+
+
+async def test_a_failing_step_does_not_fail_its_neighbours(store: SqliteStore) -> None:
+    """Steps committed together are run one by one when one of them fails."""
+
+    def broken(step: object) -> None:
+        raise ZeroDivisionError
+
+    hold = threading.Event()
+    first = store._writer.submit(lambda step: hold.wait(10), durable=False)
+    good = asyncio.create_task(store.insert([group("a")]))
+    bad = store._writer.submit(broken, durable=True)
+    also_good = asyncio.create_task(store.insert([group("b")]))
+    await asyncio.sleep(0)
+    hold.set()
+    results = await asyncio.gather(first, good, bad, also_good, return_exceptions=True)
+    assert isinstance(results[2], ZeroDivisionError)
+    assert [job is not None for job in await store.get(["a", "b"])] == [True, True]
+
+
+async def test_waiting_callers_share_a_commit(store: SqliteStore) -> None:
+    commits = 0
+    commit = store._writer._commit
+
+    def counting(requests: list[object]) -> None:
+        nonlocal commits
+        commits += 1
+        commit(requests)  # type: ignore[arg-type]
+
+    store._writer._commit = counting  # type: ignore[method-assign,assignment]
+    hold = threading.Event()
+    first = store._writer.submit(lambda step: hold.wait(10), durable=False)
+    callers = [asyncio.create_task(store.insert([group(f"job-{n}")])) for n in range(50)]
+    await asyncio.sleep(0)
+    hold.set()
+    await asyncio.gather(first, *callers)
+    assert commits <= 3
+    assert (await store.counts())["default"] == {State.READY: 50}
