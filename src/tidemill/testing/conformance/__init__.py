@@ -1,0 +1,118 @@
+"""The suite every store passes.
+
+A store's author writes one test module::
+
+    import pytest
+    from tidemill.testing.conformance import *
+
+    @pytest.fixture
+    def make_store(tmp_path):
+        return lambda clock, entropy: MyStore(tmp_path / "jobs", clock=clock, entropy=entropy)
+
+    @pytest.fixture
+    def arrive():
+        async def arrive(store, job, task, payload, options):
+            ...  # write a request the way an outsider would
+        return arrive
+
+`make_store` gives a new, empty store that is not opened yet and reads the clock it is handed.
+The test names cite the obligations of `tidemill.contract` (J, Q, R, C, W, S) and the project's
+invariants (I). Run it with pytest-asyncio in auto mode.
+
+`lockstep` holds the second half: a state machine that drives the store side by side with
+the memory store; see there.
+"""
+
+import pytest
+
+_TOPICS = (
+    "amending",
+    "arriving",
+    "claiming",
+    "driver",
+    "inserting",
+    "leasing",
+    "ordering",
+    "reading",
+    "settling",
+    "steering",
+    "uniqueness",
+    "waking",
+)
+# Before they are imported, or a failed assertion would not say what it compared.
+pytest.register_assert_rewrite(*(f"{__name__}.{topic}" for topic in _TOPICS))
+
+from tidemill.testing.conformance.amending import TestAmend, TestPrune  # noqa: E402 - see above
+from tidemill.testing.conformance.arriving import TestAdmit  # noqa: E402
+from tidemill.testing.conformance.claiming import (  # noqa: E402
+    TestClaim,
+    TestClaimByIds,
+    TestExpiry,
+    TestLimits,
+    TestPause,
+    TestRepeatedClaim,
+)
+from tidemill.testing.conformance.fixtures import clock, drive, entropy, store  # noqa: E402
+from tidemill.testing.conformance.inserting import TestInsert, TestRememberedIds  # noqa: E402
+from tidemill.testing.conformance.leasing import TestClocks, TestHeartbeat, TestReclaim  # noqa: E402
+from tidemill.testing.conformance.ordering import TestLanes, TestOrder, TestShares  # noqa: E402
+from tidemill.testing.conformance.reading import (  # noqa: E402
+    TestAttempts,
+    TestCounts,
+    TestFind,
+    TestHistory,
+    TestLogs,
+    TestWorkers,
+)
+from tidemill.testing.conformance.settling import TestAnswers, TestOutcomes  # noqa: E402
+from tidemill.testing.conformance.steering import TestCoordinator, TestHandles, TestQueues  # noqa: E402
+from tidemill.testing.conformance.uniqueness import (  # noqa: E402
+    TestMerge,
+    TestPeriod,
+    TestReplace,
+    TestRerun,
+    TestSkip,
+)
+from tidemill.testing.conformance.waking import TestListener, TestRings  # noqa: E402
+
+__all__ = [
+    "TestAdmit",
+    "TestAmend",
+    "TestAnswers",
+    "TestAttempts",
+    "TestClaim",
+    "TestClaimByIds",
+    "TestClocks",
+    "TestCoordinator",
+    "TestCounts",
+    "TestExpiry",
+    "TestFind",
+    "TestHandles",
+    "TestHeartbeat",
+    "TestHistory",
+    "TestInsert",
+    "TestLanes",
+    "TestLimits",
+    "TestListener",
+    "TestLogs",
+    "TestMerge",
+    "TestOrder",
+    "TestOutcomes",
+    "TestPause",
+    "TestPeriod",
+    "TestPrune",
+    "TestQueues",
+    "TestReclaim",
+    "TestRememberedIds",
+    "TestRepeatedClaim",
+    "TestReplace",
+    "TestRerun",
+    "TestRings",
+    "TestShares",
+    "TestSkip",
+    "TestWorkers",
+    "clock",
+    "drive",
+    "entropy",
+    "store",
+]

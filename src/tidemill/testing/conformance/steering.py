@@ -1,0 +1,104 @@
+"""What is set on queues, who leads, and handles on one truth."""
+
+# ruff: noqa: S101 - a test suite asserts, and its numbers are its data
+from __future__ import annotations
+
+import pytest
+
+from tidemill.core.changes import Cancel
+from tidemill.core.filters import Filter
+from tidemill.core.job import Group
+from tidemill.core.queues import QueueSettings, Verdict
+from tidemill.core.states import State
+from tidemill.testing.conformance.driver import Driver, ids, new
+
+
+class TestQueues:
+    async def test_q1_q5_declared_or_first_seen_by_name(self, drive: Driver) -> None:
+        await drive.add("a", queue="seen")
+        await drive.store.declare({"b": QueueSettings(weight=3), "a": QueueSettings()})
+        queues = await drive.store.queues()
+        assert [queue.name for queue in queues] == ["a", "b", "seen"]
+        assert queues[1].settings == QueueSettings(weight=3)
+        assert queues[2].settings == QueueSettings()
+
+    async def test_q1_q2_a_deploy_erases_no_override_and_no_pause(self, drive: Driver) -> None:
+        declared, override = QueueSettings(concurrency=5), QueueSettings(concurrency=1)
+        await drive.store.declare({"q": declared})
+        await drive.store.override("q", override)
+        await drive.store.pause("q", reason="why")
+        await drive.store.declare({"q": QueueSettings(concurrency=9)})
+        (queue,) = await drive.store.queues()
+        assert (queue.settings, queue.override) == (override, override)
+        assert queue.declared == QueueSettings(concurrency=9)
+        assert queue.pause is not None
+        assert (queue.pause.reason, queue.pause.since) == ("why", drive.clock.wall())
+        await drive.store.override("q", None)
+        await drive.store.resume("q")
+        (queue,) = await drive.store.queues()
+        assert (queue.settings.concurrency, queue.pause) == (9, None)
+
+    async def test_q2_an_override_holds_from_the_next_verb_on(self, drive: Driver) -> None:
+        await drive.add(*"abc")
+        await drive.store.override("q", QueueSettings(concurrency=1, max_length=2))
+        assert ids(await drive.take()) == ["a"]
+        assert (await drive.add("d"))[0].verdict is Verdict.FULL
+        await drive.store.override("q", None)
+        assert ids(await drive.take()) == ["b", "c"]
+
+    async def test_q2_a_raised_key_limit_opens_its_lanes(self, drive: Driver) -> None:
+        await drive.store.declare({"q": QueueSettings(key_concurrency=1)})
+        await drive.add(*[new(name, key="k") for name in "abc"])
+        assert ids(await drive.take()) == ["a"]
+        assert await drive.take() == []
+        await drive.store.override("q", QueueSettings(key_concurrency=2))
+        assert ids(await drive.take()) == ["b"]
+        await drive.store.override("q", None)
+        assert await drive.take() == []
+
+
+class TestCoordinator:
+    async def test_c1_one_at_a_time_until_the_lease_is_over(self, drive: Driver) -> None:
+        assert await drive.store.lead("prune", "w", 10.0)
+        assert not await drive.store.lead("prune", "x", 10.0)
+        assert await drive.store.lead("reclaim", "x", 10.0)
+        drive.clock.advance(9.0)
+        assert await drive.store.lead("prune", "w", 10.0)
+        drive.clock.advance(9.0)
+        assert not await drive.store.lead("prune", "x", 10.0)
+        drive.clock.advance(1.0)
+        assert await drive.store.lead("prune", "x", 10.0)
+
+    async def test_c2_resigning_lets_another_lead_at_once(self, drive: Driver) -> None:
+        await drive.store.lead("prune", "w", 10.0)
+        await drive.store.resign("prune", "x")
+        assert not await drive.store.lead("prune", "x", 10.0)
+        await drive.store.resign("prune", "w")
+        assert await drive.store.lead("prune", "x", 10.0)
+
+
+class TestHandles:
+    async def test_s3_another_handle_sees_the_same(self, drive: Driver) -> None:
+        other = await drive.store.another().open()
+        try:
+            await drive.add("a")
+            assert ids((await Driver(other, drive.clock).claim("x")).jobs) == ["a"]
+            assert await drive.state("a") is State.RUNNING
+        finally:
+            await other.close()
+
+    async def test_s2_closing_twice_is_harmless(self, drive: Driver) -> None:
+        other = await drive.store.another().open()
+        await other.close()
+        await other.close()
+        await drive.add("a")
+
+    async def test_blocking_verbs_do_what_the_others_do(self, drive: Driver) -> None:
+        blocking = drive.store.blocking
+        if blocking is None:
+            pytest.skip("this store serves event loops only")
+        ((answer,),) = blocking.insert([Group("q", (new("a"),))])
+        assert answer.verdict is Verdict.ACCEPTED
+        assert blocking.amend(Filter(ids=("a",)), Cancel()).changed == ("a",)
+        (job,) = blocking.get(["a"])
+        assert job == await drive.job("a")
