@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from pages import page, section
 
+from tests.docs.pages import page, section
 from tidemill.cli.root import root
 
 PAGE = page("reference/cli.md")

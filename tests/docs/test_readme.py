@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import ROOT
+
+from tests.docs.pages import ROOT
 
 PAGES = ("README.md", "docs/tutorial/first-job.md")
 
@@ -41,4 +42,4 @@ def test_every_make_target_the_readme_names_exists() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
-    assert set(re.findall(r"\bmake ([a-z]+)\b", readme)) <= targets
+    assert set(re.findall(r"(?:`|^ +)make ([a-z]+)\b", readme, re.MULTILINE)) <= targets

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from pages import DOCS, ROOT, every_page, first_column, page, rows, section
 
+from tests.docs.pages import DOCS, ROOT, every_page, first_column, page, rows, section
 from tidemill import errors
 from tidemill.app import QueueOptions
 from tidemill.client.options import JobOptions

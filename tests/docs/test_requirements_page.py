@@ -6,7 +6,8 @@ import ast
 from pathlib import Path
 
 import pytest
-from pages import ROOT, page, rows
+
+from tests.docs.pages import ROOT, page, rows
 
 FAMILIES = {"N": 16, "Q": 16, "E": 13, "S": 19, "V": 10, "X": 8}
 
