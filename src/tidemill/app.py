@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from types import TracebackType
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     pass
 
 if TYPE_CHECKING:
+    from tidemill.worker.options import WorkerOptions
     from tidemill.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -168,20 +169,24 @@ class Tidemill:
     def worker(self, **options: Any) -> Worker:
         """A worker to be run inside `async with app`. Options are those of `WorkerOptions`; without
         `queues` it serves every queue that was declared or that a task is on, by weight."""
-        from tidemill.worker.options import WorkerOptions
         from tidemill.worker.worker import Worker
 
-        refuse_unknown(options, WorkerOptions.__dataclass_fields__, "worker")
-        options["queues"] = self._weights(options.get("queues"))
         return Worker(
             self.store,
             self.tasks,
-            options=WorkerOptions(**options),
+            options=self.worker_options(**options),
             clock=self.clock,
             entropy=self.entropy,
             lifespan=self._lifespan,
             middleware=self.middlewares,
         )
+
+    def worker_options(self, **options: Any) -> WorkerOptions:
+        """Checked, without building a worker."""
+        from tidemill.worker.options import WorkerOptions
+
+        refuse_unknown(options, WorkerOptions.__dataclass_fields__, "worker")
+        return WorkerOptions(**options | {"queues": self._weights(options.get("queues"))})
 
     async def work(self, **options: Any) -> None:
         """Run a worker on this loop until SIGTERM or SIGINT: the first drains, the second hands back."""
@@ -195,6 +200,17 @@ class Tidemill:
     def run_worker(self, **options: Any) -> None:
         """Run a worker until it is told to stop. Blocks; takes uvloop when it is installed."""
         _best_loop()(self.work(**options))
+
+    async def supervise(self, command: Sequence[str], processes: int) -> None:
+        """Keep that many worker processes running until SIGTERM or SIGINT. `command` starts one;
+        `tidemill worker --processes N` is the usual way here."""
+        from tidemill.worker.drain import on_signals
+        from tidemill.worker.supervisor import Supervisor
+
+        async with self:
+            supervisor = Supervisor(command, processes, store=self.store, entropy=self.entropy)
+            with on_signals(supervisor.stop, supervisor.stop):
+                await supervisor.run()
 
     def _weights(self, queues: Mapping[str, int | None] | Iterable[str] | None) -> dict[str, int]:
         """Named without a weight, a queue has the one it was declared with."""

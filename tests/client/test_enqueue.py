@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import msgspec
-from client_support import run_one
 
+from tests.client.support import run_one
 from tidemill import Context, Filter, JobHandle, State, Tidemill, Unique
 
 

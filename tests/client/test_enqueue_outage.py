@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from client_support import Watched
 
+from tests.client.support import Watched
 from tidemill import Filter, StoreUnavailable, Task, Tidemill
 from tidemill.client.enqueuer import DEADLINE, JOBS_AT_ONCE
 from tidemill.stores.memory import MemoryStore
@@ -16,12 +16,14 @@ from tidemill.testing.virtual import run_virtual
 
 def _setup() -> tuple[Watched, Task[[int], None]]:
     store = Watched(MemoryStore())
-    app = Tidemill(store=store.as_store())
+    return store, _work(Tidemill(store=store.as_store()))
 
+
+def _work(app: Tidemill) -> Task[[int], None]:
     @app.task
     def work(number: int) -> None: ...
 
-    return store, work
+    return work
 
 
 def _down_until(end: float) -> Callable[[], Awaitable[None]]:
@@ -87,6 +89,27 @@ def test_those_who_do_not_fit_into_one_insert_raise_in_time_too(
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(result) for result in results} == {StoreUnavailable}
         assert asyncio.get_running_loop().time() <= DEADLINE + 1e-6
+
+    run_virtual(scenario())
+
+
+def test_a_store_that_does_not_open_is_given_up_on_in_time() -> None:
+    async def scenario() -> None:
+        opened = asyncio.get_running_loop().time() + 3
+
+        class SlowToOpen(Watched):
+            async def open(self) -> None:
+                await asyncio.sleep(opened - asyncio.get_running_loop().time())
+
+        app = Tidemill(store=SlowToOpen(MemoryStore()).as_store())
+        work = _work(app)
+        await work.enqueue(1)
+        opened += 1000
+        await app.close()
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(StoreUnavailable, match="could not be opened within 5 s"):
+            await work.enqueue(2)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(DEADLINE)
 
     run_virtual(scenario())
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from client_support import Watched
 
+from tests.client.support import Watched
 from tidemill import State, StoreFull, Task, Tidemill
 from tidemill.stores.memory import MemoryStore
 

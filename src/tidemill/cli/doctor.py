@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Literal
 
@@ -34,7 +33,11 @@ class Finding(msgspec.Struct, frozen=True):
 @with_target
 def doctor(target: Target) -> int:
     """Say whether the store, its queues and its workers are well. Exit code 1 when not."""
-    findings = asyncio.run(_examine(target.application()))
+    application = target.application()
+    try:
+        findings = target.run(_examine)
+    except StoreError as error:
+        findings = [Finding("store", "bad", f"{application.url}: {error}")]
     if target.json:
         print_json(findings)
     else:
@@ -44,11 +47,7 @@ def doctor(target: Target) -> int:
 
 
 async def _examine(app: Tidemill) -> list[Finding]:
-    try:
-        async with app:
-            return [finding async for finding in _findings(app)]
-    except StoreError as error:
-        return [Finding("store", "bad", f"{app.url}: {error}")]
+    return [finding async for finding in _findings(app)]
 
 
 async def _findings(app: Tidemill) -> AsyncIterator[Finding]:

@@ -36,12 +36,15 @@ class Target:
         raise click.UsageError("say which store: --app module:app, --url sqlite:///jobs.db, or TIDEMILL_URL")
 
     def run(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` with the application opened, and close it again."""
+        """Run `work` with the application's store opened, and close it again."""
         app = self.application()
 
         async def opened() -> T:
-            async with app:
+            try:
+                await app.client.store(declare=False)
                 return await work(app)
+            finally:
+                await app.close()
 
         return asyncio.run(opened())
 

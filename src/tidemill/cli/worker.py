@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -32,7 +34,11 @@ def weights(_ctx: click.Context, _option: click.Parameter, value: str | None) ->
     "--queues", callback=weights, help="Which, and with what weight: a=10,b. Default: all of the app."
 )
 @click.option("--concurrency", type=click.IntRange(min=1), help="Jobs at once in each process. Default: 10.")
-@click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    help="Under a parent that restarts any that dies. Default: none.",
+)
 @click.option("--strict", is_flag=True, default=None, help="Serve queues in the order given, not by weight.")
 @click.option("--lease", callback=duration, help="How long a silent worker keeps its jobs. Default: 30s.")
 @click.option(
@@ -44,12 +50,33 @@ def weights(_ctx: click.Context, _option: click.Parameter, value: str | None) ->
 @click.option("--threads", type=click.IntRange(min=1), help="Sync handlers at once. Default: --concurrency.")
 @click.option("--until-idle", is_flag=True, default=None, help="Stop when nothing is left to do.")
 @click.option("--json-logs/--no-json-logs", default=None, help="Default: JSON unless stderr is a terminal.")
-def worker(app: str, *, processes: int, json_logs: bool | None, **options: Any) -> None:
+def worker(app: str, *, processes: int | None, json_logs: bool | None, **options: Any) -> None:
     """Run a worker for an application, such as myproject.jobs:app."""
+    from tidemill.worker.supervisor import supervised_id
+
     application = load(app)
-    _log_to_stderr(json=not sys.stderr.isatty() if json_logs is None else json_logs)
+    json = not sys.stderr.isatty() if json_logs is None else json_logs
+    _log_to_stderr(json=json)
     given = {name: value for name, value in options.items() if value is not None}
-    application.run_worker(processes=processes, **given)
+    if processes is None:
+        application.run_worker(id=supervised_id(), **given)
+        return
+    application.worker_options(**given)  # refused here, not in every child again and again
+    command = [sys.executable, "-m", "tidemill", "worker", *_as_arguments(given | {"json_logs": json})]
+    asyncio.run(application.supervise([*command, "--", app], processes))
+
+
+def _as_arguments(options: dict[str, Any]) -> Iterator[str]:
+    """The options as a child is given them."""
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            yield f"--{flag}" if value else f"--no-{flag}"
+        elif isinstance(value, dict):
+            weights = (queue if weight is None else f"{queue}={weight}" for queue, weight in value.items())
+            yield f"--{flag}={','.join(weights)}"
+        else:
+            yield f"--{flag}={value}"
 
 
 def _log_to_stderr(*, json: bool) -> None:

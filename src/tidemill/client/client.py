@@ -45,9 +45,9 @@ class Client:
         self._blocking: Blocking | None = None
         _CLIENTS.add(self)
 
-    async def store(self) -> Store:
+    async def store(self, *, declare: bool = True) -> Store:
         """The running loop's store, opened."""
-        return (self._sessions.here() or await self._sessions.open()).store
+        return (self._sessions.here() or await self._sessions.open(declare=declare)).store
 
     def store_here(self) -> Store | None:
         """The running loop's store, if there is one."""
@@ -81,8 +81,7 @@ class Client:
         return self._blocking
 
     async def enqueue(self, request: JobRequest[R]) -> JobHandle[R]:
-        session = self._sessions.here() or await self._sessions.open()
-        answers = await session.enqueuer.insert((Group(request.queue, (request.job,)),))
+        answers = await self._insert((Group(request.queue, (request.job,)),))
         return self._handle(request, answers[0][0])
 
     def enqueue_sync(self, request: JobRequest[R]) -> JobHandle[R]:
@@ -90,10 +89,9 @@ class Client:
         return self._handle(request, answers[0][0])
 
     async def enqueue_many(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
-        session: Session = self._sessions.here() or await self._sessions.open()
         handles: list[JobHandle[R]] = []
         for chunk in chunks(requests):
-            answers = await session.enqueuer.insert(chunk.groups)
+            answers = await self._insert(chunk.groups)
             handles += self._handles(chunk.requests, chunk.in_order(answers), len(handles))
         return handles
 
@@ -114,8 +112,19 @@ class Client:
         return (await self.store()).blocking
 
     async def _insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        session = self._sessions.here() or await self._sessions.open()
-        return await session.enqueuer.insert(groups)
+        session = self._sessions.here()
+        if session is not None:
+            return await session.enqueuer.insert(groups)
+        deadline = asyncio.get_running_loop().time() + DEADLINE
+        session = await self._open_by(deadline)
+        return await session.enqueuer.insert(groups, deadline)
+
+    async def _open_by(self, deadline: float) -> Session:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._sessions.open()
+        except TimeoutError:
+            raise StoreUnavailable(f"the store could not be opened within {DEADLINE:g} s") from None
 
     def _insert_sync(self, groups: Sequence[Group]) -> list[list[Inserted]]:
         blocking = self._blocking or self.blocking()

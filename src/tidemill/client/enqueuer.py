@@ -48,9 +48,9 @@ class Enqueuer:
         self._flush: asyncio.Task[None] | None = None
         self._pause = FIRST_PAUSE
 
-    async def insert(self, groups: Sequence[Group]) -> Answers:
+    async def insert(self, groups: Sequence[Group], deadline: float | None = None) -> Answers:
         answers: asyncio.Future[Answers] = self._loop.create_future()
-        self._waiting.append(_Waiting(groups, answers, self._loop.time() + DEADLINE))
+        self._waiting.append(_Waiting(groups, answers, deadline or self._loop.time() + DEADLINE))
         if self._flush is None:
             self._flush = self._loop.create_task(self._flush_all(), name="tidemill enqueue")
         return await answers
@@ -80,7 +80,7 @@ class Enqueuer:
 
     async def _send(self, batch: list[_Waiting]) -> None:
         groups = [group for waiting in batch for group in waiting.groups]
-        until = min(batch[0].deadline, self._loop.time() + ATTEMPT)
+        until = min(self._loop.time() + ATTEMPT, *(waiting.deadline for waiting in batch))
         try:
             async with asyncio.timeout_at(until):
                 answers = await self._store.insert(groups)
@@ -100,11 +100,10 @@ class Enqueuer:
     async def _later(self, batch: list[_Waiting], error: StoreUnavailable) -> None:
         """Give up on those whose time is over; the others go first in the next flush."""
         pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
-        self._waiting.extendleft(reversed(batch))
         next_try = self._loop.time() + pause
-        over = []
-        while self._waiting and self._waiting[0].deadline <= next_try:
-            over.append(self._waiting.popleft())
+        everybody = [*batch, *self._waiting]
+        over = [waiting for waiting in everybody if waiting.deadline <= next_try]
+        self._waiting = deque(waiting for waiting in everybody if waiting.deadline > next_try)
         _fail(over, gave_up(error))
         if self._waiting:
             await asyncio.sleep(pause)

@@ -45,17 +45,26 @@ class Sessions:
         """The running loop's session, if it is open."""
         return self._open.get(asyncio.get_running_loop())
 
-    async def open(self) -> Session:
+    async def open(self, *, declare: bool = True) -> Session:
+        """Whoever only reads does not `declare`: looking must never change a setting."""
         loop = asyncio.get_running_loop()
         async with self._opening.setdefault(loop, asyncio.Lock()):
             if session := self._open.get(loop):
                 return session
             store = self._store_for(loop)
             await store.open()
-            if self._queues:
-                await store.declare(dict(self._queues))
+            if declare:
+                await self._declare(store)
             session = self._open[loop] = Session(store, loop)
             return session
+
+    async def _declare(self, store: Store) -> None:
+        """Only what is new: a program that starts often does not write each time."""
+        if self._queues:
+            known = {info.name: info.declared for info in await store.queues()}
+            news = {name: its for name, its in self._queues.items() if known.get(name) != its}
+            if news:
+                await store.declare(news)
 
     async def close(self) -> None:
         """Close the running loop's session."""

@@ -1,0 +1,82 @@
+"""Every error is one sentence on stderr and an exit code; help comes fast."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Cli
+from tidemill.cli import FAILURE, USAGE
+
+WRONG: list[tuple[list[str], str]] = [
+    (["jobs"], "say which store: --app module:app"),
+    (["jobz"], "No such command 'jobz'"),
+    (["jobs", "--app", "shop"], "'shop' is not of the form module:app"),
+    (["jobs", "--app", "nothing:app"], "module 'nothing' could not be imported: ModuleNotFoundError"),
+    (["jobs", "--app", "broken:app"], "ZeroDivisionError: division by zero at"),
+    (["jobs", "--app", "confused:app"], "AttributeError"),
+    (["jobs", "--app", "shop:store"], "module 'shop' has no 'store'"),
+    (["jobs", "--app", "shop:not_an_app"], "is a int, not a Tidemill application"),
+    (["jobs", "--url", "redis://:secret@host"], "not available in this version"),
+    (["jobs", "--url", "sqlite:///a.db", "--state", "lost"], "'lost' is not one of"),
+    (["jobs", "--url", "sqlite:///a.db", "--since", "soon"], "'soon' is not a duration"),
+    (["jobs", "retry", "--url", "sqlite:///a.db"], "Missing argument 'IDS...'"),
+    (["queues", "pause", "q", "--url", "sqlite:///a.db", "--until", "noon"], "'noon' is not a time"),
+    (
+        ["queues", "pause", "q", "--url", "sqlite:///a.db", "--until", "2100-01-01", "--for", "1h"],
+        "not both",
+    ),
+    (["worker", "shop:app", "--queues", "a=0"], "'a=0' is not NAME or NAME=WEIGHT"),
+    (["worker", "shop:app", "--queues", ","], "names no queue"),
+    (["worker", "shop:app", "--concurrency", "0"], "0 is not in the range"),
+    (["worker", "shop:app", "--lease", "0"], "lease: must be above 0 seconds"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), WRONG, ids=str)
+def test_wrong_use_is_one_sentence_and_code_2(
+    cli: Cli, tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "confused.py").write_text("None.missing\n")
+    ran = cli(*arguments)
+    assert ran.code == USAGE
+    assert not ran.out
+    assert ran.err.startswith("tidemill: ")
+    assert says in ran.err
+    assert len(ran.err.splitlines()) == 1
+    assert "secret" not in ran.err
+
+
+def test_a_store_that_cannot_be_used_is_one_sentence_and_code_1(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "notes.db").write_text("dear diary, this is not a database at all")
+    for url in ("sqlite:///missing/folder.db", "sqlite:///notes.db"):
+        ran = cli("jobs", "--url", url)
+        assert ran.code == FAILURE
+        assert ran.err.startswith("tidemill: ")
+        assert len(ran.err.splitlines()) == 1
+        sick = cli("doctor", "--url", url)
+        assert sick.code == FAILURE
+        assert sick.out.startswith("bad  store: ")
+
+
+def test_help_imports_no_store_and_no_command() -> None:
+    program = "import sys; from tidemill.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "Run a worker for an application." in found.stdout
+    heavy = {"rich", "structlog", "apsw", "uvloop", "tidemill.cli.worker", "tidemill.cli.jobs"}
+    assert not heavy & set(found.stdout.split())
+
+
+@pytest.mark.parametrize("command", ["doctor", "jobs", "queues", "worker"])
+def test_the_list_of_commands_says_what_the_commands_say(cli: Cli, command: str) -> None:
+    listed = next(line for line in cli("--help").out.splitlines() if line.split()[:1] == [command])
+    assert cli(command, "--help").code == 0
+    assert len(listed.split()) > 2
+
+
+def test_version(cli: Cli) -> None:
+    assert cli("--version").out.startswith("tidemill 0.")

@@ -1,0 +1,70 @@
+"""Running a worker from the command line, and asking whether all is well."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.support import Cli
+from tidemill.core.claims import ClaimRequest, Heartbeat, Share
+
+
+@pytest.fixture(autouse=True)
+def on_path(cli: Cli) -> None:
+    assert cli("jobs", "--app", "shop:app").code == 0
+
+
+@pytest.mark.parametrize("processes", [(), ("--processes", "2")], ids=["alone", "supervised"])
+def test_a_worker_runs_until_idle(cli: Cli, processes: tuple[str, ...]) -> None:
+    jobs = [cli.send(f"{n}@example.org") for n in range(3)]
+    options = ("--until-idle", "--queues", "mail=2,other", "--lease", "10", *processes)
+    command = [sys.executable, "-m", "tidemill", "worker", "shop:app", *options]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert not ran.stdout
+    for job in jobs:
+        found = cli("jobs", "show", job, "--app", "shop:app", "--json").json
+        assert found["state"] == "done"
+        assert found["result"].startswith("sent to ")
+
+
+def test_all_is_well(cli: Cli) -> None:
+    ran = cli("doctor", "--app", "shop:app")
+    assert ran.code == 0
+    assert "ok   store: sqlite:///shop.db answers" in ran.out
+    assert "ok   sqlite: version 3." in ran.out
+    assert "note workers: none is running" in ran.out
+
+
+def test_a_queue_nobody_serves_and_an_expired_lease_are_found(cli: Cli) -> None:
+    cli.send("a@example.org")
+    cli.send("b@example.org")
+
+    app = cli.app()
+
+    async def leave_behind() -> None:
+        store = await app.client.store()
+        shares = (Share("mail", 1),)
+        await store.claim(ClaimRequest(worker="gone", number=1, shares=shares, limit=1, lease=0.0))
+        await store.extend(
+            Heartbeat(worker="elsewhere", received=0, lease=60, queues=("feeds",), concurrency=4)
+        )
+
+    app.client.run_sync(leave_behind)
+    app.close_sync()
+    ran = cli("doctor", "--app", "shop:app", "--json")
+    assert ran.code == 1
+    findings = {finding["about"]: finding for finding in ran.json}
+    assert findings["workers"]["level"] == "ok"
+    assert findings["queue mail"]["level"] == "bad"
+    assert "no worker serves it" in findings["queue mail"]["says"]
+    assert "1 pending, 1 running" in findings["queue mail"]["says"]
+    assert "past their lease" in findings["leases"]["says"]
+
+
+def test_a_paused_queue_with_work_is_noted(cli: Cli) -> None:
+    cli.send("a@example.org")
+    cli("queues", "pause", "mail", "--app", "shop:app")
+    assert "note queue mail: 1 pending" in cli("doctor", "--app", "shop:app").out

@@ -1,0 +1,225 @@
+"""Declaring an application: what is refused, what is written, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import tidemill
+from tidemill import (
+    ConfigurationError,
+    Context,
+    Filter,
+    InvalidJob,
+    QueueSettings,
+    Retention,
+    Retry,
+    Tidemill,
+)
+from tidemill.urls import StoreUrl, mask
+
+
+def sample(number: int) -> None: ...
+
+
+BAD_TASKS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"que": "feeds"}, ["unknown option 'que'", "valid options are name, queue, priority"]),
+    ({"priority": "high"}, ["sample", "priority", "whole number"]),
+    ({"priority": 10**6}, ["sample", "priority", "between"]),
+    ({"timeout": 0}, ["sample", "timeout", "above 0"]),
+    ({"timeout": "1m"}, ["sample", "timeout", "seconds or a timedelta"]),
+    ({"retry": 3}, ["sample", "retry", "Retry(attempts=3)"]),
+    ({"retry": Retry(attempts=0)}, ["sample", "retry.attempts", "1 or more"]),
+    ({"isolate": "yes"}, ["sample", "isolate", "True or False"]),
+    ({"key": "host"}, ["sample", "key", "a function"]),
+    ({"unique": "feed"}, ["sample", "unique", "a Unique"]),
+    ({"queue": ""}, ["sample", "queue", "1 to 200"]),
+    ({"name": "n" * 201}, ["name", "1 to 200"]),
+    ({"max_bytes": 0}, ["sample", "max_bytes", "above 0"]),
+    ({"expires": -1}, ["sample", "expires", "0 or more"]),
+]
+
+
+@pytest.mark.parametrize(("options", "says"), BAD_TASKS, ids=str)
+def test_a_task_that_cannot_work_is_refused(options: dict[str, Any], says: list[str]) -> None:
+    app = Tidemill("memory://")
+    with pytest.raises(ConfigurationError) as caught:
+        app.task(**options)(sample)
+    assert all(part in str(caught.value) for part in says), str(caught.value)
+    assert not app.tasks
+
+
+def test_only_functions_with_named_parameters_are_tasks() -> None:
+    def variadic(*numbers: int) -> None: ...
+
+    app = Tidemill("memory://")
+    with pytest.raises(ConfigurationError, match="named members"):
+        app.task(variadic)
+    with pytest.raises(ConfigurationError, match="not a function"):
+        app.task("feeds")  # type: ignore[call-overload]
+
+
+def test_two_tasks_of_one_name_are_refused_naming_both() -> None:
+    app = Tidemill("memory://")
+    app.task(name="work")(sample)
+    with pytest.raises(ConfigurationError) as caught:
+
+        @app.task(name="work")
+        def other() -> None: ...
+
+    assert "test_app.sample" in str(caught.value)
+    assert "other" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"wieght": 5}, ["unknown option 'wieght'", "valid options are weight"]),
+        ({"weight": 0}, ["weight", "1 or more"]),
+        ({"max_length": 0}, ["max_length", "None for no limit"]),
+        ({"weight": "5"}, ["'feeds'", "wrong type"]),
+    ],
+    ids=str,
+)
+def test_a_queue_that_cannot_work_is_refused(settings: dict[str, Any], says: list[str]) -> None:
+    app = Tidemill("memory://")
+    with pytest.raises(ConfigurationError) as caught:
+        app.queue("feeds", **settings)
+    assert all(part in str(caught.value) for part in says), str(caught.value)
+    assert not app.queues
+
+
+def test_a_queue_declared_twice_is_refused() -> None:
+    app = Tidemill("memory://")
+    app.queue("feeds", weight=2)
+    with pytest.raises(ConfigurationError, match="declared twice"):
+        app.queue("feeds", weight=3)
+
+
+async def test_opening_declares_queues_and_leaves_overrides_q1(url: str) -> None:
+    app = Tidemill(url)
+    app.queue("feeds", weight=5, keep_done=Retention(count=10))
+    async with app:
+        await app.store.override("feeds", QueueSettings(weight=9))
+        await app.close()
+        (info,) = await (await app.client.store()).queues()
+    assert info.declared == QueueSettings(weight=5, keep_done=Retention(count=10))
+    assert info.settings.weight == 9
+
+
+async def test_pause_and_resume(app: Tidemill) -> None:
+    app.task(sample)
+    until = datetime(2100, 1, 1, tzinfo=UTC)
+    await app.pause("default", until=until, reason="invoice unpaid")
+    (info,) = await app.store.queues()
+    assert info.pause is not None
+    assert (info.pause.until, info.pause.reason) == (until.timestamp(), "invoice unpaid")
+    await app.resume("default")
+    assert (await app.store.queues())[0].pause is None
+    with pytest.raises(InvalidJob, match="time zone"):
+        await app.pause("default", until=datetime(2100, 1, 1))  # noqa: DTZ001 - what is refused
+
+
+async def test_a_worker_runs_with_lifespan_and_middleware(app: Tidemill) -> None:
+    events: list[str] = []
+
+    @app.lifespan
+    async def shared() -> AsyncIterator[dict[str, int]]:
+        events.append("opened")
+        yield {"answer": 42}
+        events.append("closed")
+
+    @app.middleware
+    async def around(ctx: Context, run: Callable[[], Awaitable[Any]]) -> Any:
+        events.append(f"before {ctx.task}")
+        result = await run()
+        events.append("after")
+        return result
+
+    @app.task(name="ask", queue="questions")
+    async def ask(ctx: Context) -> int:
+        answer: int = ctx.state["answer"]
+        return answer
+
+    handle = await ask.enqueue()
+    await app.worker(until_idle=True).run()
+    assert await handle.result(timeout=10) == 42
+    assert events == ["opened", "before ask", "after", "closed"]
+
+
+def test_a_worker_serves_every_queue_of_the_application_by_weight() -> None:
+    app = Tidemill("memory://")
+    app.queue("feeds", weight=5)
+    app.task(queue="mail")(sample)
+    assert app._weights(None) == {"feeds": 5, "mail": 1}
+    assert app._weights(["feeds", "mail"]) == {"feeds": 5, "mail": 1}
+    assert app._weights({"feeds": 2, "mail": None}) == {"feeds": 2, "mail": 1}
+    assert app._weights("feeds") == {"feeds": 5}
+    with pytest.raises(ConfigurationError, match="unknown option 'threds'; valid options are queues"):
+        app.worker(threds=3)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("jobs.db", ["no scheme", "memory://", "sqlite:///"]),
+        ("mysql://root:secret@host/db", ["unknown scheme 'mysql'", "root:***@host", "sqlite:///"]),
+        ("redis://:secret@host", ["redis://", "not available in this version"]),
+        ("postgresql://u:secret@host/db?password=secret", ["postgresql://", "not available in this version"]),
+        ("amqp://secret:secret@host", ["amqp://", "not available in this version"]),
+        ("sqlite://jobs.db", ["names no file", "three slashes"]),
+        ("sqlite:///", ["names no file"]),
+        ("sqlite:///jobs.db?mode=secret", ["takes none"]),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_showing_secrets(url: str, says: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Tidemill(url)
+    assert all(part in str(caught.value) for part in says), str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_urls_that_can() -> None:
+    assert StoreUrl.parse("memory://") == StoreUrl("memory")
+    assert StoreUrl.parse("sqlite:///a/b.db").path == "a/b.db"
+    assert StoreUrl.parse("sqlite:////a/b%20c.db").path == "/a/b c.db"
+    assert str(StoreUrl.parse("sqlite:////a/b.db")) == "sqlite:////a/b.db"
+    assert mask("x://user:p@ss@host/db?key=1") == "x://user:***@host/db?***"
+
+
+def test_the_environment_names_the_store_when_code_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMILL_URL", "sqlite:///from-environment.db")
+    assert Tidemill().url.path == "from-environment.db"
+    assert Tidemill("memory://").url.scheme == "memory"
+    monkeypatch.delenv("TIDEMILL_URL")
+    assert Tidemill().url.path == "tidemill.db"
+
+
+async def test_a_job_of_an_unopened_application_opens_it(url: str) -> None:
+    app = Tidemill(url)
+    handle = await app.task(sample).enqueue(1)
+    page = await app.store.find(Filter())
+    assert [job.id for job in page.jobs] == [handle.id]
+    await app.close()
+    await app.close()
+
+
+def test_public_names_exist_and_are_all_there_is() -> None:
+    assert sorted(tidemill.__all__) == tidemill.__all__
+    public = {name for name, value in vars(tidemill).items() if not name.startswith("_")}
+    modules = {name for name in public if type(getattr(tidemill, name)).__name__ == "module"}
+    assert public - modules - {"annotations"} == set(tidemill.__all__)
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    """Time differs between machines; what takes it does not."""
+    program = "import sys, tidemill; print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"structlog", "apsw", "click", "rich", "uvloop", "pydantic", "multiprocessing"}
+    assert not heavy & set(loaded)

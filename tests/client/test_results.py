@@ -1,0 +1,123 @@
+"""Following a job: its result, its record, cancel and retry; at once by wake-up, soon without (I23)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tests.client.support import claim, run_one, settle
+from tidemill import (
+    Error,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    ResultTimeout,
+    State,
+    Task,
+    Tidemill,
+    Unique,
+)
+from tidemill.core.outcomes import Done, Fail
+from tidemill.stores.memory import MemoryStore
+from tidemill.testing.virtual import VirtualClock, run_virtual
+
+
+class Answer(msgspec.Struct):
+    text: str
+
+
+def _ask(app: Tidemill) -> Task[[str], Answer]:
+    @app.task(name="ask")
+    async def ask(question: str) -> Answer:
+        return Answer(question.upper())
+
+    return ask
+
+
+async def test_a_result_comes_back_as_its_type(app: Tidemill) -> None:
+    handle = await _ask(app).enqueue("why")
+    await run_one(app)
+    assert await handle.result() == Answer("WHY")
+    assert await app.job(handle.id).result() == Answer("WHY")
+
+
+async def test_everybody_who_waits_is_told(app: Tidemill) -> None:
+    handle = await _ask(app).enqueue("why")
+    waiting = [asyncio.create_task(handle.result(timeout=60)) for _ in range(3)]
+    await asyncio.sleep(0)
+    await run_one(app)
+    assert await asyncio.gather(*waiting) == [Answer("WHY")] * 3
+
+
+async def test_a_failed_job_says_what_it_died_of(app: Tidemill) -> None:
+    handle = await _ask(app).enqueue("why")
+    (job,) = await claim(app.store)
+    await settle(app.store, job, Fail(Error("ValueError", "no idea")))
+    with pytest.raises(
+        JobFailed, match=r"job \w+ of task 'ask' failed after 1 attempts: ValueError: no idea"
+    ):
+        await handle.result()
+
+
+async def test_cancel_and_retry(app: Tidemill) -> None:
+    handle = await _ask(app).enqueue("why")
+    assert not await handle.retry()  # it has not ended
+    assert await handle.cancel("asked elsewhere")
+    assert not await handle.cancel()
+    with pytest.raises(JobCancelled, match="asked elsewhere"):
+        await handle.result()
+    assert await handle.retry()
+    assert (await handle.status()).state is State.READY
+
+
+async def test_a_job_that_is_not_there_is_named(app: Tidemill) -> None:
+    handle = app.job("nowhere")
+    for call in (handle.result, handle.status, handle.cancel, handle.retry):
+        with pytest.raises(JobNotFound, match=r"'nowhere'.*keep_done"):
+            await call()
+
+
+async def test_an_existing_job_is_followed_through_the_new_handle(app: Tidemill) -> None:
+    ask = _ask(app).using(unique=Unique("q"))
+    first, second = await ask.enqueue("one"), await ask.enqueue("two")
+    assert (first.existing, second.existing) == (False, True)
+    await run_one(app)
+    assert await second.result() == Answer("ONE")
+
+
+async def test_the_result_of_a_task_unknown_here_is_plain_data(app: Tidemill) -> None:
+    handle = await _ask(app).enqueue("why")
+    await run_one(app)
+    del app.tasks["ask"]
+    assert await app.job(handle.id).result() == {"text": "WHY"}
+
+
+def test_waiting_ends_at_its_timeout_and_not_before() -> None:
+    async def scenario() -> None:
+        app = Tidemill("memory://", clock=VirtualClock())
+        handle = await _ask(app).enqueue("why")
+        with pytest.raises(ResultTimeout, match="within 7 s, it is ready"):
+            await handle.result(timeout=7)
+        assert asyncio.get_running_loop().time() == pytest.approx(7)
+
+    run_virtual(scenario())
+
+
+def test_a_result_arrives_with_every_wake_up_lost_i23() -> None:
+    async def scenario() -> None:
+        truth = MemoryStore(clock=VirtualClock())
+        loop = asyncio.get_running_loop()
+        app = Tidemill(store=truth)
+        handle = await _ask(app).enqueue("why")
+        waiting = asyncio.create_task(handle.result())
+        await asyncio.sleep(100)
+        (job,) = await claim(truth)
+        truth._shared.hub._armed.clear()  # the ring is lost
+        await settle(truth, job, Done(b'{"text":"LATE"}'))
+        ended = loop.time()
+        assert await waiting == Answer("LATE")
+        assert loop.time() - ended <= 5.0
+
+    run_virtual(scenario())
