@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test check lint types layers format bench lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,10 +18,16 @@ demo: setup  ## watch jobs run on a SQLite file: retries, failures, a pause, a k
 test: setup  ## every test
 	@scripts/test "$(VENV)"
 
-check: setup  ## lint, formatting, types and layers
+check: lint types layers  ## lint, formatting, types and layers (make -k check goes on after a failure)
+
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: setup
 	$(BIN)/mypy
+
+layers: setup
 	$(BIN)/lint-imports --no-logo
 
 format: setup  ## let the formatter and the linter repair what they can
