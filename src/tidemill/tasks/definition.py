@@ -12,7 +12,7 @@ from tidemill.core.retry import Retry
 from tidemill.core.uniqueness import MAX_NAME, Unique
 from tidemill.errors import ConfigurationError
 from tidemill.tasks.context import Context
-from tidemill.tasks.payload import PayloadCodec, ResultCodec
+from tidemill.tasks.payload import PayloadCodec, ResultCodec, resolved_hints
 
 DEFAULT_TIMEOUT = 15 * 60.0
 WARN_BYTES = 1024
@@ -48,8 +48,8 @@ def define(handler: Handler, *, name: str | None = None, **options: Any) -> Task
     """Read a function's signature; refuse, naming the parameter, what cannot be a payload."""
     name = name or f"{handler.__module__}.{handler.__qualname__}"
     _require(0 < len(name) <= MAX_NAME, f"name: must have 1 to {MAX_NAME} characters, has {len(name)}")
-    takes_context = _takes_context(handler)
     try:
+        takes_context = _takes_context(handler)
         definition = TaskDefinition(
             name=name,
             handler=handler,
@@ -69,8 +69,7 @@ def _takes_context(handler: Handler) -> bool:
     parameters = list(inspect.signature(handler).parameters.values())
     if not parameters:
         return False
-    annotation = inspect.get_annotations(handler).get(parameters[0].name)
-    return annotation is Context or annotation in ("Context", "tidemill.Context")
+    return resolved_hints(handler).get(parameters[0].name) is Context
 
 
 def _check(task: TaskDefinition) -> None:

@@ -41,7 +41,7 @@ class PayloadCodec:
     def of(cls, handler: Callable[..., Any], *, skip_first: bool) -> Self:
         signature = inspect.signature(handler)
         parameters = list(signature.parameters.values())[1 if skip_first else 0 :]
-        hints = _hints(handler)
+        hints = resolved_hints(handler)
         fields = [_field(parameter, hints) for parameter in parameters]
         try:
             shape = msgspec.defstruct("payload", fields, forbid_unknown_fields=True, kw_only=True)
@@ -85,7 +85,7 @@ class ResultCodec:
 
     @classmethod
     def of(cls, handler: Callable[..., Any]) -> Self:
-        hint = _hints(handler).get("return", Any)
+        hint = resolved_hints(handler).get("return", Any)
         try:
             return cls(hint)
         except TypeError as error:
@@ -98,7 +98,7 @@ class ResultCodec:
         return None if result is None else self._decoder.decode(result)
 
 
-def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
+def resolved_hints(handler: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(handler, include_extras=True)
     except (NameError, TypeError) as error:
