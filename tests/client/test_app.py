@@ -21,6 +21,7 @@ from tidemill import (
     Retry,
     Tidemill,
 )
+from tidemill import Context as Whatever
 from tidemill.urls import StoreUrl, mask
 
 
@@ -62,6 +63,16 @@ def test_only_functions_with_named_parameters_are_tasks() -> None:
         app.task(variadic)
     with pytest.raises(ConfigurationError, match="not a function"):
         app.task("feeds")  # type: ignore[call-overload]
+
+
+def test_a_context_is_known_under_any_name() -> None:
+    app = Tidemill("memory://")
+
+    @app.task
+    async def handler(ctx: Whatever, number: int) -> None: ...
+
+    assert handler.definition.takes_context
+    assert handler.job(1).job.payload == b'{"number":1}'
 
 
 def test_two_tasks_of_one_name_are_refused_naming_both() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.client.support import Watched, run_one
 from tidemill import Filter, JobCancelled, JobNotFound, State, StoreUnavailable, Task, Tidemill
+from tidemill.client.portal import Portal
 from tidemill.contract.store import Blocking, Store
 from tidemill.stores.memory import MemoryStore
 
@@ -107,6 +108,42 @@ def test_one_application_in_one_loop_after_another(app: Tidemill) -> None:
             return {job.id for job in (await app.store.find(Filter())).jobs}
 
     assert asyncio.run(look()) == ids
+
+
+def test_a_loop_per_call_collects_no_connections(tmp_path: Path) -> None:
+    app = Tidemill(f"sqlite:///{tmp_path}/jobs.db")
+    double = _double(app)
+
+    async def send() -> None:
+        await double.enqueue(1)
+
+    asyncio.run(send())
+    threads = threading.active_count()
+    for _ in range(5):
+        asyncio.run(send())
+    assert threading.active_count() == threads
+    assert len(app.client._sessions._open) == 1
+    asyncio.run(app.close())
+
+
+def test_closing_tells_who_still_waits() -> None:
+    portal, began, heard = Portal(), threading.Event(), []
+
+    async def forever() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    def wait() -> None:
+        with pytest.raises(StoreUnavailable, match="closed while this call waited") as caught:
+            portal.run(forever)
+        heard.append(caught.value)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    began.wait(30)
+    portal.stop()
+    waiter.join(30)
+    assert len(heard) == 1
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # that is what is tested

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar
+
+from tidemill.errors import StoreUnavailable
 
 T = TypeVar("T")
 
@@ -27,6 +30,8 @@ class Portal:
         future = asyncio.run_coroutine_threadsafe(work(), self._running_loop())
         try:
             return future.result()
+        except CancelledError:
+            raise StoreUnavailable("the application was closed while this call waited") from None
         except BaseException:
             # An interrupted caller must not leave its work behind.
             future.cancel()
@@ -37,6 +42,7 @@ class Portal:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
             return
+        asyncio.run_coroutine_threadsafe(_cancel_the_rest(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
@@ -50,3 +56,10 @@ class Portal:
                 )
                 self._thread.start()
             return self._loop
+
+
+async def _cancel_the_rest() -> None:
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)

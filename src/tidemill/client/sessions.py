@@ -32,12 +32,8 @@ class Sessions:
     def __init__(self, root: Callable[[], Store], queues: Mapping[str, QueueSettings]) -> None:
         self._root = root
         self._queues = queues
-        self._open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._opening: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._open: dict[asyncio.AbstractEventLoop, Session] = {}
+        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
         self._lock = threading.Lock()
         self._root_loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
@@ -51,6 +47,7 @@ class Sessions:
         async with self._opening.setdefault(loop, asyncio.Lock()):
             if session := self._open.get(loop):
                 return session
+            await self._close_left_behind()
             store = self._store_for(loop)
             await store.open()
             if declare:
@@ -68,9 +65,19 @@ class Sessions:
 
     async def close(self) -> None:
         """Close the running loop's session."""
-        session = self._open.pop(asyncio.get_running_loop(), None)
+        loop = asyncio.get_running_loop()
+        self._opening.pop(loop, None)
+        session = self._open.pop(loop, None)
         if session is not None:
             await session.close()
+
+    async def _close_left_behind(self) -> None:
+        """A program that runs a loop per request and closes nothing must not collect connections."""
+        for loop in [loop for loop in list(self._open) if loop.is_closed()]:
+            self._opening.pop(loop, None)
+            session = self._open.pop(loop, None)
+            if session is not None:
+                await session.store.close()
 
     def forget(self) -> None:
         """After a fork the loops of the parent are not ours."""
