@@ -65,6 +65,7 @@ class Crew:
             middleware=middleware,
             state=state,
             on_outcome=self._concluded,
+            on_room=self._wake,
         )
         self._producer = Producer(options, worker, hands, pace)
         self._pump = Pump(
@@ -180,6 +181,9 @@ class Crew:
         self._hands.outcomes.append(attempt)
         if self._pump.resting is not None:
             self._pump.wake()
+
+    def _wake(self) -> None:
+        self._pump.wake()
 
     def _deliver(self, attempts: list[Attempt]) -> None:
         self._hands.outcomes.extend(attempts)

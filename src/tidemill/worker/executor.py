@@ -30,7 +30,8 @@ _DONE = Done()
 
 
 class Executor:
-    """`on_outcome` is called when an attempt is over for the store."""
+    """`on_outcome` is called when an attempt is over for the store, `on_room` when a slot comes free
+    without one."""
 
     def __init__(
         self,
@@ -45,13 +46,14 @@ class Executor:
         middleware: Sequence[Middleware],
         state: Any,
         on_outcome: Callable[[Attempt], None],
+        on_room: Callable[[], None],
     ) -> None:
         self._hands, self._pace, self._stats = hands, pace, stats
         self._concurrency, self._entropy = concurrency, entropy
         self._threads, self._isolated = threads, isolated
         self._middleware = tuple(middleware)
         self._state = state
-        self._on_outcome = on_outcome
+        self._on_outcome, self._on_room = on_outcome, on_room
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(hands.held.values, self._overdue)
 
@@ -118,8 +120,10 @@ class Executor:
         pace.ended += 1
         if attempt.outcome is not None:  # settled when it was abandoned
             self._stats.stuck -= 1
+            self._on_room()
         elif attempt.stop is Stop.LOST or outcome is None:
             self._stats.lost += 1
+            self._on_room()
         else:
             self._conclude(attempt, outcome)
         if not attempt.lingers:
@@ -205,6 +209,7 @@ class Executor:
         self._stats.stuck -= 1
         self._hands.running -= 1
         self.fill()
+        self._on_room()
 
     async def _run_isolated(self, attempt: Attempt, definition: TaskDefinition) -> Any:
         assert self._isolated is not None  # noqa: S101 - asked by _runner

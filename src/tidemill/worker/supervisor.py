@@ -1,0 +1,105 @@
+"""Several worker processes under one parent that restarts the ones that die.
+
+The parent runs no jobs, so nothing a job does can hurt it. A worker's death is told to the store
+at once, instead of when its leases are over. A worker whose parent dies drains and stops.
+
+One process is run without a supervisor unless one is asked for: what starts it (systemd, a
+container) restarts it, and its jobs come back when their leases are over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+
+from tidemill.clock import Entropy
+from tidemill.contract.store import Store
+from tidemill.errors import StoreError
+from tidemill.worker.log import logger
+from tidemill.worker.parent import die_with_parent
+
+WORKER_ID = "TIDEMILL_WORKER_ID"
+SUPERVISOR = "TIDEMILL_SUPERVISOR"
+
+FIRST_WAIT = 0.1
+LONGEST_WAIT = 5.0
+HEALTHY_AFTER = 10.0
+
+
+def supervised_id() -> str | None:
+    """Called once by a process that may have been started by a supervisor: its worker's id.
+
+    The variables are taken out, so that nothing a job starts takes itself for this worker."""
+    worker = os.environ.pop(WORKER_ID, None)
+    parent = os.environ.pop(SUPERVISOR, None)
+    if parent is not None:
+        die_with_parent(signal.SIGTERM, int(parent))
+    return worker
+
+
+class Supervisor:
+    """`command` starts one worker that asks `supervised_id` who it is and ends with 0 when drained."""
+
+    def __init__(self, command: Sequence[str], processes: int, *, store: Store, entropy: Entropy) -> None:
+        self._command = tuple(command)
+        self._processes = processes
+        self._store, self._entropy = store, entropy
+        self._living: dict[str, asyncio.subprocess.Process] = {}
+        self._stopping = asyncio.Event()
+        self.restarts = 0
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Which worker runs where."""
+        return {worker: process.pid for worker, process in self._living.items()}
+
+    async def run(self) -> None:
+        """Until every worker has drained, or ended by itself because it was idle."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._processes):
+                group.create_task(self._keep_one())
+
+    def stop(self) -> None:
+        """Drain all workers. Once more, and they hand everything back at once."""
+        self._stopping.set()
+        for process in self._living.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+
+    async def _keep_one(self) -> None:
+        loop, wait = asyncio.get_running_loop(), FIRST_WAIT
+        while not self._stopping.is_set():
+            began = loop.time()
+            worker, code = await self._run_one()
+            if code == 0:
+                return
+            await self._died(worker, code)
+            wait = FIRST_WAIT if loop.time() - began >= HEALTHY_AFTER else min(2 * wait, LONGEST_WAIT)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._stopping.wait()
+            self.restarts += not self._stopping.is_set()
+
+    async def _run_one(self) -> tuple[str, int]:
+        worker = self._entropy.new_id()
+        environment = {**os.environ, WORKER_ID: worker, SUPERVISOR: str(os.getpid())}
+        process = await asyncio.create_subprocess_exec(*self._command, env=environment)
+        self._living[worker] = process
+        if self._stopping.is_set():  # told to stop while this one was being started
+            process.terminate()
+        try:
+            return worker, await process.wait()
+        finally:
+            del self._living[worker]
+
+    async def _died(self, worker: str, code: int) -> None:
+        logger().error("worker died", worker=worker, exit_code=code)
+        try:
+            reclaimed = await self._store.reclaim(dead=[worker])
+        except StoreError as error:  # its leases end by themselves
+            logger().warning("reclaim failed", worker=worker, error=str(error))
+        else:
+            logger().info("jobs reclaimed", worker=worker, jobs=len(reclaimed.ready))

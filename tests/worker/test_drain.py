@@ -1,0 +1,137 @@
+"""I20: told to stop, a worker claims nothing more, finishes what it can, and hands back the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+from conftest import Bench, Scenario
+
+from tidemill.core.states import State
+from tidemill.worker.drain import on_signals
+
+Virtually = Callable[[Scenario], None]
+
+
+async def _sleeps(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+def test_i20_running_jobs_finish_within_the_grace_time(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(_sleeps)
+        short = await bench.enqueue("_sleeps", b'{"seconds":5}')
+        long = await bench.enqueue("_sleeps", b'{"seconds":500}')
+        waiting = await bench.enqueue("_sleeps", b'{"seconds":1}')
+        worker = bench.worker(concurrency=2, grace=10)
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        worker.stop()
+        began = asyncio.get_running_loop().time()
+        await running
+        assert 10 <= asyncio.get_running_loop().time() - began < 10.1
+        assert (await bench.job(short)).state is State.DONE
+        for job in (long, waiting):
+            record = await bench.job(job)
+            assert (record.state, record.attempts, record.crashes) == (State.READY, 0, 0)
+
+    virtually(scenario)
+
+
+def test_i20_a_drained_worker_ends_as_soon_as_it_is_done(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(_sleeps)
+        await bench.enqueue("_sleeps", b'{"seconds":5}')
+        worker = bench.worker(grace=100)
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        worker.stop()
+        await running
+        assert asyncio.get_running_loop().time() < 5.1
+
+    virtually(scenario)
+
+
+def test_hurrying_hands_back_at_once(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(_sleeps)
+        job = await bench.enqueue("_sleeps", b'{"seconds":500}')
+        worker = bench.worker(grace=100)
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        worker.stop()
+        await asyncio.sleep(1)
+        worker.stop_now()
+        await running
+        assert asyncio.get_running_loop().time() < 2.1
+        assert ((await bench.job(job)).state, (await bench.job(job)).attempts) == (State.READY, 0)
+
+    virtually(scenario)
+
+
+def test_an_attempt_that_ignores_the_drain_is_handed_back_anyway(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        over = asyncio.Event()
+
+        async def deaf() -> None:
+            while not over.is_set():
+                try:
+                    await over.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        bench.task(deaf)
+        job = await bench.enqueue("deaf")
+        worker = bench.worker(grace=2)
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        worker.stop()
+        await running
+        assert asyncio.get_running_loop().time() < 8.1
+        assert (await bench.job(job)).state is State.READY
+        over.set()
+
+    virtually(scenario)
+
+
+def test_jobs_claimed_while_stopping_are_handed_back_unrun(virtually: Virtually) -> None:
+    """Also the attempt that was started but had not taken its first step gives its slot back."""
+    ran: list[int] = []
+
+    async def scenario(bench: Bench) -> None:
+        async def note() -> None:
+            ran.append(1)
+
+        bench.task(note)
+        jobs = [await bench.enqueue("note") for _ in range(50)]
+        worker = bench.worker(concurrency=5)
+        worker.stop_now()
+        await bench.start(worker)
+        assert ran == []
+        assert {(await bench.job(job)).state for job in jobs} == {State.READY}
+
+    virtually(scenario)
+
+
+def test_a_stopped_worker_lets_another_lead_at_once(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(0.1)
+        assert not await bench.store.lead("reclaim", "another", 10)
+        worker.stop()
+        await running
+        assert await bench.store.lead("reclaim", "another", 10)
+
+    virtually(scenario)
+
+
+async def test_the_first_signal_drains_and_the_second_hurries() -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    with on_signals(lambda: heard.put_nowait("stop"), lambda: heard.put_nowait("hurry")):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await heard.get() == "stop"
+        os.kill(os.getpid(), signal.SIGINT)
+        assert await heard.get() == "hurry"

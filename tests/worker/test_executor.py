@@ -1,0 +1,201 @@
+"""What becomes of an attempt, seen in the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from conftest import Bench, Scenario
+
+from tidemill.core.retry import Retry
+from tidemill.core.states import State
+from tidemill.errors import GiveUp, InvalidPayload, SnoozeFor
+from tidemill.tasks.context import Context
+
+Virtually = Callable[[Scenario], None]
+
+
+def test_a_job_is_done_and_its_result_kept(virtually: Virtually) -> None:
+    async def double(number: int) -> int:
+        return number * 2
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(double)
+        job = await bench.enqueue("double", b'{"number":21}')
+        worker = await bench.run_until_idle()
+        record = await bench.job(job)
+        assert (record.state, record.result, record.attempts) == (State.DONE, b"42", 1)
+        assert worker.stats.done == 1
+
+    virtually(scenario)
+
+
+def test_a_failing_job_is_retried_and_then_kept_as_failed(virtually: Virtually) -> None:
+    async def broken() -> None:
+        raise ValueError("always")
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(broken, retry=Retry(attempts=2, first=60, jitter=0))
+        job = await bench.enqueue("broken")
+        await bench.run_until_idle()
+        assert ((await bench.job(job)).state, (await bench.job(job)).attempts) == (State.SCHEDULED, 1)
+        await asyncio.sleep(60)
+        await bench.run_until_idle()
+        record = await bench.job(job)
+        assert (record.state, record.attempts, record.reason) == (State.FAILED, 2, "failed")
+        assert record.error is not None
+        assert "always" in record.error.message
+
+    virtually(scenario)
+
+
+def test_steering_exceptions_do_what_they_say(virtually: Virtually) -> None:
+    async def snoozes() -> None:
+        raise SnoozeFor(30)
+
+    async def gives_up() -> None:
+        raise GiveUp("hopeless")
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(snoozes)
+        bench.task(gives_up)
+        snoozed, given_up = await bench.enqueue("snoozes"), await bench.enqueue("gives_up")
+        await bench.run_until_idle()
+        assert ((await bench.job(snoozed)).state, (await bench.job(snoozed)).attempts) == (State.SCHEDULED, 0)
+        assert (await bench.job(given_up)).state is State.FAILED
+
+    virtually(scenario)
+
+
+def test_a_bad_payload_fails_at_once_naming_the_field(virtually: Virtually) -> None:
+    async def takes(number: int) -> None: ...
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(takes)
+        job = await bench.enqueue("takes", b'{"number":"x"}')
+        await bench.run_until_idle()
+        record = await bench.job(job)
+        assert (record.state, record.reason) == (State.FAILED, "invalid payload")
+        assert record.error is not None
+        assert "number" in record.error.message
+
+    virtually(scenario)
+
+
+def test_a_handler_that_sends_a_bad_payload_itself_is_retried(virtually: Virtually) -> None:
+    async def sends() -> None:
+        raise InvalidPayload("of another task")
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(sends)
+        job = await bench.enqueue("sends")
+        await bench.run_until_idle()
+        assert (await bench.job(job)).state is State.SCHEDULED
+
+    virtually(scenario)
+
+
+def test_a_result_that_is_no_data_fails_the_job(virtually: Virtually) -> None:
+    async def odd() -> Any:
+        return object()
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(odd)
+        job = await bench.enqueue("odd")
+        await bench.run_until_idle()
+        assert (await bench.job(job)).reason == "result cannot be stored"
+
+    virtually(scenario)
+
+
+def test_an_unknown_task_is_handed_back_uncharged(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        job = await bench.enqueue("elsewhere")
+        worker = await bench.run_until_idle()
+        record = await bench.job(job)
+        assert (record.state, record.attempts) == (State.SCHEDULED, 0)
+        assert record.unknown_since is not None
+        assert worker.stats.released == 1
+
+    virtually(scenario)
+
+
+def test_sys_exit_in_a_handler_fails_the_job_only(virtually: Virtually) -> None:
+    async def leaves() -> None:
+        raise SystemExit(3)
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(leaves, retry=Retry(attempts=1))
+        job = await bench.enqueue("leaves")
+        await bench.run_until_idle()
+        assert (await bench.job(job)).state is State.FAILED
+
+    virtually(scenario)
+
+
+def test_a_cancellation_of_the_handlers_own_making_is_its_failure(virtually: Virtually) -> None:
+    async def cancels() -> None:
+        raise asyncio.CancelledError
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(cancels, retry=Retry(attempts=1))
+        job = await bench.enqueue("cancels")
+        await bench.run_until_idle()
+        record = await bench.job(job)
+        assert record.state is State.FAILED
+        assert record.error is not None
+        assert record.error.type == "CancelledError"
+
+    virtually(scenario)
+
+
+def test_context_lifespan_and_middleware_surround_the_handler(virtually: Virtually) -> None:
+    seen: list[Any] = []
+
+    async def handler(ctx: Context, number: int) -> int:
+        seen.append((ctx.task, ctx.attempt, ctx.trace_id, ctx.state, number))
+        return number
+
+    async def outer(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        seen.append("outer")
+        return await call_next() + 1
+
+    async def inner(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        seen.append("inner")
+        return await call_next() * 10
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[str]:
+        yield "opened"
+        seen.append("closed")
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(handler)
+        job = await bench.enqueue("handler", b'{"number":4}', trace="t-1")
+        await bench.run_until_idle(lifespan=lifespan, middleware=(outer, inner))
+        assert seen == ["outer", "inner", ("handler", 1, "t-1", "opened", 4), "closed"]
+        assert (await bench.job(job)).result == b"41"
+
+    virtually(scenario)
+
+
+def test_never_more_run_at_once_than_the_concurrency(virtually: Virtually) -> None:
+    running, most = 0, 0
+
+    async def busy() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(busy)
+        for _ in range(200):
+            await bench.enqueue("busy")
+        worker = await bench.run_until_idle(concurrency=7)
+        assert (most, worker.stats.done) == (7, 200)
+
+    virtually(scenario)

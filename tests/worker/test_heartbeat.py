@@ -1,0 +1,243 @@
+"""Leases are renewed, lost ones are noticed, and news gets through."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from conftest import Bench, Scenario
+
+from tidemill.clock import SystemClock, SystemEntropy
+from tidemill.contract.jobs import Extended
+from tidemill.core.changes import Cancel
+from tidemill.core.claims import Heartbeat
+from tidemill.core.filters import Filter
+from tidemill.core.job import Group, NewJob
+from tidemill.core.states import State
+from tidemill.errors import StoreUnavailable
+from tidemill.stores.memory import MemoryStore
+from tidemill.tasks.context import Context
+from tidemill.tasks.definition import define
+from tidemill.worker import Worker, WorkerOptions
+
+Virtually = Callable[[Scenario], None]
+
+
+def test_i7_a_long_job_keeps_its_lease(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        async def long() -> None:
+            await asyncio.sleep(200)
+
+        bench.task(long)
+        job = await bench.enqueue("long")
+        await bench.run_until_idle(lease=3, reclaim_every=1)
+        record = await bench.job(job)
+        assert (record.state, record.attempts, record.crashes) == (State.DONE, 1, 0)
+
+    virtually(scenario)
+
+
+def test_i19_a_cancelled_job_is_stopped_at_once(virtually: Virtually) -> None:
+    stopped = []
+
+    async def scenario(bench: Bench) -> None:
+        async def long(ctx: Context) -> None:
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                stopped.append((asyncio.get_running_loop().time(), ctx.cancelled))
+
+        bench.task(long)
+        job = await bench.enqueue("long")
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(20.5)
+        await bench.store.amend(Filter(ids=(job,)), Cancel())
+        await asyncio.sleep(0.01)
+        assert [(round(at, 1), cancelled) for at, cancelled in stopped] == [(20.5, True)]
+        assert ((await bench.job(job)).state, worker.stats.lost) == (State.CANCELLED, 1)
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_progress_is_seen_within_half_a_second(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        async def reports(ctx: Context) -> None:
+            for step in range(100):
+                await ctx.progress(step / 100, f"step {step}")
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(100)
+
+        bench.task(reports)
+        job = await bench.enqueue("reports")
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(0.6)
+        first = (await bench.job(job)).progress
+        assert first is not None
+        assert first > 0.4
+        await asyncio.sleep(1)
+        assert ((await bench.job(job)).progress, (await bench.job(job)).note) == (0.99, "step 99")
+        assert worker.stats.beats <= 5, "a hundred reports share a few beats"
+        worker.stop_now()
+        await running
+
+    virtually(scenario)
+
+
+def test_the_last_words_of_a_short_job_are_kept(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        async def talks(ctx: Context) -> None:
+            ctx.log("first")
+            ctx.log("last")
+            await ctx.progress(1)
+
+        bench.task(talks)
+        jobs = [await bench.enqueue("talks") for _ in range(25)]
+        await bench.run_until_idle()
+        for job in jobs:
+            assert [line.line for line in await bench.store.logs(job)] == ["first", "last"]
+            assert ((await bench.job(job)).state, (await bench.job(job)).progress) == (State.DONE, 1)
+
+    virtually(scenario)
+
+
+class Deaf(MemoryStore):
+    """A store that stops hearing heartbeats."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.__dict__.update(store.another().__dict__)
+        self.deaf = False
+
+    async def extend(self, heartbeat: Heartbeat) -> Extended:
+        if self.deaf:
+            raise StoreUnavailable("not heard")
+        return await super().extend(heartbeat)
+
+
+def test_news_waits_for_a_beat_that_gets_through(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        async def talks(ctx: Context) -> None:
+            ctx.log("said while nobody heard")
+            await ctx.progress(0.5)
+            await asyncio.sleep(100)
+
+        bench.task(talks)
+        job = await bench.enqueue("talks")
+        store = Deaf(bench.store)
+        store.deaf = True
+        worker = bench.worker(store=store)
+        running = bench.start(worker)
+        await asyncio.sleep(5)
+        assert await bench.store.logs(job) == []
+        store.deaf = False
+        await asyncio.sleep(15)
+        assert [line.line for line in await bench.store.logs(job)] == ["said while nobody heard"]
+        assert (await bench.job(job)).progress == 0.5
+        worker.stop_now()
+        await running
+
+    virtually(scenario)
+
+
+def test_i6_a_lost_lease_stops_the_attempt_and_its_outcome_is_dropped(virtually: Virtually) -> None:
+    ends: list[str] = []
+
+    async def scenario(bench: Bench) -> None:
+        async def long() -> None:
+            try:
+                await asyncio.sleep(60)
+                ends.append("ran to its end")
+            except asyncio.CancelledError:
+                ends.append("cancelled")
+                raise
+
+        bench.task(long)
+        job = await bench.enqueue("long")
+        store = Deaf(bench.store)
+        worker = bench.worker(store=store, lease=6, reclaim_every=1, concurrency=1)
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        store.deaf = True
+        await asyncio.sleep(15)
+        store.deaf = False
+        await asyncio.sleep(3)
+        assert ends == ["cancelled"]
+        assert ((await bench.job(job)).crashes, worker.stats.lost) == (1, 1)
+        await asyncio.sleep(70)
+        assert (await bench.job(job)).state is State.DONE
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_i21_a_job_that_outran_its_timeout_is_listed_but_not_renewed(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        beats: list[tuple[float, bool]] = []
+
+        class Watching(Deaf):
+            async def extend(self, heartbeat: Heartbeat) -> Extended:
+                now = asyncio.get_running_loop().time()
+                beats.extend((now, held.renew) for held in heartbeat.held)
+                return await super().extend(heartbeat)
+
+        async def deaf() -> None:
+            with_end = asyncio.get_running_loop().time() + 100
+            while (left := with_end - asyncio.get_running_loop().time()) > 0:
+                try:
+                    await asyncio.sleep(left)
+                except asyncio.CancelledError:
+                    continue
+
+        bench.task(deaf, timeout=10)
+        await bench.enqueue("deaf")
+        worker = bench.worker(store=Watching(bench.store), lease=3)
+        running = bench.start(worker)
+        await asyncio.sleep(14.9)
+        assert beats
+        assert all(renew for _, renew in beats)
+        worker.stop_now()
+        await running
+
+    virtually(scenario)
+
+
+async def test_i7_a_blocked_loop_does_not_cost_the_lease() -> None:
+    """For real: the heartbeat's thread renews while a handler blocks the loop for three leases."""
+    store = await MemoryStore().open()
+    beaten = threading.Semaphore(0)
+
+    class Heard(MemoryStore):
+        def another(self) -> Heard:
+            return self
+
+        async def close(self) -> None: ...
+
+        async def extend(self, heartbeat: Heartbeat) -> Extended:
+            extended = await super().extend(heartbeat)
+            if heartbeat.held:
+                beaten.release()
+            return extended
+
+    async def blocks() -> None:
+        for _ in range(9):
+            assert beaten.acquire(timeout=30)
+
+    heard = Heard()
+    heard.__dict__.update(store.__dict__)
+    await store.insert([Group("default", (NewJob(id="1", task="blocks", payload=b"{}"),))])
+    worker = Worker(
+        heard,
+        {"blocks": define(blocks, name="blocks")},
+        options=WorkerOptions(lease=0.3, until_idle=True),
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+    )
+    await worker.run()
+    [job] = await store.get(["1"])
+    assert job is not None
+    assert (job.state, job.crashes) == (State.DONE, 0)

@@ -1,0 +1,138 @@
+"""Sync handlers, for real: threads do not live in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from typing import Any
+
+import pytest
+
+from tidemill.clock import SystemClock, SystemEntropy
+from tidemill.core.job import Group, Job, NewJob
+from tidemill.core.retry import Retry
+from tidemill.core.states import State
+from tidemill.stores.memory import MemoryStore
+from tidemill.tasks.context import Context
+from tidemill.tasks.definition import TaskDefinition, define
+from tidemill.worker import Worker, WorkerOptions
+from tidemill.worker.runners.threads import Threads
+
+
+def make(store: MemoryStore, *tasks: TaskDefinition, **options: Any) -> Worker:
+    return Worker(
+        store,
+        {task.name: task for task in tasks},
+        options=WorkerOptions(**options),
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+    )
+
+
+async def insert(store: MemoryStore, task: str, *ids: str, payload: bytes = b"{}") -> None:
+    jobs = tuple(NewJob(id=job, task=task, payload=payload) for job in ids)
+    await store.insert([Group("default", jobs)])
+
+
+async def job(store: MemoryStore, id: str) -> Job:  # noqa: A002 - the word for it
+    [found] = await store.get([id])
+    assert found is not None
+    return found
+
+
+async def test_sync_handlers_run_beside_the_loop_with_context_and_errors() -> None:
+    main = threading.get_ident()
+
+    def double(ctx: Context, number: int) -> int:
+        assert threading.get_ident() != main
+        ctx.log("in a thread")
+        ctx.progress_sync(0.5)
+        return number * 2
+
+    def broken() -> None:
+        raise ValueError("in a thread")
+
+    store = await MemoryStore().open()
+    await insert(store, "double", *"abcdefgh", payload=b'{"number":4}')
+    await insert(store, "broken", "x")
+    tasks = define(double, name="double"), define(broken, name="broken", retry=Retry(attempts=1))
+    await make(store, *tasks, until_idle=True, concurrency=4).run()
+    for letter in "abcdefgh":
+        assert (await job(store, letter)).result == b"8"
+        assert [line.line for line in await store.logs(letter)] == ["in a thread"]
+    failed = await job(store, "x")
+    assert failed.error is not None
+    assert failed.error.message == "in a thread"
+
+
+async def test_i21_a_stuck_thread_is_settled_reported_and_keeps_its_slot() -> None:
+    release, seen = threading.Event(), threading.Event()
+
+    def stuck(ctx: Context) -> None:
+        release.wait(30)
+        if ctx.cancelled:
+            seen.set()
+
+    async def quick() -> None: ...
+
+    store = await MemoryStore().open()
+    await insert(store, "stuck", "a")
+    await insert(store, "quick", "b")
+    tasks = define(stuck, name="stuck", timeout=0.05, retry=Retry(attempts=1)), define(quick, name="quick")
+    worker = make(store, *tasks, concurrency=1)
+    running = asyncio.create_task(worker.run())
+    ended = store.listen(["job:a"])
+    ended.arm()
+    if (await job(store, "a")).state is not State.FAILED:
+        assert await ended.wait(10)
+    assert worker.stats.stuck == 1
+    assert (await job(store, "b")).state is State.READY
+    done = store.listen(["job:b"])
+    done.arm()
+    release.set()
+    assert await done.wait(10)
+    assert seen.is_set()
+    assert worker.stats.stuck == 0
+    worker.stop()
+    await running
+
+
+async def test_context_variables_travel_into_the_thread() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    variable.set("set on the loop")
+    threads = Threads(1)
+    await threads.free()
+    assert await threads.start(variable.get, (), {}).future == "set on the loop"
+    threads.close()
+
+
+async def test_no_more_threads_run_than_allowed() -> None:
+    running, most, lock = 0, 0, threading.Lock()
+    together = threading.Barrier(3, timeout=10)
+
+    def work() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        together.wait()
+        with lock:
+            running -= 1
+
+    store = await MemoryStore().open()
+    await insert(store, "work", *(str(number) for number in range(30)))
+    worker = make(store, define(work, name="work"), until_idle=True, concurrency=10, threads=3)
+    await worker.run()
+    assert (most, worker.stats.done) == (3, 30)
+
+
+async def test_stop_iteration_reaches_the_caller_as_an_error() -> None:
+    def stops() -> None:
+        raise StopIteration
+
+    threads = Threads(1)
+    await threads.free()
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await threads.start(stops, (), {}).future
+    threads.close()
