@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tidemill.contract.jobs import Admission, Arrival, Refused
 from tidemill.core import transitions
-from tidemill.core.job import Group, NewJob
+from tidemill.core.job import Error, Group, NewJob, problem_with
 from tidemill.core.states import State
 from tidemill.stores.sqlite.insert import insert_admitted
 from tidemill.stores.sqlite.queues import appear
@@ -33,16 +33,25 @@ def admit(step: Transaction, admissions: Sequence[Admission]) -> int:
         if step.execute(SQL.take, (admission.arrival.seq,)).fetchone() is None:
             continue
         admitted += 1
-        if isinstance(admission.verdict, Refused):
-            _refuse(step, admission.arrival, admission.verdict)
-        else:
-            insert_admitted(step, Group(admission.queue, (admission.verdict,)))
+        _admit(step, admission)
     return admitted
+
+
+def _admit(step: Transaction, admission: Admission) -> None:
+    verdict = admission.verdict
+    if isinstance(verdict, NewJob):
+        group = Group(admission.queue, (verdict,))
+        problem = problem_with(group)
+        if problem is None:
+            insert_admitted(step, group)
+            return
+        verdict = Refused(queue=admission.queue, error=Error("InvalidJob", problem))
+    _refuse(step, admission.arrival, verdict)
 
 
 def _refuse(step: Transaction, arrival: Arrival, refused: Refused) -> None:
     """Kept as a failed job, so that whoever wrote it can find out why."""
-    if step.by_id([arrival.id]):
+    if step.by_id([arrival.id]) or step.recall(arrival.id) is not None:
         return
     appear(step, refused.queue)
     new = NewJob(id=arrival.id, task=arrival.task, payload=arrival.payload)

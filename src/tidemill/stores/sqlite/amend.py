@@ -14,7 +14,9 @@ from tidemill.stores.sqlite.transaction import Transaction
 def amend(step: Transaction, wanted: Filter, change: Change, limit: int) -> Amended:
     done: list[str] = []
     left: list[str] = []
-    for job in _meant(step, wanted, limit):
+    for meant in _meant(step, wanted, limit):
+        # An earlier change of this call may have released or ended it: look at it as it is now.
+        job = step.by_id([meant.id])[meant.id]
         if applies_to(change, job):
             _change(step, job, change)
             done.append(job.id)
@@ -32,8 +34,6 @@ def _meant(step: Transaction, wanted: Filter, limit: int) -> list[Job]:
 
 
 def _change(step: Transaction, before: Job, change: Change) -> None:
-    # An earlier change of this call may have released or ended the job: look at it as it is now.
-    before = step.by_id([before.id])[before.id]
     after = changed(change, before, step.now)
     if after is None:
         step.drop(before)

@@ -42,14 +42,15 @@ class Ready(msgspec.Struct, array_like=True, frozen=True):
     expires: float | None
 
 
+_ALL = -1
 _READY = msgspec.json.Decoder(list[Ready])
 
 
 def claim(step: Transaction, request: ClaimRequest, claim_id: Callable[[], int]) -> Claims:
-    known = step.execute(SQL.last_claim, (request.worker,)).fetchone()
-    if known is not None and known[0] == request.number:
-        _, fence, identity = known
-        return Claims(jobs=[transitions.in_hand(job) for job in step.jobs(SQL.of_claim, (fence, identity))])
+    last = step.execute(SQL.last_claim, (request.worker,)).get
+    if last is not None and request.number <= last:
+        held = step.jobs(SQL.of_claim, (request.worker, request.number))
+        return Claims(jobs=[transitions.in_hand(job) for job in held])
     claiming = Claiming(step, request, claim_id)
     if request.ids is not None:
         return _by_ids(claiming, request.ids)
@@ -108,9 +109,7 @@ class Claiming:
     def note(self) -> None:
         """Remember the claim by its number, so that repeating it finds the same jobs."""
         step, request = self.step, self.request
-        lease = step.boot + request.lease
-        identity = (request.worker, request.number, self._fence, self._claim, lease, step.now)
-        step.execute(SQL.note_claim, identity)
+        step.execute(SQL.note_claim, (request.worker, request.number, step.boot + request.lease, step.now))
 
 
 def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
@@ -196,13 +195,7 @@ def _take(claiming: Claiming, queue: str, wanted: int) -> None:
     limit = min(wanted, claiming.room(queue, settings))
     if limit <= 0:
         return
-    picked = lanes.pick(
-        _open_lanes(claiming, queue, settings, limit),
-        limit,
-        step.number("picks"),
-        lambda lane, offset, count: _ready(step, queue, lane, offset, count),
-        lambda job: job.expires is not None and job.expires <= step.now,
-    )
+    picked = _pick(claiming, queue, settings, limit)
     for lane, served in picked.served.items():
         step.execute(SQL.serve, (served, queue, lane))
     if picked.jobs:
@@ -210,6 +203,28 @@ def _take(claiming: Claiming, queue: str, wanted: int) -> None:
     claiming.mark(queue, picked.jobs)
     expire(step, [job.id for job in picked.passed])
     step.refresh_lanes()
+
+
+def _pick(claiming: Claiming, queue: str, settings: QueueSettings, limit: int) -> lanes.Picked[Ready]:
+    """Each job taken makes at most one lane give way, so the first `limit` lanes decide, unless an
+    expired head was met: then a lane behind them may come forward, and all are asked."""
+    step = claiming.step
+    picks = step.number("picks")
+
+    def pick(first: list[lanes.OpenLane]) -> lanes.Picked[Ready]:
+        return lanes.pick(
+            first,
+            limit,
+            picks,
+            lambda lane, offset, count: _ready(step, queue, lane, offset, count),
+            lambda job: job.expires is not None and job.expires <= step.now,
+        )
+
+    first = _open_lanes(claiming, queue, settings, limit)
+    picked = pick(first)
+    if picked.passed and len(first) == limit:
+        return pick(_open_lanes(claiming, queue, settings, _ALL))
+    return picked
 
 
 def _startable(claiming: Claiming, queue: str) -> bool:

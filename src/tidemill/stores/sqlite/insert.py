@@ -7,6 +7,7 @@ from typing import Any
 
 import apsw
 
+from tidemill.contract.wakeups import queue_topic
 from tidemill.core.job import Group, NewJob, lane_of, problem_with
 from tidemill.core.queues import Inserted, Verdict
 from tidemill.core.states import PENDING, State
@@ -50,7 +51,7 @@ def _already_answered(step: Transaction, groups: Sequence[Group]) -> dict[str, I
         return {}
     return {
         name: Inserted(Verdict(verdict), job)
-        for name, verdict, job in step.execute(SQL.answered, (apsw.carray(ids), step.now))
+        for name, verdict, job in step.execute(SQL.answered, (apsw.carray(ids), step.now, step.boot))
     }
 
 
@@ -83,7 +84,9 @@ class _Incoming:
         pending = self._step.count(queue, *PENDING)
         if pending + len(fresh) <= limit:
             return None
-        return f"queue {queue!r} holds {pending} pending jobs of at most {limit}"
+        return (
+            f"queue {queue!r} holds {pending} pending jobs of at most {limit}, {len(fresh)} more do not fit"
+        )
 
     def _accept(self, job: NewJob, queue: str, answers: dict[str, Inserted]) -> Inserted:
         if job.unique is None:
@@ -118,6 +121,7 @@ class _Incoming:
         for seq, row in enumerate(rows, first):
             queue, state, lane = row[1], row[4], row[6]
             self._step.counted(queue, None, State(state), 1)
+            self._step.topics.add(queue_topic(queue))
             if state == "ready":
                 place = (row[5], row[8], seq)
                 heads[queue, lane] = min(heads.get((queue, lane), place), place)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidemill.contract.wakeups import queue_topic
 from tidemill.core.job import Group, problem_with
 from tidemill.core.queues import Inserted, Verdict
 from tidemill.core.states import State
@@ -40,5 +41,6 @@ def insert_lone(step: Transaction, groups: Sequence[Group]) -> list[list[Inserte
     if not connection.changes():
         return None
     step.counted(group.queue, None, State.READY, 1)
+    step.topics.add(queue_topic(group.queue))
     step.arrived(group.queue, job.key or "", (job.priority, now, connection.last_insert_rowid()))
     return [[Inserted(Verdict.ACCEPTED, job.id)]]

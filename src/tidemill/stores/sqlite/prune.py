@@ -25,7 +25,7 @@ def prune(step: Transaction, limit: int) -> Pruned:
     for queue in queues.every(step):
         for state in sorted(FINAL):
             pruned += _prune_state(step, queue.name, state, limit - pruned)
-    step.execute(SQL.forget_ids, (step.now, limit))
+    step.execute(SQL.forget_ids, (step.now, step.boot, limit))
     step.execute(SQL.forget_history, (int((step.now - HISTORY_KEPT) // 60),))
     step.execute(SQL.forget_workers, (step.boot - HOUR,))
     return Pruned(pruned, len(expired), more=limit in (pruned, len(expired)))
@@ -47,7 +47,8 @@ def _prune_state(step: Transaction, queue: str, state: State, limit: int) -> int
 
 
 def _drop(step: Transaction, queue: str, state: State, seqs: array[int]) -> None:
-    step.execute(SQL.remember, (step.now + MEMORY_OF_IDS, apsw.carray(seqs)))
+    until = (step.now + MEMORY_OF_IDS, step.boot + MEMORY_OF_IDS)
+    step.execute(SQL.remember, (*until, apsw.carray(seqs)))
     for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts):
         step.execute(sql, (apsw.carray(seqs),))
     step.counted(queue, state, None, len(seqs))

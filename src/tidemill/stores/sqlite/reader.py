@@ -15,6 +15,7 @@ from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
 
 SQL = load("reader")
+_ATTEMPT = msgspec.json.Decoder(AttemptRecord)
 
 
 def get(step: Transaction, ids: Sequence[str]) -> list[Job | None]:
@@ -46,10 +47,7 @@ def logs(step: Transaction, job: str) -> list[LogLine]:
 
 
 def attempts(step: Transaction, job: str) -> list[AttemptRecord]:
-    return [
-        msgspec.convert((*row, None if error is None else msgspec.json.decode(error)), AttemptRecord)
-        for *row, error in step.execute(SQL.attempts, (job,))
-    ]
+    return [_ATTEMPT.decode(packed) for (packed,) in step.execute(SQL.attempts, (job,))]
 
 
 def workers(step: Transaction) -> list[WorkerInfo]:

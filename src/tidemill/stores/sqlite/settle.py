@@ -60,8 +60,7 @@ def settle(step: Transaction, settlements: Sequence[Settlement]) -> list[Answer]
 
 def _answer(step: Transaction, item: Settlement, standing: Standing | None, settled: set[str]) -> Answer:
     if standing is None:
-        claim = step.execute(SQL.claim_of, (item.job, step.now)).fetchone()
-        return Answer.AGAIN if claim == (item.fence, item.claim) and item.claim else Answer.GONE
+        return Answer.AGAIN if step.recall(item.job) == (item.fence, item.claim) else Answer.GONE
     if standing.claim != item.claim or standing.fence != item.fence:
         return Answer.STALE
     return Answer.OK if standing.state == "running" and item.job not in settled else Answer.AGAIN
@@ -91,7 +90,7 @@ def _apply(step: Transaction, name: str, outcome: Outcome) -> None:
     after = transitions.settled(before, outcome, step.settings(before.queue), step.now)
     if isinstance(outcome, Retrying):
         step.remark(before.queue, "retried", 1)
-        if step.has_successor(name):
+        if step.successor_of(name) is not None:
             after = transitions.superseded(before, step.now)
     if isinstance(outcome, Retrying | Fail | Crashed):
         step.record_attempt(before, str(outcome.__struct_config__.tag), outcome.error)

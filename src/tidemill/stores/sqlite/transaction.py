@@ -17,7 +17,7 @@ from tidemill.contract.wakeups import queue_topic
 from tidemill.core import transitions
 from tidemill.core.job import Error, Job
 from tidemill.core.queues import QueueSettings, Verdict
-from tidemill.core.states import FINAL, State
+from tidemill.core.states import FINAL, LIVE, State
 from tidemill.stores.sqlite.rows import job_of, row_of, text_of
 from tidemill.stores.sqlite.settings import QueueRow, SettingsCache
 from tidemill.stores.sqlite.statements import load
@@ -90,6 +90,7 @@ class Transaction:
         """A new job gets its place (`seq`) here."""
         self.connection.execute(SQL.add, row_of(job))
         self.counted(job.queue, None, job.state, 1)
+        self._tell_queue(job)
         if job.state is State.READY:
             place = (job.priority, job.due, self.connection.last_insert_rowid())
             self.arrived(job.queue, job.lane, place)
@@ -97,10 +98,15 @@ class Transaction:
     def arrived(self, queue: str, lane: str, place: tuple[int, float, int]) -> None:
         """A job became ready at that place of its lane: it may be the new head."""
         self.connection.execute(SQL.arrived, (queue, lane, *place))
-        self.topics.add(queue_topic(queue))
+
+    def _tell_queue(self, job: Job) -> None:
+        """A parked worker has to know what it may start, and when something will be due."""
+        if job.state is State.READY or job.state is State.SCHEDULED:
+            self.topics.add(queue_topic(job.queue))
 
     def save(self, before: Job, after: Job) -> None:
         self.connection.execute(SQL.save, row_of(after))
+        self._tell_queue(after)
         if before.state is not after.state:
             self.counted(before.queue, before.state, after.state, 1)
             self._moved(before, after)
@@ -108,8 +114,6 @@ class Transaction:
             self.touch(before.queue, before.lane)
 
     def _moved(self, before: Job, after: Job) -> None:
-        if after.state is State.READY:
-            self.topics.add(queue_topic(after.queue))
         if before.state is State.RUNNING:
             self.freed(before.queue, before.lane)
         if after.state in FINAL:
@@ -124,10 +128,17 @@ class Transaction:
         self.counted(job.queue, job.state, None, 1)
         if job.state is State.READY:
             self.touch(job.queue, job.lane)
+        if job.state in LIVE:
+            self.ended.append(job.id)
 
     def remember(self, job: str, verdict: Verdict, stands_for: str, fence: int = 0, claim: int = 0) -> None:
-        until = self.now + MEMORY_OF_IDS
-        self.connection.execute(SQL.remember, (job, verdict.value, stands_for, fence, claim, until))
+        until = (self.now + MEMORY_OF_IDS, self.boot + MEMORY_OF_IDS)
+        self.connection.execute(SQL.remember, (job, verdict.value, stands_for, fence, claim, *until))
+
+    def recall(self, job: str) -> tuple[int, int] | None:
+        """The last claim of a job that is gone, while its id is remembered."""
+        row = self.connection.execute(SQL.recall, (job, self.now, self.boot)).fetchone()
+        return None if row is None else (int(row[0]), int(row[1]))
 
     def release_successors(self, ended: Iterable[str]) -> None:
         """Jobs that waited for these to end become ready or scheduled."""
@@ -137,8 +148,8 @@ class Transaction:
         for waiting in self.jobs(SQL.successors, (apsw.carray(ids),)):
             self.save(waiting, transitions.released(waiting, self.now))
 
-    def has_successor(self, job: str) -> bool:
-        return bool(self.connection.execute(SQL.has_successor, (job,)).get)
+    def successor_of(self, job: str) -> Job | None:
+        return next(iter(self.jobs(SQL.successors, (apsw.carray((job,)),))), None)
 
     def record_attempt(self, job: Job, outcome: str, error: Error | None) -> None:
         """How an attempt of `job` (as it was before) ended without success."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tidemill.core import transitions
 from tidemill.core.job import Job, NewJob
 from tidemill.core.queues import Inserted, Verdict
-from tidemill.core.states import State
 from tidemill.core.uniqueness import Conflict, holds_key, resolve
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -18,22 +17,25 @@ def insert_unique(step: Transaction, new: NewJob, queue: str) -> Inserted:
     if unique is None:
         raise ValueError("a plain job takes the short way")
     with_key = step.jobs(SQL.holders, (queue, unique.key))
-    holder = next((job for job in with_key if job.after is None and holds_key(job, step.now)), None)
+    # A waiting successor is its key's holder only when the job it waits for has lost the key.
+    holders = [job for job in with_key if holds_key(job, step.now)]
+    holder = max(holders, key=lambda job: (job.after is None, job.seq), default=None)
     if holder is None:
         return _accept(step, transitions.created(new, queue, 0, step.now))
+    successor = step.successor_of(holder.id)
     match resolve(unique, holder):
         case Conflict.EXISTING:
             return _existing(step, new, holder)
         case Conflict.MERGE:
+            _replace(step, successor)
             step.save(holder, transitions.merged(holder, transitions.created(new, queue, 0, step.now)))
             return _existing(step, new, holder)
         case Conflict.REPLACE:
+            # The successor first, or the holder's end would release it beside the new job.
+            _replace(step, successor)
             _replace(step, holder)
             return _accept(step, transitions.created(new, queue, 0, step.now))
         case Conflict.SUCCEED:
-            successor = next(
-                (job for job in with_key if job.after == holder.id and job.state is State.WAITING), None
-            )
             return _succeed(step, new, holder, successor)
 
 
@@ -43,13 +45,13 @@ def _succeed(step: Transaction, new: NewJob, holder: Job, successor: Job | None)
     if successor is not None and new.unique is not None and new.unique.on_conflict == "rerun":
         step.save(successor, transitions.merged(successor, request))
         return _existing(step, new, successor)
-    if successor is not None:
-        _replace(step, successor)
+    _replace(step, successor)
     return _accept(step, transitions.waiting_for(request, holder.id))
 
 
-def _replace(step: Transaction, job: Job) -> None:
-    step.save(job, transitions.cancelled(job, transitions.REPLACED, step.now))
+def _replace(step: Transaction, job: Job | None) -> None:
+    if job is not None:
+        step.save(job, transitions.cancelled(job, transitions.REPLACED, step.now))
 
 
 def _accept(step: Transaction, job: Job) -> Inserted:

@@ -39,15 +39,15 @@ SET state = 'running', fence = ?, claim = ?, worker = ?, number = ?, lease = ?, 
 WHERE seq IN carray(?);
 
 -- name: last_claim  (worker)
-SELECT number, fence, claim FROM workers WHERE id = ?;
+SELECT number FROM workers WHERE id = ?;
 
--- name: note_claim  (worker, number, fence, claim, lease, seen)
-INSERT INTO workers (id, number, fence, claim, lease, seen, host, pid, queues, concurrency)
-VALUES (?, ?, ?, ?, ?, ?, '', 0, '[]', 0)
-ON CONFLICT (id) DO UPDATE SET number = excluded.number, fence = excluded.fence, claim = excluded.claim;
+-- name: note_claim  (worker, number, lease, seen)
+INSERT INTO workers (id, number, lease, seen, host, pid, queues, concurrency)
+VALUES (?, ?, ?, ?, '', 0, '[]', 0)
+ON CONFLICT (id) DO UPDATE SET number = excluded.number;
 
--- name: of_claim  (fence, claim)
+-- name: of_claim  (worker, number)
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
-FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND fence = ? AND claim = ? ORDER BY seq;
+FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = ? AND number = ? ORDER BY seq;

@@ -23,8 +23,8 @@ SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expir
 FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = ? AND number <= ?;
 
 -- name: beat  (worker, lease, seen, host, pid, queues, concurrency)
-INSERT INTO workers (id, number, fence, claim, lease, seen, host, pid, queues, concurrency)
-VALUES (?, 0, 0, 0, ?, ?, ?, ?, ?, ?)
+INSERT INTO workers (id, number, lease, seen, host, pid, queues, concurrency)
+VALUES (?, 0, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE
 SET lease = excluded.lease, seen = excluded.seen, host = excluded.host, pid = excluded.pid,
     queues = excluded.queues, concurrency = excluded.concurrency;

@@ -1,9 +1,9 @@
 -- Jobs come in. Plain jobs (no unique key) of a group go in through `add_plain`.
 
--- name: answered  (carray of ids, now) what ids seen before were told
+-- name: answered  (carray of ids, now, boot) what ids seen before were told
 SELECT id, 'accepted', id FROM jobs WHERE id IN carray(?1)
 UNION ALL
-SELECT id, verdict, job FROM remembered WHERE id IN carray(?1) AND until > ?2;
+SELECT id, verdict, job FROM remembered WHERE id IN carray(?1) AND (until > ?2 OR on_boot > ?3);
 
 -- name: add_plain
 INSERT INTO jobs (id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)

@@ -16,9 +16,9 @@ SELECT seq, id, fence, claim FROM jobs
 WHERE finished IS NOT NULL AND queue = ? AND state = ? AND NOT (unique_holds AND unique_until > ?)
 ORDER BY finished, seq LIMIT ?;
 
--- name: remember  (until, carray of seqs)
-INSERT OR REPLACE INTO remembered (id, verdict, job, fence, claim, until)
-SELECT id, 'accepted', id, fence, claim, ? FROM jobs WHERE seq IN carray(?);
+-- name: remember  (until, on_boot, carray of seqs)
+INSERT OR REPLACE INTO remembered (id, verdict, job, fence, claim, until, on_boot)
+SELECT id, 'accepted', id, fence, claim, ?, ? FROM jobs WHERE seq IN carray(?);
 
 -- name: drop  (carray of seqs)
 DELETE FROM jobs WHERE seq IN carray(?);
@@ -29,8 +29,9 @@ DELETE FROM logs WHERE job IN carray(?);
 -- name: drop_attempts  (carray of seqs)
 DELETE FROM attempts WHERE job IN carray(?);
 
--- name: forget_ids  (now, limit)
-DELETE FROM remembered WHERE id IN (SELECT id FROM remembered WHERE until <= ? ORDER BY until LIMIT ?);
+-- name: forget_ids  (now, boot, limit)
+DELETE FROM remembered WHERE id IN
+    (SELECT id FROM remembered WHERE until <= ? AND on_boot <= ? ORDER BY until LIMIT ?);
 
 -- name: forget_history  (minute)
 DELETE FROM history WHERE minute < ?;

@@ -11,7 +11,9 @@ SELECT generation, attempt, at, line FROM logs
 WHERE job = (SELECT seq FROM jobs WHERE id = ?) ORDER BY generation, attempt, number;
 
 -- name: attempts  (id)
-SELECT generation, attempt, started, ended, worker, outcome, error FROM attempts
+SELECT json_object('generation', generation, 'attempt', attempt, 'started', started, 'ended', ended,
+                   'worker', worker, 'outcome', outcome, 'error', json(error))
+FROM attempts
 WHERE job = (SELECT seq FROM jobs WHERE id = ?) ORDER BY number;
 
 -- name: workers  (boot)

@@ -15,6 +15,7 @@ UPDATE workers SET lease = 0 WHERE id IN (SELECT value FROM json_each(?));
 UPDATE jobs INDEXED BY jobs_running SET lease = 0 WHERE state = 'running';
 UPDATE workers SET lease = 0;
 UPDATE leaders SET lease = 0;
+UPDATE remembered SET on_boot = 0;
 
 -- name: boot
 SELECT value FROM facts WHERE name = 'boot';

@@ -13,6 +13,3 @@ UPDATE jobs
 SET state = 'done', finished = ?, attempts = attempts + 1, result = given.result, error = NULL, reason = NULL
 FROM (SELECT value ->> 0 AS seq, value ->> 1 AS result FROM json_each(?)) AS given
 WHERE jobs.seq = given.seq;
-
--- name: claim_of  (id) of a job that is gone
-SELECT fence, claim FROM remembered WHERE id = ? AND until > ?;

@@ -12,9 +12,6 @@ SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expir
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
 FROM jobs WHERE state = 'waiting' AND after IN carray(?) ORDER BY seq;
 
--- name: has_successor  (id)
-SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'waiting' AND after = ?);
-
 -- name: add  the row's place in line is the database's to give
 INSERT INTO jobs
       (id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
@@ -46,11 +43,14 @@ DELETE FROM logs WHERE job = ?;
 -- name: drop_attempts  (seq)
 DELETE FROM attempts WHERE job = ?;
 
--- name: remember  (id, verdict, job, fence, claim, until)
-INSERT INTO remembered (id, verdict, job, fence, claim, until) VALUES (?, ?, ?, ?, ?, ?)
+-- name: remember  (id, verdict, job, fence, claim, until, on_boot)
+INSERT INTO remembered (id, verdict, job, fence, claim, until, on_boot) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE
 SET verdict = excluded.verdict, job = excluded.job, fence = excluded.fence, claim = excluded.claim,
-    until = excluded.until;
+    until = excluded.until, on_boot = excluded.on_boot;
+
+-- name: recall  (id, now, boot)
+SELECT fence, claim FROM remembered WHERE id = ? AND (until > ? OR on_boot > ?);
 
 -- name: record_attempt  (seq, seq, generation, attempt, started, ended, worker, outcome, error)
 INSERT INTO attempts (job, number, generation, attempt, started, ended, worker, outcome, error)

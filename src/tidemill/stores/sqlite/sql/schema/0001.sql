@@ -82,8 +82,6 @@ CREATE TABLE queues (
 CREATE TABLE workers (
     id           TEXT    NOT NULL PRIMARY KEY,
     number       INTEGER NOT NULL,
-    fence        INTEGER NOT NULL,
-    claim        INTEGER NOT NULL,
     lease        REAL    NOT NULL,
     seen         REAL    NOT NULL,
     host         TEXT    NOT NULL,
@@ -108,14 +106,16 @@ CREATE TABLE arrivals (
     arrived  REAL NOT NULL DEFAULT (unixepoch('subsec'))
 ) STRICT;
 
--- Ids of jobs that are gone, and of requests that made none, with what they were told.
+-- Ids of jobs that are gone, and of requests that made none, with what they were told. They are
+-- forgotten when both clocks say so: a stepped wall clock ends nothing early.
 CREATE TABLE remembered (
     id       TEXT    NOT NULL PRIMARY KEY,
     verdict  TEXT    NOT NULL,
     job      TEXT    NOT NULL,
     fence    INTEGER NOT NULL,
     claim    INTEGER NOT NULL,
-    until    REAL    NOT NULL
+    until    REAL    NOT NULL,
+    on_boot  REAL    NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX remembered_until ON remembered (until);
 
