@@ -20,6 +20,7 @@ from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.store import Store
 from tidemill.core.queues import QueueSettings, Retention
 from tidemill.errors import ConfigurationError
+from tidemill.logs import use_stderr_unless_configured
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.urls import DEFAULT_URL, StoreUrl
@@ -171,6 +172,7 @@ class Tidemill:
         `queues` it serves every queue that was declared or that a task is on, by weight."""
         from tidemill.worker.worker import Worker
 
+        use_stderr_unless_configured()
         return Worker(
             self.store,
             self.tasks,

@@ -11,6 +11,7 @@ import click
 
 from tidemill.cli.target import load
 from tidemill.cli.times import duration
+from tidemill.logs import use_stderr
 
 
 def weights(_ctx: click.Context, _option: click.Parameter, value: str | None) -> dict[str, int | None] | None:
@@ -56,7 +57,7 @@ def worker(app: str, *, processes: int | None, json_logs: bool | None, **options
 
     application = load(app)
     json = not sys.stderr.isatty() if json_logs is None else json_logs
-    _log_to_stderr(json=json)
+    use_stderr(json=json)
     given = {name: value for name, value in options.items() if value is not None}
     if processes is None:
         application.run_worker(id=supervised_id(), **given)
@@ -77,25 +78,3 @@ def _as_arguments(options: dict[str, Any]) -> Iterator[str]:
             yield f"--{flag}={','.join(weights)}"
         else:
             yield f"--{flag}={value}"
-
-
-def _log_to_stderr(*, json: bool) -> None:
-    """stdout belongs to handlers that print."""
-    import structlog
-
-    renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer()
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info if json else _unchanged,
-            renderer,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-
-
-def _unchanged(_logger: Any, _method: str, event: Any) -> Any:
-    """The console renderer formats exceptions itself."""
-    return event

@@ -13,6 +13,7 @@ from tidemill.clock import Clock, Entropy
 from tidemill.core.job import NewJob
 from tidemill.core.uniqueness import Unique
 from tidemill.errors import InvalidJob, InvalidPayload, PayloadTooLarge
+from tidemill.logs import use_stderr_unless_configured
 from tidemill.tasks.definition import TaskDefinition
 
 R_co = TypeVar("R_co", covariant=True)
@@ -79,6 +80,7 @@ class RequestMaker:
         self._warned[task.name] = now
         import structlog
 
+        use_stderr_unless_configured()
         structlog.get_logger("tidemill").warning(
             "large payload", task=task.name, size=size, warn_bytes=task.warn_bytes, max_bytes=task.max_bytes
         )
