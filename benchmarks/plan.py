@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 QUEUES = ("tidemill", "huey", "huey-nosync", "litequeue", "persist-queue")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """`sizes` is a number of jobs, samples or seconds; `per_queue` where one size would be unfair."""
 

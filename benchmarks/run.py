@@ -50,11 +50,13 @@ def parse() -> argparse.Namespace:
 
 
 def steps(plans: list[Plan], rounds: int | None, *, quick: bool) -> Iterator[tuple[Plan, str]]:
-    """Every measurement's rounds, the queues taking turns inside each round."""
-    for plan in plans:
-        for _ in range(rounds or (1 if quick else plan.rounds)):
-            for queue in plan.queues:
-                yield plan, queue
+    """Round by round through all measurements, the queues taking turns inside each: what is divided
+    by each other was measured close together."""
+    wanted = {plan: rounds or (1 if quick else plan.rounds) for plan in plans}
+    for number in range(max(wanted.values(), default=0)):
+        for plan in plans:
+            if number < wanted[plan]:
+                yield from ((plan, queue) for queue in plan.queues)
 
 
 def probe(measurement: str, queue: str, size: int, disk: str | None) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """What Tidemill sets out to reach, as ratios wherever a ratio is possible.
 
-A target names its own number and, for a ratio, the number it is divided by, both measured
-in the same run.
+A target names its own number and, for a ratio, the number it is divided by. Ratios are taken round
+by round, so that both numbers come from the same minute of the machine.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ class Source:
     queue: str
     figure: str
 
-    def median(self, results: Results) -> float | None:
+    def rounds(self, results: Results) -> list[float]:
         rounds = results.get(self.measurement, {}).get(self.queue, [])
-        values = [numbers[self.figure] for numbers in rounds if self.figure in numbers]
-        return statistics.median(values) if values else None
+        return [numbers[self.figure] for numbers in rounds if self.figure in numbers]
 
 
 @dataclass(frozen=True)
@@ -35,14 +34,15 @@ class Target:
     unit: str = "x"
     against: Source | None = None
 
-    def reached(self, results: Results) -> float | None:
-        own = self.own.median(results)
-        if own is None or self.against is None:
+    def reached(self, results: Results) -> list[float]:
+        """One value per round; empty when it was not measured."""
+        own = self.own.rounds(results)
+        if self.against is None:
             return own
-        other = self.against.median(results)
-        return own / other if other else None
+        return [mine / other for mine, other in zip(own, self.against.rounds(results), strict=False) if other]
 
-    def met(self, value: float) -> bool:
+    def met(self, values: list[float]) -> bool:
+        value = statistics.median(values)
         return value >= self.goal if self.bound == "at least" else value <= self.goal
 
 
