@@ -1,0 +1,66 @@
+"""The witness outside the store: what producers were told and what handlers did, in append-only files.
+
+Every process writes its own file, one whole line per write, so that a kill leaves at most one
+broken line at the end of one file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+class Ledger:
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / f"{os.getpid()}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def write(self, *words: object) -> None:
+        os.write(self._file, (" ".join(map(str, words)) + "\n").encode())
+
+
+@dataclass
+class Witness:
+    """`settled` holds (fence, answer) of every outcome a worker brought to the store."""
+
+    accepted: set[str] = field(default_factory=set)
+    started: Counter[str] = field(default_factory=Counter)
+    committed: Counter[str] = field(default_factory=Counter)
+    settled: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def refused(self) -> int:
+        return sum(answer in ("stale", "gone") for _, answer in self._answers())
+
+    def _answers(self) -> Iterator[tuple[int, str]]:
+        for answers in self.settled.values():
+            yield from answers
+
+    def stale_writes_accepted(self) -> list[str]:
+        """Jobs for which an outcome was taken from a claim older than another one's outcome, or
+        for which two successes were taken."""
+        bad = []
+        for job, answers in self.settled.items():
+            taken = [fence for fence, answer in answers if answer == "ok"]
+            newest = max(fence for fence, _ in answers)
+            if len(taken) > 1 or (taken and taken[0] < newest):
+                bad.append(job)
+        return bad
+
+
+def read(folder: Path) -> Witness:
+    witness = Witness()
+    for file in folder.glob("*.log"):
+        for line in file.read_text().splitlines():
+            match line.split():
+                case ["accepted", job]:
+                    witness.accepted.add(job)
+                case ["started", job]:
+                    witness.started[job] += 1
+                case ["committed", job]:
+                    witness.committed[job] += 1
+                case ["settled", job, fence, answer]:
+                    witness.settled[job].append((int(fence), answer))
+    return witness

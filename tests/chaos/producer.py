@@ -1,0 +1,32 @@
+"""A producer under fire: writes an id down only after the store has accepted it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+
+from tests.chaos.ledger import Ledger
+from tests.chaos.tasks import FOLDER, app, work
+from tidemill.errors import StoreError
+
+
+def milliseconds(n: int) -> float:
+    """Most are quick; some run long enough to be met by a fault."""
+    return 600.0 if n % 10 == 5 else n % 3
+
+
+async def main(per_second: float) -> None:
+    ledger = Ledger(FOLDER)
+    async with app:
+        for number in itertools.count():
+            batch = [work.using(delay=0.2 if n % 10 == 0 else 0.0).job(milliseconds(n)) for n in range(20)]
+            try:
+                for job in await app.enqueue_many(batch):
+                    ledger.write("accepted", job.id)
+            except StoreError as error:
+                ledger.write("refused", type(error).__name__)
+            await asyncio.sleep(20 / per_second if number else 0)
+
+
+asyncio.run(main(float(sys.argv[1])))
