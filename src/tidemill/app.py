@@ -146,8 +146,9 @@ class Tidemill:
         return function
 
     async def enqueue_many(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
-        """Send many jobs in few calls. Jobs of one queue are accepted or refused together, 10 000 at
-        a time; after an error the same requests can be sent again without doubling any."""
+        """Send many jobs in few calls of up to 10 000 jobs or 32 MB. Within one call the jobs of a queue
+        are accepted or refused together; calls before a refused one stay accepted. After an error the
+        same requests can be sent again without doubling any. The 5 s deadline is per call."""
         return await self.client.enqueue_many(requests)
 
     def enqueue_many_sync(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.client.support import Watched
-from tidemill import State, StoreFull, Task, Tidemill
+from tidemill import State, StoreError, StoreFull, Task, Tidemill
 from tidemill.stores.memory import MemoryStore
 
 
@@ -91,6 +91,51 @@ async def test_a_full_disk_is_told_to_everybody_at_once(store: Watched, work: Ta
     assert len(store.inserts) == 1
     store.before = None
     await work.enqueue(4)
+
+
+class Odd(Exception):
+    """Cannot be made again from its arguments."""
+
+    def __init__(self, *, code: int) -> None:
+        super().__init__(f"code {code}")
+
+
+async def test_a_bug_in_a_store_reaches_everybody_who_waits(store: Watched, work: Task[[int], None]) -> None:
+    async def odd() -> None:
+        raise Odd(code=7)
+
+    store.before = odd
+    calls = asyncio.gather(*(work.enqueue(n) for n in range(3)), return_exceptions=True)
+    async with asyncio.timeout(10):
+        results = await calls
+    assert [str(result) for result in results] == ["the store raised Odd: code 7"] * 3
+    assert {type(result) for result in results} == {StoreError}
+    store.before = None
+    await work.enqueue(4)
+
+
+async def test_a_flush_that_is_shut_down_leaves_nobody_waiting(
+    store: Watched, work: Task[[int], None]
+) -> None:
+    began = asyncio.Event()
+
+    async def hang() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    store.before = hang
+    sent = asyncio.create_task(work.enqueue(1))
+    await began.wait()
+    behind = asyncio.create_task(work.enqueue(2))
+    await asyncio.sleep(0)
+    session = work._client._sessions.here()
+    assert session is not None
+    flush = session.enqueuer._flush
+    assert flush is not None
+    flush.cancel()
+    async with asyncio.timeout(10):
+        results = await asyncio.gather(sent, behind, return_exceptions=True)
+    assert [type(result) for result in results] == [asyncio.CancelledError] * 2
 
 
 async def test_closing_waits_for_what_was_sent(store: Watched, work: Task[[int], None]) -> None:

@@ -1,7 +1,7 @@
 """Many requests as few inserts.
 
-Jobs of one queue travel in one group, which is accepted or refused as a whole, up to
-GROUP_JOBS jobs or CHUNK_BYTES of payload; beyond that a further group follows. Whoever
+Requests are sent in chunks of up to CHUNK_JOBS jobs or CHUNK_BYTES of payload, counted over all
+queues. In a chunk the jobs of one queue are one group, accepted or refused as a whole. Whoever
 reads the requests from a generator never holds more than one chunk of payloads twice.
 """
 
@@ -16,7 +16,7 @@ from tidemill.core.queues import Inserted
 
 R = TypeVar("R")
 
-GROUP_JOBS = 10_000
+CHUNK_JOBS = 10_000
 CHUNK_BYTES = 32 * 1024 * 1024
 
 
@@ -42,7 +42,7 @@ def chunks(requests: Iterable[JobRequest[R]]) -> Iterator[Chunk[R]]:
     for request in requests:
         chunk.append(request)
         size += len(request.job.payload)
-        if len(chunk) >= GROUP_JOBS or size >= CHUNK_BYTES:
+        if len(chunk) >= CHUNK_JOBS or size >= CHUNK_BYTES:
             yield Chunk(chunk)
             chunk, size = [], 0
     if chunk:

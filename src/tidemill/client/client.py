@@ -109,7 +109,9 @@ class Client:
         self._blocking = None
 
     async def _open_blocking(self) -> Blocking | None:
-        return (await self.store()).blocking
+        deadline = asyncio.get_running_loop().time() + DEADLINE
+        session = self._sessions.here() or await self._open_by(deadline)
+        return session.store.blocking
 
     async def _insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
         session = self._sessions.here()
@@ -127,10 +129,10 @@ class Client:
             raise StoreUnavailable(f"the store could not be opened within {DEADLINE:g} s") from None
 
     def _insert_sync(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+        began, pause = self._clock.boot(), FIRST_PAUSE
         blocking = self._blocking or self.blocking()
         if blocking is None:
             return self._portal.run(lambda: self._insert(groups))
-        began, pause = self._clock.boot(), FIRST_PAUSE
         while True:
             asked = self._clock.boot()
             try:

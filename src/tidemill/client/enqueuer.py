@@ -63,11 +63,15 @@ class Enqueuer:
     async def _flush_all(self) -> None:
         try:
             while batch := self._take():
-                await self._send(batch)
+                try:
+                    await self._send(batch)
+                except asyncio.CancelledError:
+                    # The loop is being shut down: nobody may be left waiting for an answer.
+                    _cancel([*batch, *self._waiting])
+                    self._waiting.clear()
+                    raise
         finally:
             self._flush = None
-            for waiting in self._waiting:
-                waiting.answers.cancel()
 
     def _take(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
@@ -92,7 +96,7 @@ class Enqueuer:
             # Full, read-only, corrupt: another try within seconds would say the same.
             _fail(batch, error)
         except Exception as error:  # noqa: BLE001 - a bug in a store must reach the callers, not hang them
-            _fail(batch, error)
+            _fail(batch, StoreError(f"the store raised {type(error).__name__}: {error}"), error)
         else:
             self._pause = FIRST_PAUSE
             _answer(batch, answers)
@@ -125,10 +129,15 @@ def _answer(batch: list[_Waiting], answers: Answers) -> None:
         start = end
 
 
-def _fail(batch: Sequence[_Waiting], error: Exception) -> None:
+def _fail(batch: Sequence[_Waiting], error: StoreError, cause: Exception | None = None) -> None:
     for waiting in batch:
         if not waiting.answers.done():
             # One exception raised in many tasks would collect all their tracebacks.
             own = type(error)(*error.args)
-            own.__cause__ = error
+            own.__cause__ = cause or error
             waiting.answers.set_exception(own)
+
+
+def _cancel(batch: Sequence[_Waiting]) -> None:
+    for waiting in batch:
+        waiting.answers.cancel()
