@@ -78,6 +78,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._processes.append(process)
         return process, self.create_task(main, name=name, context=context_of(process))
 
+    def signal(self, process: Process, callback: Callable[[], object]) -> None:
+        """Run `callback` inside the process, as a signal handler would; late if it is paused."""
+        self.call_soon(callback, context=context_of(process))
+
     def outside(self, main: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `main` in no process: what another machine does on behalf of one that may die."""
         return self.create_task(main, context=context_of(None))

@@ -32,6 +32,7 @@ class Process:
         self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         self.remains: list[asyncio.Task[Any]] = []
         self._at_step: dict[int, Callable[[], None]] = {}
+        self._at_death: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
         state = "dead" if not self.alive else "paused" if self._pauses else "running"
@@ -43,11 +44,15 @@ class Process:
 
     def kill(self) -> None:
         """Nothing of the process runs from the next await on."""
+        if not self.alive:
+            return
         self.alive = False
         self._held.clear()
         self._at_step.clear()
         # Kept until the loop closes: a coroutine that is collected runs its finally blocks.
         self.remains.extend(self._tasks)
+        for notice in self._at_death:
+            notice()
 
     def pause(self, seconds: float) -> None:
         """Nothing of the process runs for that long; what came due meanwhile runs then, in order."""
@@ -58,6 +63,10 @@ class Process:
     def at_step(self, step: int, action: Callable[[], None]) -> None:
         """Call `action` when `steps` reaches that number: between any two awaits, timed or not."""
         self._at_step[step] = action
+
+    def at_death(self, notice: Callable[[], None]) -> None:
+        """Call `notice` when the process is killed: what its parent or its children see of it."""
+        self._at_death.append(notice)
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)

@@ -1,0 +1,270 @@
+"""The engine with one safety switched off, one at a time. The simulator has to notice each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from msgspec.structs import replace
+
+from tests.simulation.fleet import LEASE
+from tidemill.contract.jobs import Reclaimed
+from tidemill.core import transitions
+from tidemill.core.claims import Heartbeat
+from tidemill.core.job import Job
+from tidemill.core.outcomes import Answer, Done, Fail, Outcome
+from tidemill.core.queues import Inserted, QueueSettings, Verdict
+from tidemill.core.states import State, Verb
+from tidemill.stores.memory import claim, extend, insert, reclaim, settle
+from tidemill.stores.memory.claim import Claiming
+from tidemill.stores.memory.moves import move
+from tidemill.stores.memory.queue import Queue
+from tidemill.stores.memory.records import Records
+from tidemill.worker.attempt import Attempt, Stop
+from tidemill.worker.bell import Bell
+from tidemill.worker.executor import Executor
+from tidemill.worker.pump import Pump
+from tidemill.worker.translate import describe
+
+Patch = AbstractContextManager[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`caught_by` names the invariants that may be the first to notice; `profile` where to look."""
+
+    name: str
+    apply: Callable[[], Patch]
+    caught_by: tuple[str, ...]
+    profile: str = "everything"
+
+
+def _settle_without_claim() -> Patch:
+    def answer(job: Job | None, _fence: int, _claim: int) -> Answer:
+        if job is None:
+            return Answer.GONE
+        return Answer.OK if job.state is State.RUNNING else Answer.AGAIN
+
+    return patch.object(settle, "answer_to", answer)
+
+
+def _settle_without_claim_id() -> Patch:
+    def answer(job: Job | None, fence: int, _claim: int) -> Answer:
+        if job is None:
+            return Answer.GONE
+        if job.fence != fence:
+            return Answer.STALE
+        return Answer.OK if job.state is State.RUNNING else Answer.AGAIN
+
+    return patch.object(settle, "answer_to", answer)
+
+
+def _extend_without_claim() -> Patch:
+    return patch.object(extend, "is_current", lambda job, _fence, _claim: job.state is State.RUNNING)
+
+
+def _settle_before_run() -> Patch:
+    fill = Executor.fill
+
+    def fill_and_settle(self: Executor) -> None:
+        waiting = [attempt for attempt in self._hands.ahead if attempt.outcome is None]
+        fill(self)
+        for attempt in waiting:
+            if attempt.outcome is None and attempt.task is not None:
+                self._conclude(attempt, Done())
+
+    return patch.object(Executor, "fill", fill_and_settle)
+
+
+def _reclaim_by_age() -> Patch:
+    def by_age(records: Records, _dead: Sequence[str]) -> Reclaimed:
+        now = records.clock.wall()
+        over = [job for job in reclaim._running(records) if now - (job.started or now) > LEASE]
+        back = [reclaim._take_back(records, job) for job in over]
+        return Reclaimed(tuple(job.id for job in back if job.state is State.READY), ())
+
+    return patch.object(reclaim, "reclaim", by_age)
+
+
+def _leases_by_worker_clock() -> Patch:
+    begin = Claiming.__init__
+
+    def begin_by_their_clock(self: Claiming, records: Records, request: Any) -> None:
+        begin(self, records, request)
+        self.lease += (sum(request.worker.encode()) % 7 - 3) * 100
+
+    return patch.object(Claiming, "__init__", begin_by_their_clock)
+
+
+def _heartbeat_renews_everybody() -> Patch:
+    renew = extend._meet
+
+    def renew_all(records: Records, heartbeat: Heartbeat, lease: float) -> None:
+        renew(records, heartbeat, lease)
+        for job in reclaim._running(records):
+            records.put(replace(job, lease=lease))
+
+    return patch.object(extend, "_meet", renew_all)
+
+
+def _lost_reply_is_a_crash() -> Patch:
+    def returned(job: Job) -> Job:
+        return replace(job, state=State.READY, claim=0, crashes=job.crashes + 1)
+
+    return patch.object(transitions, "returned", returned)
+
+
+def _company_is_charged() -> Patch:
+    def reclaimed(job: Job, settings: QueueSettings, now: float) -> Job:
+        error = describe(TimeoutError("lease"))
+        after = transitions._crashed(job, Verb.RECLAIM, settings, error, now)
+        return replace(after, claim=0, crashes=job.crashes + 2)
+
+    return patch.object(transitions, "reclaimed", reclaimed)
+
+
+def _suspects_in_company() -> Patch:
+    def runner(self: Executor, attempt: Attempt, definition: Any, context: Any) -> Any:
+        return lambda: self._run_async(attempt, definition, context)
+
+    return patch.object(Executor, "_runner", runner)
+
+
+def _ids_are_forgotten() -> Patch:
+    def known(records: Records, request: str) -> Inserted | None:
+        return Inserted(Verdict.ACCEPTED, request) if request in records.jobs else None
+
+    return patch.object(insert, "_known", known)
+
+
+def _claim_numbers_are_forgotten() -> Patch:
+    return patch.object(claim, "_is_repeated", lambda _records, _request: False)
+
+
+def _key_limit_is_ignored() -> Patch:
+    return patch.object(Queue, "room_in", lambda _self, _lane: float("inf"))
+
+
+def _queue_limit_is_ignored() -> Patch:
+    return patch.object(Queue, "room", lambda _self: float("inf"))
+
+
+def _length_limit_is_ignored() -> Patch:
+    return patch.object(insert, "_too_long", lambda *_args: None)
+
+
+def _unique_is_not_checked() -> Patch:
+    return patch.object(insert, "holder_of", lambda _records, _queue, _unique, _now: None)
+
+
+def _unique_is_never_released() -> Patch:
+    def ever(records: Records, queue: str, unique: Any, _now: float) -> Job | None:
+        if unique is None:
+            return None
+        jobs = [job for job in records.jobs.values() if job.queue == queue and job.unique_key == unique.key]
+        return max(jobs, key=lambda job: (job.after is None, job.seq), default=None)
+
+    return patch.object(insert, "holder_of", ever)
+
+
+def _retry_loses_its_place() -> Patch:
+    apply = settle._apply
+
+    def apply_and_move(records: Records, job: Job, outcome: Outcome) -> None:
+        apply(records, job, outcome)
+        after = records.jobs[job.id]
+        if after.state in (State.READY, State.SCHEDULED):
+            records.put(replace(after, seq=records.next_seq()))
+
+    return patch.object(settle, "_apply", apply_and_move)
+
+
+def _cancel_leaves_the_claim() -> Patch:
+    cancelled = transitions.cancelled
+
+    def leave(job: Job, reason: str, now: float) -> Job:
+        return replace(cancelled(job, reason, now), claim=job.claim)
+
+    return patch.object(transitions, "cancelled", leave)
+
+
+def _reclaim_leaves_the_claim() -> Patch:
+    reclaimed = transitions.reclaimed
+
+    def leave(job: Job, settings: QueueSettings, now: float) -> Job:
+        return replace(reclaimed(job, settings, now), claim=job.claim)
+
+    return patch.object(transitions, "reclaimed", leave)
+
+
+def _drain_charges() -> Patch:
+    cancelled = Executor._cancelled
+
+    def charge(self: Executor, attempt: Attempt, error: Any) -> Outcome | None:
+        if attempt.stop is Stop.DRAIN:
+            return Fail(describe(error))
+        return cancelled(self, attempt, error)
+
+    return patch.object(Executor, "_cancelled", charge)
+
+
+def _drain_goes_on_claiming() -> Patch:
+    return patch.object(Pump, "stop_claiming", lambda _self: None)
+
+
+def _promote_early() -> Patch:
+    def promote(records: Records, queue: Queue, now: float) -> None:
+        for key in queue.scheduled.slice(0, 1000):
+            if key[0] <= now + 1:
+                move(records, transitions.promoted(records.jobs[key[-1]]), now)
+
+    return patch.object(claim, "_promote", promote)
+
+
+def _nobody_polls() -> Patch:
+    park = Bell.park
+    return patch.object(Bell, "park", lambda self, _seconds: park(self, 1e6))
+
+
+def _enqueue_waits_for_ever() -> Patch:
+    return _both(
+        patch("tidemill.client.enqueuer.DEADLINE", 60.0), patch("tidemill.client.enqueuer.ATTEMPT", 60.0)
+    )
+
+
+@contextmanager
+def _both(first: Patch, second: Patch) -> Iterator[None]:
+    with first, second:
+        yield
+
+
+MUTANTS = (
+    Mutant("settle compares neither fence nor claim id", _settle_without_claim, ("I6",)),
+    Mutant("settle does not compare the claim id", _settle_without_claim_id, ("I6",)),
+    Mutant("extend does not compare the claim", _extend_without_claim, ("I6",)),
+    Mutant("settled before it runs", _settle_before_run, ("I1",), "kills"),
+    Mutant("reclaim by age", _reclaim_by_age, ("I7",)),
+    Mutant("leases by the worker's clock", _leases_by_worker_clock, ("I7",)),
+    Mutant("a heartbeat renews everybody's leases", _heartbeat_renews_everybody, ("I6", "I7"), "kills"),
+    Mutant("a lost claim reply counts as a crash", _lost_reply_is_a_crash, ("I8",), "network"),
+    Mutant("a crash in company is charged", _company_is_charged, ("I8",), "kills"),
+    Mutant("suspects run in company", _suspects_in_company, ("I8",), "kills"),
+    Mutant("ids are forgotten with their jobs", _ids_are_forgotten, ("I3",), "network"),
+    Mutant("claim numbers are forgotten", _claim_numbers_are_forgotten, ("I5",), "network"),
+    Mutant("the limit per key is ignored", _key_limit_is_ignored, ("I13",)),
+    Mutant("the limit per queue is ignored", _queue_limit_is_ignored, ("I13",)),
+    Mutant("the length limit is ignored", _length_limit_is_ignored, ("I22",)),
+    Mutant("unique keys are not checked", _unique_is_not_checked, ("I11",)),
+    Mutant("unique keys are never released", _unique_is_never_released, ("I11",)),
+    Mutant("a retry loses its place", _retry_loses_its_place, ("I4",)),
+    Mutant("a cancel leaves the claim", _cancel_leaves_the_claim, ("I6",), "operators"),
+    Mutant("a reclaim leaves the claim", _reclaim_leaves_the_claim, ("I6",), "pauses"),
+    Mutant("a drain charges attempts", _drain_charges, ("I20",), "drains"),
+    Mutant("a drain goes on claiming", _drain_goes_on_claiming, ("I20",), "drains"),
+    Mutant("jobs are promoted before they are due", _promote_early, ("I10",)),
+    Mutant("nobody polls", _nobody_polls, ("I1", "I23"), "quiet and deaf"),
+    Mutant("an enqueue has no deadline", _enqueue_waits_for_ever, ("I22",), "network"),
+)

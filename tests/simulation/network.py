@@ -1,0 +1,222 @@
+"""What lies between a process and the store: delay, loss and repetition, drawn from a seed.
+
+A request travels outside of the process that sent it: it arrives although its sender died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, cast
+
+from tests.simulation.watch import Call, Watch
+from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.queues import QueueInfo
+from tidemill.contract.reader import AttemptRecord, LogLine, Minute, Page, WorkerInfo
+from tidemill.contract.wakeups import Listener
+from tidemill.core.changes import Amended, Change
+from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.filters import Filter
+from tidemill.core.job import Group, Job
+from tidemill.core.queues import Inserted, QueueSettings
+from tidemill.core.states import State
+from tidemill.errors import StoreUnavailable
+from tidemill.testing.virtual import VirtualLoop
+
+SLOWEST = 2.0
+"""The longest a message travels."""
+
+PATIENCE = 3.0
+"""How long a caller waits before it believes that nobody answers."""
+
+
+@dataclass(slots=True)
+class Weather:
+    """Shared by every link. All zero: a perfect network."""
+
+    slow: float = 0.0
+    lost_request: float = 0.0
+    lost_reply: float = 0.0
+    doubled: float = 0.0
+    lost_wakeup: float = 0.0
+
+    @property
+    def bad(self) -> bool:
+        return bool(self.slow or self.lost_request or self.lost_reply or self.doubled)
+
+    def clear(self) -> None:
+        """The storm is over. Whether wake-ups arrive is not a matter of weather."""
+        self.slow = self.lost_request = self.lost_reply = self.doubled = 0.0
+
+
+class Network:
+    """One process's link to the store; keeps `contract.Store`."""
+
+    def __init__(self, loop: VirtualLoop, watch: Watch, weather: Weather, name: str, seed: int) -> None:
+        self._loop, self._watch, self._weather, self._name = loop, watch, weather, name
+        self._chance = random.Random(seed)
+        self.last_number = 0
+
+    async def _call(self, verb: str, *args: Any) -> Any:
+        reply: asyncio.Future[Any] = self._loop.create_future()
+        call = Call(self._name, verb, args, self._loop.time())
+        self._loop.outside(self._carry(call, reply))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await reply
+        except TimeoutError:
+            raise StoreUnavailable(f"{verb}: nobody answered for {PATIENCE:g} s") from None
+
+    async def _carry(self, call: Call, reply: asyncio.Future[Any]) -> None:
+        await asyncio.sleep(self._delay())
+        if self._happens(self._weather.lost_request):
+            return
+        if self._happens(self._weather.doubled):
+            self._loop.outside(self._carry_again(call))
+        outcome = self._watch.execute(call)
+        if self._happens(self._weather.lost_reply):
+            return
+        await asyncio.sleep(self._delay())
+        if reply.done():
+            return
+        if isinstance(outcome, Exception):
+            reply.set_exception(outcome)
+            reply.exception()  # its caller may be dead: nobody else has to be told
+        else:
+            reply.set_result(outcome)
+
+    async def _carry_again(self, call: Call) -> None:
+        await asyncio.sleep(self._delay() + self._chance.choice((0.0, 0.1, 5.0, 15.0)))
+        self._watch.execute(call)
+
+    def _delay(self) -> float:
+        if self._happens(self._weather.slow):
+            return self._chance.uniform(0.05, SLOWEST)
+        return self._chance.uniform(0.0005, 0.003)
+
+    def _happens(self, probability: float) -> bool:
+        return probability > 0 and self._chance.random() < probability
+
+    # The verbs, in the order of the contracts.
+
+    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+        return cast("list[list[Inserted]]", await self._call("insert", groups))
+
+    async def arrivals(self, limit: int) -> list[Arrival]:
+        return cast("list[Arrival]", await self._call("arrivals", limit))
+
+    async def admit(self, admissions: Sequence[Admission]) -> int:
+        return cast("int", await self._call("admit", admissions))
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        self.last_number = max(self.last_number, request.number)
+        return cast("Claims", await self._call("claim", request))
+
+    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        if request is not None:
+            self.last_number = max(self.last_number, request.number)
+        return cast("Settled", await self._call("settle", tuple(settlements), request))
+
+    async def extend(self, heartbeat: Heartbeat) -> Extended:
+        return cast("Extended", await self._call("extend", heartbeat))
+
+    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
+        return cast("Reclaimed", await self._call("reclaim", dead))
+
+    async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+        return cast("Amended", await self._call("amend", wanted, change, limit))
+
+    async def prune(self, limit: int = 1000) -> Pruned:
+        return cast("Pruned", await self._call("prune", limit))
+
+    async def read_clock(self) -> Reading:
+        return cast("Reading", await self._call("read_clock"))
+
+    async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
+        await self._call("declare", queues)
+
+    async def override(self, queue: str, settings: QueueSettings | None) -> None:
+        await self._call("override", queue, settings)
+
+    async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
+        await self._call("pause", queue, until, reason)
+
+    async def resume(self, queue: str) -> None:
+        await self._call("resume", queue)
+
+    async def queues(self) -> list[QueueInfo]:
+        return cast("list[QueueInfo]", await self._call("queues"))
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        return cast("list[Job | None]", await self._call("get", ids))
+
+    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
+        return cast("Page", await self._call("find", wanted, limit, cursor))
+
+    async def counts(self) -> dict[str, dict[State, int]]:
+        return cast("dict[str, dict[State, int]]", await self._call("counts"))
+
+    async def history(self, queue: str, since: float) -> list[Minute]:
+        return cast("list[Minute]", await self._call("history", queue, since))
+
+    async def logs(self, job: str) -> list[LogLine]:
+        return cast("list[LogLine]", await self._call("logs", job))
+
+    async def attempts(self, job: str) -> list[AttemptRecord]:
+        return cast("list[AttemptRecord]", await self._call("attempts", job))
+
+    async def workers(self) -> list[WorkerInfo]:
+        return cast("list[WorkerInfo]", await self._call("workers"))
+
+    async def lead(self, duty: str, worker: str, lease: float) -> bool:
+        return cast("bool", await self._call("lead", duty, worker, lease))
+
+    async def resign(self, duty: str, worker: str) -> None:
+        await self._call("resign", duty, worker)
+
+    def listen(self, topics: Iterable[str]) -> Listener:
+        inner = self._watch.store.listen(topics)
+        return _DeafListener(inner, self._loop, lambda: self._happens(self._weather.lost_wakeup))
+
+    def ring(self, topics: Iterable[str]) -> None:
+        if not self._happens(self._weather.lost_wakeup):
+            self._watch.store.ring(topics)
+
+    @property
+    def blocking(self) -> None:
+        return None
+
+    async def open(self) -> Self:
+        return self
+
+    async def close(self) -> None:
+        return None
+
+    def another(self) -> Self:
+        return self
+
+
+class _DeafListener:
+    """A listener that misses rings it was sent."""
+
+    def __init__(self, inner: Listener, loop: VirtualLoop, misses: Callable[[], bool]) -> None:
+        self._inner, self._loop, self._misses = inner, loop, misses
+
+    def arm(self) -> None:
+        self._inner.arm()
+
+    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - the contract's signature
+        until = self._loop.time() + timeout
+        while await self._inner.wait(max(0.0, until - self._loop.time())):
+            if not self._misses():
+                return True
+            self._inner.arm()
+        return False
+
+    def disarm(self) -> None:
+        self._inner.disarm()
+
+    def close(self) -> None:
+        self._inner.close()
