@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 
-from conftest import Bench, Scenario
-
+from tests.worker.bench import Bench, Virtually
 from tidemill.core.states import State
 from tidemill.worker.drain import on_signals
-
-Virtually = Callable[[Scenario], None]
 
 
 async def _sleeps(seconds: float) -> None:

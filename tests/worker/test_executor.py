@@ -7,14 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from conftest import Bench, Scenario
-
+from tests.worker.bench import Bench, Virtually
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.errors import GiveUp, InvalidPayload, SnoozeFor
 from tidemill.tasks.context import Context
-
-Virtually = Callable[[Scenario], None]
 
 
 def test_a_job_is_done_and_its_result_kept(virtually: Virtually) -> None:

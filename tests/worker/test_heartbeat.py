@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 
-from conftest import Bench, Scenario
-
+from tests.worker.bench import Bench, Virtually
 from tidemill.clock import SystemClock, SystemEntropy
 from tidemill.contract.jobs import Extended
 from tidemill.core.changes import Cancel
@@ -20,8 +18,6 @@ from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import define
 from tidemill.worker import Worker, WorkerOptions
-
-Virtually = Callable[[Scenario], None]
 
 
 def test_i7_a_long_job_keeps_its_lease(virtually: Virtually) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
-from conftest import Bench, Scenario
 
+from tests.worker.bench import Bench, Virtually
 from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.job import Group, NewJob
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import State
 from tidemill.errors import StoreUnavailable
 from tidemill.stores.memory import MemoryStore
-
-Virtually = Callable[[Scenario], None]
 
 
 class Unreliable(MemoryStore):

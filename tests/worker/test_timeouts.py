@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
-from conftest import Bench, Scenario
-
+from tests.worker.bench import Bench, Virtually
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
-
-Virtually = Callable[[Scenario], None]
 
 
 def test_an_attempt_ends_at_its_timeout_and_is_retried(virtually: Virtually) -> None:

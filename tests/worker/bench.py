@@ -1,0 +1,75 @@
+"""A worker on a memory store, in virtual time: a test waits for minutes in milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from tidemill.core.job import Group, Job, NewJob
+from tidemill.core.queues import Verdict
+from tidemill.stores.memory import MemoryStore
+from tidemill.tasks.definition import Middleware, TaskDefinition, define
+from tidemill.testing.manual import SeededEntropy
+from tidemill.testing.virtual import VirtualClock
+from tidemill.worker import Worker, WorkerOptions
+
+
+class Bench:
+    """One store, some tasks, and workers on it."""
+
+    def __init__(self, store: MemoryStore, clock: VirtualClock) -> None:
+        self.store, self.clock = store, clock
+        self.entropy = SeededEntropy(1)
+        self.tasks: dict[str, TaskDefinition] = {}
+        self.running: list[asyncio.Task[None]] = []
+        self._jobs = 0
+
+    def task(self, handler: Callable[..., Any], **options: Any) -> None:
+        definition = define(handler, name=handler.__name__, **options)
+        self.tasks[definition.name] = definition
+
+    async def enqueue(self, task: str, payload: bytes = b"{}", queue: str = "default", **options: Any) -> str:
+        self._jobs += 1
+        job = NewJob(id=f"job-{self._jobs}", task=task, payload=payload, **options)
+        [[answer]] = await self.store.insert([Group(queue, (job,))])
+        assert answer.verdict is Verdict.ACCEPTED, answer
+        return job.id
+
+    def worker(
+        self,
+        tasks: Mapping[str, TaskDefinition] | None = None,
+        store: Any = None,
+        lifespan: Any = None,
+        middleware: tuple[Middleware, ...] = (),
+        **options: Any,
+    ) -> Worker:
+        settings: dict[str, Any] = {"heartbeat_thread": False, "isolation": False, **options}
+        return Worker(
+            store or self.store,
+            self.tasks if tasks is None else tasks,
+            options=WorkerOptions(**settings),
+            clock=self.clock,
+            entropy=self.entropy,
+            lifespan=lifespan,
+            middleware=middleware,
+        )
+
+    def start(self, worker: Worker) -> asyncio.Task[None]:
+        task = asyncio.create_task(worker.run())
+        self.running.append(task)
+        return task
+
+    async def run_until_idle(self, **options: Any) -> Worker:
+        worker = self.worker(until_idle=True, **options)
+        await worker.run()
+        return worker
+
+    async def job(self, id: str) -> Job:  # noqa: A002 - the word for it
+        [job] = await self.store.get([id])
+        assert job is not None
+        return job
+
+
+Scenario = Callable[[Bench], Coroutine[Any, Any, None]]
+Virtually = Callable[[Scenario], None]

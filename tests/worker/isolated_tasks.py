@@ -1,0 +1,76 @@
+"""Handlers that an isolated process finds by import, some of them deadly."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from tidemill.core.retry import Retry
+from tidemill.errors import SnoozeFor
+from tidemill.tasks.context import Context
+from tidemill.tasks.definition import TaskDefinition, define
+
+
+class Decorated:
+    """What a decorator leaves behind: not the function, but something with its definition."""
+
+    def __init__(self, definition: TaskDefinition) -> None:
+        self.definition = definition
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+async def reports(ctx: Context, number: int) -> int:
+    ctx.log(f"attempt {ctx.attempt}")
+    await ctx.progress(0.25, "quarter")
+    await asyncio.sleep(0)
+    return number + 1
+
+
+def exits() -> None:
+    os._exit(7)
+
+
+def segfaults() -> None:
+    ctypes.string_at(0)
+
+
+def endless(path: str) -> None:
+    """Starts a program of its own, then spins without ever giving way."""
+    program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    Path(path).write_text(f"{os.getpid()} {program.pid}")
+    while True:
+        pass
+
+
+def raises() -> None:
+    raise LookupError("in its own process")
+
+
+def snoozes() -> None:
+    raise SnoozeFor(9)
+
+
+def odd() -> object:
+    return threading.Lock()
+
+
+def waits(path: str) -> None:
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def _picky() -> None:
+    raise LookupError("not worth another try")
+
+
+_picky.__qualname__ = "picky"  # found under the name a decorator would have bound
+picky = Decorated(define(_picky, name="picky", retry=Retry(give_up_on=(LookupError,))))

@@ -1,0 +1,138 @@
+"""Requests written straight into the store become jobs, or failures that name the field."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.worker.bench import Bench, Virtually
+from tidemill.contract.jobs import Admission, Arrival, Refused
+from tidemill.core.job import NewJob
+from tidemill.core.states import State
+from tidemill.core.uniqueness import Unique
+from tidemill.tasks.definition import define
+from tidemill.worker.admitter import judge
+
+
+async def add(number: int, host: str = "a") -> int:
+    return number
+
+
+TASK = define(
+    add,
+    name="add",
+    queue="sums",
+    priority=3,
+    key=lambda number, host: host,
+    unique=Unique("one"),
+    max_bytes=100,
+)
+
+
+def arrival(payload: bytes = b'{"number":1}', options: bytes = b"{}", task: str = "add") -> Arrival:
+    return Arrival(seq=1, id="a", task=task, payload=payload, options=options, arrived=1000.0)
+
+
+def admitted(**parts: bytes) -> tuple[str, NewJob]:
+    admission = judge(arrival(**parts), {"add": TASK}, 1001.0)  # type: ignore[arg-type]
+    assert isinstance(admission, Admission)
+    assert isinstance(admission.verdict, NewJob), admission.verdict
+    return admission.queue, admission.verdict
+
+
+def refused(**parts: bytes) -> str:
+    admission = judge(arrival(**parts), {"add": TASK}, 1001.0)  # type: ignore[arg-type]
+    assert isinstance(admission, Admission)
+    assert isinstance(admission.verdict, Refused), admission.verdict
+    return f"{admission.verdict.error.type}: {admission.verdict.error.message}"
+
+
+def test_what_the_arrival_leaves_open_the_task_decides() -> None:
+    queue, job = admitted()
+    assert (queue, job.priority, job.key, job.unique) == ("sums", 3, "a", Unique("one"))
+
+
+def test_options_of_the_arrival_win() -> None:
+    options = (
+        b'{"queue":"other","priority":-4,"delay":60,"expires":5,"timeout":7,"unique":"u",'
+        b'"key":"k","trace":"t","tags":["x","y"]}'
+    )
+    queue, job = admitted(options=options)
+    assert queue == "other"
+    assert (job.priority, job.expires, job.timeout, job.key, job.trace) == (-4, 5, 7, "k", "t")
+    assert (job.unique, job.tags) == (Unique("u"), ("x", "y"))
+    assert job.at == 1060, "a delay counts from the arrival"
+
+
+def test_a_unique_key_can_say_what_a_conflict_does() -> None:
+    _, job = admitted(options=b'{"unique":{"key":"u","on_conflict":"merge"}}')
+    assert job.unique == Unique("u", "merge")
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        ({"payload": b'{"number":"x"}'}, "InvalidPayload: payload: .*number"),
+        ({"payload": b'{"number":1,"more":2}'}, "InvalidPayload: payload: .*more"),
+        ({"payload": b"not json"}, "InvalidPayload: payload"),
+        ({"payload": b'{"number":1,"host":"%s"}' % (b"x" * 100)}, "PayloadTooLarge: payload: has 1"),
+        ({"options": b'{"colour":"red"}'}, "InvalidJob: options: .*colour"),
+        ({"options": b'{"priority":"high"}'}, "InvalidJob: options: .*priority"),
+        ({"options": b"not json"}, "InvalidJob: options"),
+        ({"options": b'{"priority":100000}'}, "InvalidJob: priority"),
+        ({"options": b'{"delay":-1}'}, "InvalidJob: delay"),
+        ({"options": b'{"unique":""}'}, "InvalidJob: unique.key"),
+        ({"options": b'{"unique":{"key":"u","on_conflict":"fight"}}'}, "InvalidJob: options: .*on_conflict"),
+    ],
+)
+def test_a_bad_arrival_is_refused_naming_the_field(parts: dict[str, bytes], problem: str) -> None:
+    import re
+
+    assert re.match(problem, refused(**parts)), refused(**parts)
+
+
+def test_a_key_function_that_raises_refuses_the_arrival() -> None:
+    broken = define(add, name="add", key=lambda number, host: {}[host])
+    admission = judge(arrival(), {"add": broken}, 1001.0)
+    assert admission is not None
+    assert isinstance(admission.verdict, Refused)
+    assert "key" in admission.verdict.error.message
+
+
+def test_an_unknown_task_is_left_for_others_for_a_day() -> None:
+    assert judge(arrival(task="elsewhere"), {"add": TASK}, 1000 + 86_399) is None
+    admission = judge(arrival(task="elsewhere"), {"add": TASK}, 1000 + 86_400)
+    assert admission is not None
+    assert isinstance(admission.verdict, Refused)
+    assert "elsewhere" in admission.verdict.error.message
+
+
+def test_arrivals_are_admitted_and_run(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.tasks["add"] = define(add, name="add")
+        bench.store.arrive("good", "add", b'{"number":5}')
+        bench.store.arrive("bad", "add", b'{"number":"x"}')
+        await bench.run_until_idle()
+        assert (await bench.job("good")).result == b"5"
+        bad = await bench.job("bad")
+        assert bad.state is State.FAILED
+        assert bad.error is not None
+        assert "number" in bad.error.message
+
+    virtually(scenario)
+
+
+def test_an_arrival_is_admitted_within_a_second(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.tasks["add"] = define(add, name="add")
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(5.5)
+        bench.store.arrive("a", "add", b'{"number":5}')
+        await asyncio.sleep(1.1)
+        assert (await bench.job("a")).state is State.DONE
+        worker.stop()
+        await running
+
+    virtually(scenario)

@@ -1,0 +1,142 @@
+"""Reclaiming, pruning, leading: what one worker of the fleet does for all."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from tests.worker.bench import Bench, Virtually
+from tidemill.core.claims import ClaimRequest, Share
+from tidemill.core.queues import QueueSettings, Retention
+from tidemill.core.states import State
+from tidemill.errors import StoreUnavailable
+from tidemill.worker.chores import every
+from tidemill.worker.leader import Leader
+from tidemill.worker.reclaimer import Reclaimer
+
+
+async def noop() -> None: ...
+
+
+async def claim_and_die(bench: Bench, lease: float) -> None:
+    """Another worker takes everything there is and is never heard of again."""
+    shares = (Share("default", 100),)
+    await bench.store.claim(ClaimRequest(worker="dead", number=1, shares=shares, limit=100, lease=lease))
+
+
+def test_i7_a_silent_owner_is_reclaimed_within_a_lease_and_a_period(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        job = await bench.enqueue("noop")
+        await claim_and_die(bench, lease=30)
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(29)
+        assert (await bench.job(job)).state is State.RUNNING
+        await asyncio.sleep(12)
+        assert (await bench.job(job)).state is State.DONE
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_i7_also_when_the_leader_dies_together_with_the_owner(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        job = await bench.enqueue("noop")
+        await claim_and_die(bench, lease=30)
+        leader = bench.start(bench.worker())
+        await asyncio.sleep(0.1)
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(28)
+        leader.cancel()
+        await asyncio.sleep(13)
+        assert (await bench.job(job)).state is State.DONE
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_i26_nothing_is_reclaimed_for_a_lease_after_the_clocks_parted(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        job = await bench.enqueue("noop")
+        await claim_and_die(bench, lease=30)
+        loop_time = asyncio.get_running_loop().time
+        clock_boot = bench.clock.boot
+        reclaimer = Reclaimer(bench.store, lease=30)
+        await reclaimer.reclaim()
+        # The store's machine slept for an hour that this process did not live through.
+        bench.clock.boot = lambda: clock_boot() + 3600  # type: ignore[method-assign]
+        await reclaimer.reclaim()
+        assert (await bench.job(job)).state is State.RUNNING
+        began = loop_time()
+        while (await bench.job(job)).state is State.RUNNING:
+            await asyncio.sleep(5)
+            await reclaimer.reclaim()
+        assert loop_time() - began == 30
+
+    virtually(scenario)
+
+
+def test_only_one_worker_does_a_chore(virtually: Virtually) -> None:
+    done: list[str] = []
+
+    async def scenario(bench: Bench) -> None:
+        async def chore(name: str) -> bool:
+            done.append(name)
+            return False
+
+        chores = [
+            asyncio.create_task(every(10, "duty", Leader(bench.store, name), partial(chore, name)))
+            for name in ("a", "b", "c")
+        ]
+        await asyncio.sleep(105)
+        assert len(done) == 11
+        assert len(set(done)) == 1
+        for task in chores:
+            task.cancel()
+
+    virtually(scenario)
+
+
+def test_a_failing_chore_is_tried_again_and_a_long_one_goes_on_at_once(virtually: Virtually) -> None:
+    calls: list[float] = []
+
+    async def scenario(bench: Bench) -> None:
+        async def chore() -> bool:
+            calls.append(asyncio.get_running_loop().time())
+            if len(calls) == 1:
+                raise StoreUnavailable("down")
+            if len(calls) == 2:
+                raise RuntimeError("a bug")
+            return len(calls) == 3
+
+        task = asyncio.create_task(every(10, "duty", None, chore))
+        await asyncio.sleep(25)
+        assert calls == [0, 10, 20, 20.01]
+        task.cancel()
+
+    virtually(scenario)
+
+
+def test_ended_jobs_are_pruned(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        keep = Retention(age=60, count=5)
+        await bench.store.declare({"default": QueueSettings(keep_done=keep)})
+        for _ in range(2500):
+            await bench.enqueue("noop")
+        worker = bench.worker(prune_every=10)
+        running = bench.start(worker)
+        await asyncio.sleep(11)
+        assert (await bench.store.counts())["default"].get(State.DONE) == 5
+        await asyncio.sleep(70)
+        assert await bench.store.counts() == {}
+        worker.stop()
+        await running
+
+    virtually(scenario)

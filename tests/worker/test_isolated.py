@@ -1,0 +1,294 @@
+"""Processes of their own, for real: kills, crashes, and handlers that cannot be found."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worker import isolated_tasks
+from tidemill.clock import SystemClock, SystemEntropy
+from tidemill.contract.store import Store
+from tidemill.contract.wakeups import job_topic
+from tidemill.core.changes import Cancel
+from tidemill.core.claims import ClaimRequest, Share
+from tidemill.core.filters import Filter
+from tidemill.core.job import Group, Job, NewJob
+from tidemill.core.retry import Retry
+from tidemill.core.states import State
+from tidemill.stores.memory import MemoryStore
+from tidemill.tasks.definition import TaskDefinition, define
+from tidemill.worker import Worker, WorkerOptions
+
+LONG = 60.0
+
+
+def isolated(handler: Any, **options: Any) -> TaskDefinition:
+    return define(handler, name=handler.__name__, isolate=True, **options)
+
+
+TASKS = [
+    isolated(isolated_tasks.pid),
+    isolated(isolated_tasks.reports),
+    isolated(isolated_tasks.exits),
+    isolated(isolated_tasks.segfaults),
+    isolated(isolated_tasks.endless, timeout=0.5, retry=Retry(attempts=1)),
+    isolated(isolated_tasks.raises, retry=Retry(attempts=2, first=100, jitter=0)),
+    isolated(isolated_tasks.snoozes),
+    isolated(isolated_tasks.odd),
+    isolated(isolated_tasks.waits),
+    isolated_tasks.picky.definition,
+]
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[MemoryStore]:
+    opened = await MemoryStore().open()
+    yield opened
+    await opened.close()
+
+
+def make(store: Store, *more: TaskDefinition, **options: Any) -> Worker:
+    return Worker(
+        store,
+        {task.name: task for task in (*TASKS, *more)},
+        options=WorkerOptions(**options),
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+    )
+
+
+async def insert(store: MemoryStore, task: str, id: str, payload: bytes = b"{}") -> None:  # noqa: A002 - the word
+    await store.insert([Group("default", (NewJob(id=id, task=task, payload=payload),))])
+
+
+async def get(store: MemoryStore, id: str) -> Job:  # noqa: A002 - the word for it
+    [job] = await store.get([id])
+    assert job is not None
+    return job
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Path:
+    """Where a handler says which processes it is: reading waits for it."""
+    path = tmp_path / "fifo-forever"
+    os.mkfifo(path)
+    return path
+
+
+async def said(fifo: Path) -> list[int]:
+    text = await asyncio.to_thread(fifo.read_text)
+    return [int(pid) for pid in text.split()]
+
+
+async def gone(pid: int) -> None:
+    """Returns when the process has ended: the kernel says so."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(process, ended.set)
+    try:
+        async with asyncio.timeout(5):
+            await ended.wait()
+    finally:
+        loop.remove_reader(process)
+        os.close(process)
+
+
+async def test_results_errors_and_news_come_back(store: MemoryStore) -> None:
+    await insert(store, "reports", "a", b'{"number":1}')
+    await insert(store, "raises", "b")
+    await insert(store, "snoozes", "c")
+    await insert(store, "odd", "d")
+    await insert(store, "reports", "e", b'{"number":"x"}')
+    await make(store, until_idle=True).run()
+    done = await get(store, "a")
+    assert (done.state, done.result, done.progress, done.note) == (State.DONE, b"2", 0.25, "quarter")
+    assert [line.line for line in await store.logs("a")] == ["attempt 1"]
+    retried = await get(store, "b")
+    assert (retried.state, retried.attempts) == (State.SCHEDULED, 1)
+    assert 100 <= retried.due - retried.created < 110, "the worker's policy holds for a plain function"
+    assert retried.error is not None
+    assert "in its own process" in retried.error.message
+    assert ((await get(store, "c")).state, (await get(store, "c")).attempts) == (State.SCHEDULED, 0)
+    assert (await get(store, "d")).reason == "result cannot be stored"
+    assert (await get(store, "e")).reason == "invalid payload"
+
+
+async def test_a_process_is_reused_while_it_is_healthy(store: MemoryStore) -> None:
+    for number in range(5):
+        await insert(store, "pid", str(number))
+    await make(store, until_idle=True, isolated_processes=1).run()
+    pids = {(await get(store, str(number))).result for number in range(5)}
+    assert len(pids) == 1
+    assert pids != {str(os.getpid()).encode()}
+
+
+async def test_i8_a_job_that_kills_its_process_ends_as_poison_and_harms_nobody(store: MemoryStore) -> None:
+    await insert(store, "exits", "exits")
+    await insert(store, "segfaults", "segfaults")
+    for number in range(20):
+        await insert(store, "pid", str(number))
+    worker = make(store, until_idle=True)
+    await worker.run()
+    for name, cause in (("exits", "exit code 7"), ("segfaults", "SIGSEGV")):
+        job = await get(store, name)
+        assert (job.state, job.reason, job.crashes, job.attempts) == (State.FAILED, "poison", 3, 0)
+        assert job.error is not None
+        assert cause in job.error.message
+    assert worker.stats.crashed == 6
+    for number in range(20):
+        job = await get(store, str(number))
+        assert (job.state, job.crashes) == (State.DONE, 0)
+
+
+async def test_i21_an_endless_loop_is_killed_at_its_timeout_with_all_it_started(
+    store: MemoryStore, fifo: Path
+) -> None:
+    await insert(store, "endless", "a", b'{"path":"%s"}' % str(fifo).encode())
+    running = asyncio.create_task(make(store, until_idle=True).run())
+    pids = await said(fifo)
+    assert len(pids) == 2
+    await running
+    for pid in pids:
+        await gone(pid)
+    job = await get(store, "a")
+    assert (job.state, job.crashes) == (State.FAILED, 0)
+    assert job.error is not None
+    assert job.error.type == "Timeout"
+
+
+async def test_i19_cancelling_a_job_kills_its_process(store: MemoryStore, fifo: Path) -> None:
+    await insert(store, "waits", "a", b'{"path":"%s"}' % str(fifo).encode())
+    worker = make(store)
+    running = asyncio.create_task(worker.run())
+    [pid] = await said(fifo)
+    await store.amend(Filter(ids=("a",)), Cancel())
+    await gone(pid)
+    worker.stop()
+    await running
+    assert (await get(store, "a")).state is State.CANCELLED
+
+
+async def test_i20_a_drain_kills_the_process_and_hands_the_job_back(store: MemoryStore, fifo: Path) -> None:
+    await insert(store, "waits", "a", b'{"path":"%s"}' % str(fifo).encode())
+    worker = make(store)
+    running = asyncio.create_task(worker.run())
+    [pid] = await said(fifo)
+    worker.stop_now()
+    await running
+    await gone(pid)
+    job = await get(store, "a")
+    assert (job.state, job.attempts, job.crashes) == (State.READY, 0, 0)
+
+
+async def test_i8_a_suspect_runs_alone_although_its_task_is_not_isolated(store: MemoryStore) -> None:
+    plain = define(isolated_tasks.pid, name="plain")
+    await insert(store, "plain", "a")
+    dying = make(store, plain)
+    await store.settle([], _claim(dying.id))
+    await store.reclaim(dead=[dying.id])
+    assert (await get(store, "a")).crashes == 1
+    await make(store, plain, until_idle=True).run()
+    job = await get(store, "a")
+    assert job.state is State.DONE
+    assert job.result != str(os.getpid()).encode()
+
+
+def _claim(worker: str) -> ClaimRequest:
+    return ClaimRequest(worker=worker, number=1, shares=(Share("default", 1),), limit=1, lease=LONG)
+
+
+async def test_a_handler_that_cannot_be_imported_fails_with_the_reason(store: MemoryStore) -> None:
+    def local() -> None: ...
+
+    await insert(store, "local", "a")
+    await make(store, isolated(local), until_idle=True).run()
+    job = await get(store, "a")
+    assert (job.state, job.reason) == (State.FAILED, "cannot isolate")
+    assert job.error is not None
+    assert "top of a module" in job.error.message
+
+
+async def test_a_decorated_task_brings_its_own_policy(store: MemoryStore) -> None:
+    await insert(store, "picky", "a")
+    picky = isolated_tasks.picky.definition
+    # A suspect, so that it runs in a process of its own.
+    await store.settle([], _claim("gone"))
+    await store.reclaim(dead=["gone"])
+    await make(store, picky, until_idle=True).run()
+    job = await get(store, "a")
+    assert (job.state, job.attempts) == (State.FAILED, 1), "LookupError is not worth another try"
+
+
+MAIN = """
+import asyncio, sys
+from tidemill.clock import SystemClock, SystemEntropy
+from tidemill.core.job import Group, NewJob
+from tidemill.stores.memory import MemoryStore
+from tidemill.tasks.definition import define
+from tidemill.worker import Worker, WorkerOptions
+
+def where(path: str) -> str:
+    import os, pathlib, time
+    pathlib.Path(path).write_text(str(os.getpid()))
+    if path.endswith("forever"):
+        time.sleep(600)
+    return __name__
+
+async def main() -> None:
+    store = await MemoryStore().open()
+    task = define(where, name="where", isolate=True)
+    job = NewJob(id="a", task="where", payload=b'{"path":"%s"}' % sys.argv[1].encode())
+    await store.insert([Group("default", (job,))])
+    options = WorkerOptions(until_idle=True)
+    await Worker(store, {"where": task}, options=options, clock=SystemClock(), entropy=SystemEntropy()).run()
+    [job] = await store.get(["a"])
+    print(job.state, job.result)
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+def test_handlers_of_the_main_script_are_found(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(MAIN)
+    command = [sys.executable, str(script), str(tmp_path / "pid")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=True)
+    assert "done b'\"__mp_main__\"'" in ran.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
+async def test_an_isolated_process_dies_with_its_worker(tmp_path: Path, fifo: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(MAIN)
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), str(fifo), stdout=subprocess.DEVNULL
+    )
+    [pid] = await said(fifo)
+    worker.send_signal(signal.SIGKILL)
+    await worker.wait()
+    await gone(pid)
+
+
+async def test_ends_of_isolated_jobs_are_rung(store: MemoryStore) -> None:
+    """The result of an isolated job is settled while the worker is idle otherwise."""
+    worker = make(store, poll=1000)
+    running = asyncio.create_task(worker.run())
+    listener = store.listen([job_topic("a")])
+    listener.arm()
+    await insert(store, "pid", "a")
+    assert await listener.wait(LONG)
+    worker.stop()
+    await running

@@ -1,0 +1,134 @@
+"""Real worker processes on one SQLite file, one of which dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidemill.clock import SystemClock, SystemEntropy
+from tidemill.core.job import Group, NewJob
+from tidemill.core.states import State
+from tidemill.stores.memory import MemoryStore
+from tidemill.stores.sqlite import SqliteStore
+from tidemill.worker.supervisor import SUPERVISOR, WORKER_ID, Supervisor, supervised_id
+
+WORKER = """
+import asyncio, os, sys
+from tidemill.clock import SystemClock, SystemEntropy
+from tidemill.stores.sqlite import SqliteStore
+from tidemill.tasks.definition import define
+from tidemill.worker import Worker, WorkerOptions
+from tidemill.worker.drain import on_signals
+from tidemill.worker.supervisor import supervised_id
+
+async def tick(number: int) -> int:
+    await asyncio.sleep(0.05)
+    return number
+
+async def deadly() -> None:
+    os._exit(9)
+
+async def main(path: str) -> None:
+    worker_id = supervised_id()
+    clock, entropy = SystemClock(), SystemEntropy()
+    store = SqliteStore(path, clock=clock, entropy=entropy)
+    await store.open()
+    tasks = {"tick": define(tick, name="tick"), "deadly": define(deadly, name="deadly")}
+    options = WorkerOptions(id=worker_id, concurrency=100, lease=30)
+    worker = Worker(store, tasks, options=options, clock=clock, entropy=entropy)
+    with on_signals(worker.stop, worker.stop_now):
+        await worker.run()
+    await store.close()
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
+"""
+
+
+async def ended(store: SqliteStore, ids: list[str]) -> None:
+    """Returns when all of them have."""
+    for job in ids:
+        listener = store.listen([f"job:{job}"])
+        while True:
+            listener.arm()
+            [found] = await store.get([job])
+            assert found is not None
+            if found.state in (State.DONE, State.FAILED):
+                break
+            await listener.wait(1)
+        listener.close()
+
+
+async def test_i8_one_deadly_job_under_supervision_fails_alone(tmp_path: Path) -> None:
+    """The worker dies with everything it runs; its jobs come back at once, not after their lease."""
+    (tmp_path / "worker.py").write_text(WORKER)
+    store = SqliteStore(str(tmp_path / "jobs.db"), clock=SystemClock(), entropy=SystemEntropy())
+    await store.open()
+    jobs = [NewJob(id=f"{n}", task="tick", payload=b'{"number":%d}' % n) for n in range(60)]
+    jobs.insert(30, NewJob(id="deadly", task="deadly", payload=b"{}"))
+    await store.insert([Group("default", tuple(jobs))])
+    command = [sys.executable, str(tmp_path / "worker.py"), str(tmp_path / "jobs.db")]
+    supervisor = Supervisor(command, 1, store=store, entropy=SystemEntropy())
+    running = asyncio.create_task(supervisor.run())
+    async with asyncio.timeout(25):
+        await ended(store, [job.id for job in jobs])
+    [deadly] = await store.get(["deadly"])
+    assert deadly is not None
+    assert (deadly.state, deadly.reason) == (State.FAILED, "poison")
+    assert (await store.counts())["default"][State.DONE] == 60
+    assert supervisor.restarts == 1
+    supervisor.stop()
+    await running
+    await store.close()
+
+
+QUITS = "import sys; sys.exit(3)"
+
+
+async def test_a_worker_that_dies_at_once_is_restarted_ever_less_often() -> None:
+    store = await MemoryStore().open()
+    supervisor = Supervisor([sys.executable, "-S", "-c", QUITS], 1, store=store, entropy=SystemEntropy())
+    waits: list[float] = []
+    real = asyncio.timeout
+
+    def recorded(seconds: float | None) -> asyncio.Timeout:
+        assert seconds is not None
+        waits.append(seconds)
+        if len(waits) == 8:
+            supervisor.stop()
+        return real(0.001)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "timeout", recorded)
+        await supervisor.run()
+    assert waits == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+    assert supervisor.restarts == 7
+
+
+async def test_a_worker_that_ends_well_is_not_restarted() -> None:
+    store = await MemoryStore().open()
+    supervisor = Supervisor([sys.executable, "-S", "-c", ""], 3, store=store, entropy=SystemEntropy())
+    await supervisor.run()
+    assert (supervisor.restarts, supervisor.pids) == (0, {})
+
+
+def test_the_workers_id_is_taken_out_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WORKER_ID, "w-1")
+    assert supervised_id() == "w-1"
+    assert WORKER_ID not in os.environ
+    assert supervised_id() is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
+async def test_a_worker_whose_supervisor_is_already_gone_is_told_to_drain(tmp_path: Path) -> None:
+    code = "from tidemill.worker.supervisor import supervised_id; supervised_id(); input()"
+    environment = {**os.environ, SUPERVISOR: "1", WORKER_ID: "w"}
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, env=environment, stdin=asyncio.subprocess.PIPE
+    )
+    assert await child.wait() == -signal.SIGTERM
