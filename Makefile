@@ -2,9 +2,11 @@
 PYTHON ?=
 VENV ?= .venv
 BIN := $(VENV)/bin
+CHAOS_SECONDS ?= 3600
+HISTORIES ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers format bench lock clean
+.PHONY: help setup demo test check lint types layers format bench chaos lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +38,10 @@ format: setup  ## let the formatter and the linter repair what they can
 
 bench: setup  ## speed on SQLite beside its peers (BENCH=--quick for a short look)
 	@$(BIN)/python -m benchmarks.run $(BENCH)
+
+chaos: setup  ## the long run: kills and stops, simulated histories (CHAOS_SECONDS, HISTORIES)
+	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_HISTORIES=$(HISTORIES) \
+		$(BIN)/python -m pytest tests/chaos tests/simulation/test_histories.py
 
 lock: setup  ## resolve pyproject.toml anew into constraints.txt
 	@scripts/lock
