@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import apsw
@@ -11,6 +12,7 @@ from tidemill.contract.store import Store
 from tidemill.stores.sqlite import SqliteStore
 from tidemill.testing.conformance import *  # noqa: F403 - the suite is meant to be taken whole
 from tidemill.testing.conformance.fixtures import Arrive, MakeStore
+from tidemill.testing.conformance.lockstep import run_lockstep
 
 
 @pytest.fixture
@@ -18,13 +20,23 @@ def make_store(tmp_path: Path) -> MakeStore:
     return lambda clock, entropy: SqliteStore(tmp_path / "jobs.db", clock=clock, entropy=entropy)
 
 
+async def arrive_by_sql(store: Store, job: str, task: str, payload: bytes, options: bytes) -> None:
+    assert isinstance(store, SqliteStore)
+    outsider = apsw.Connection(str(store.path))
+    row = (job, task, payload.decode(), options.decode())
+    outsider.execute("INSERT INTO arrivals (id, task, payload, options) VALUES (?, ?, ?, ?)", row)
+    outsider.close()
+
+
 @pytest.fixture
 def arrive() -> Arrive:
-    async def arrive(store: Store, job: str, task: str, payload: bytes, options: bytes) -> None:
-        assert isinstance(store, SqliteStore)
-        outsider = apsw.Connection(str(store.path))
-        row = (job, task, payload.decode(), options.decode())
-        outsider.execute("INSERT INTO arrivals (id, task, payload, options) VALUES (?, ?, ?, ?)", row)
-        outsider.close()
+    return arrive_by_sql
 
-    return arrive
+
+def test_lockstep_with_memory(tmp_path: Path) -> None:
+    """Everything the SQLite store says and shows equals what the specification says and shows."""
+    histories = count()
+    run_lockstep(
+        lambda clock, entropy: SqliteStore(tmp_path / f"{next(histories)}.db", clock=clock, entropy=entropy),
+        arrive_by_sql,
+    )

@@ -96,8 +96,8 @@ class MemoryStore:
         """Closes this handle. What the store holds lives as long as any handle does."""
         self._closed = True
 
-    def another(self) -> MemoryStore:
-        other = object.__new__(MemoryStore)
+    def another(self) -> Self:
+        other = object.__new__(type(self))
         other._shared, other._closed = self._shared, False
         other.blocking = MemoryBlocking(other)
         return other

@@ -1,0 +1,130 @@
+"""The lockstep machine agrees with itself, and notices a store that breaks a promise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from msgspec.structs import replace
+
+from tidemill.clock import Clock, Entropy
+from tidemill.contract.jobs import Extended, Pruned, Reclaimed
+from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.job import Group
+from tidemill.core.queues import Inserted
+from tidemill.stores.memory import MemoryStore
+from tidemill.testing.conformance.lockstep import DIFFERS, arrive_in_memory, run_lockstep
+
+CATCH = settings(
+    max_examples=400,
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_memory_in_lockstep_with_memory() -> None:
+    run_lockstep(MemoryStore, arrive_in_memory)
+
+
+class NoFence(MemoryStore):
+    """Settles for whoever asks."""
+
+    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        current = await self.get([item.job for item in settlements])
+        forged = [
+            item if job is None else replace(item, fence=job.fence, claim=job.claim)
+            for item, job in zip(settlements, current, strict=True)
+        ]
+        return await super().settle(forged, request)
+
+
+class NoFenceOnProgress(MemoryStore):
+    """Believes any heartbeat about a running job."""
+
+    async def extend(self, heartbeat: Heartbeat) -> Extended:
+        current = await self.get([held.job for held in heartbeat.held])
+        held = tuple(
+            held if job is None else replace(held, fence=job.fence, claim=job.claim)
+            for held, job in zip(heartbeat.held, current, strict=True)
+        )
+        return await super().extend(replace(heartbeat, held=held))
+
+
+class ClaimsTwice(MemoryStore):
+    """Takes every claim for a new one."""
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        with self.verb() as records:
+            records.workers.pop(request.worker, None)
+        return await super().claim(request)
+
+
+class ForgetsIds(MemoryStore):
+    """A job that is gone is forgotten at once."""
+
+    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+        with self.verb() as records:
+            records.memory.clear()
+        return await super().insert(groups)
+
+
+class WallClockLeases(MemoryStore):
+    """Takes jobs back by their age on the wall clock."""
+
+    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
+        with self.verb() as records:
+            now = records.clock.wall()
+            for job in list(records.jobs.values()):
+                if job.state == "running" and job.started is not None and now - job.started > 30:
+                    records.put(replace(job, lease=0.0))
+        return await super().reclaim(dead)
+
+
+class PrunesHeldKeys(MemoryStore):
+    """Forgets that a key is held for a period."""
+
+    async def prune(self, limit: int = 1000) -> Pruned:
+        with self.verb() as records:
+            for job in list(records.jobs.values()):
+                if job.finished is not None and job.unique_holds:
+                    records.put(replace(job, unique_holds=False))
+        return await super().prune(limit)
+
+
+class DropsSuccessors(MemoryStore):
+    """The end of a run releases nobody."""
+
+    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        with self.verb() as records:
+            records.successors.clear()
+            answer = await super().settle(settlements, request)
+            for job in records.jobs.values():
+                if job.state == "waiting" and job.after is not None:
+                    records.successors[job.after] = job.id
+        return answer
+
+
+BROKEN = [
+    NoFence,
+    NoFenceOnProgress,
+    ClaimsTwice,
+    ForgetsIds,
+    WallClockLeases,
+    PrunesHeldKeys,
+    DropsSuccessors,
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_i6_a_broken_promise_is_caught(broken: type[MemoryStore]) -> None:
+    def make(clock: Clock, entropy: Entropy) -> MemoryStore:
+        return broken(clock, entropy)
+
+    with pytest.raises(AssertionError, match=DIFFERS):
+        run_lockstep(make, arrive_in_memory, CATCH)
