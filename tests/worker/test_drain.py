@@ -131,3 +131,19 @@ async def test_the_first_signal_drains_and_the_second_hurries() -> None:
         assert await heard.get() == "stop"
         os.kill(os.getpid(), signal.SIGINT)
         assert await heard.get() == "hurry"
+
+
+def test_a_worker_cancelled_from_outside_hands_everything_back(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(_sleeps)
+        jobs = [await bench.enqueue("_sleeps", b'{"seconds":500}') for _ in range(3)]
+        running = bench.start(bench.worker(concurrency=2))
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert asyncio.get_running_loop().time() == 1
+        for job in jobs:
+            record = await bench.job(job)
+            assert (record.state, record.attempts, record.crashes) == (State.READY, 0, 0)
+
+    virtually(scenario)

@@ -62,12 +62,12 @@ class Attempt(msgspec.Struct, eq=False):
     `lingers` marks an attempt whose thread goes on after its outcome (it cannot be killed): it
     keeps its slot until the thread ends. `begun` marks one whose task has taken its first step:
     a task cancelled before that never runs at all, and would never give its slot back.
-    An attempt is the reporter its `Context` talks to; `wanted` tells the heartbeat of news.
+    An attempt is the reporter its `Context` talks to; `notify` tells the heartbeat of news.
     """
 
     job: Claimed
     definition: TaskDefinition | None
-    wanted: Callable[[], None]
+    notify: Callable[[], None]
     task: asyncio.Task[None] | None = None
     begun: bool = False
     started: float = 0.0
@@ -79,11 +79,11 @@ class Attempt(msgspec.Struct, eq=False):
 
     def progress(self, fraction: float, note: str | None) -> None:
         self._news().progress = (fraction, None if note is None else storable(note))
-        self.wanted()
+        self.notify()
 
     def log(self, line: str) -> None:
         self._news().lines.append(storable(line))
-        self.wanted()
+        self.notify()
 
     def cancelled(self) -> bool:
         return self.stop is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Coroutine, Mapping, Sequence
@@ -10,8 +11,9 @@ from typing import Any
 
 from tidemill.clock import Entropy
 from tidemill.contract.store import Store
-from tidemill.core.claims import Claims
+from tidemill.core.claims import Claims, Settlement
 from tidemill.core.outcomes import Release
+from tidemill.errors import StoreError
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.worker.admitter import Admitter
 from tidemill.worker.attempt import Attempt, Stop
@@ -32,6 +34,8 @@ from tidemill.worker.runners.isolated import IsolatedRunner
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.settler import Settler
 from tidemill.worker.stats import Stats
+
+LAST_TRIP_WITHIN = 2.0
 
 
 class Crew:
@@ -112,6 +116,7 @@ class Crew:
                     service.cancel()
         finally:
             await self._drain.end()
+            await self._hand_back_everything()
             self._executor.close()
             await pulse.stop()
             self._threads.close()
@@ -124,6 +129,21 @@ class Crew:
         while self._options.until_idle and not self._draining and await self._admit_more():
             self._pump.look()
             await self._pump.run()
+
+    async def _hand_back_everything(self) -> None:
+        """A drained worker holds nothing. One that was cancelled or broke still does, and says so once,
+        so that nobody waits for its leases. A thread that goes on keeps its job until its lease is over."""
+        if not self._hands.held:
+            return
+        self._hand_back_unstarted()
+        for attempt in self._hands.held.values():
+            self._executor.stop(attempt, Stop.DRAIN)
+        await asyncio.sleep(0)  # handlers hear of it before others are told that they have stopped
+        left = [attempt for attempt in self._hands.held.values() if not attempt.lingers]
+        settlements = [Settlement(a.job.id, a.job.fence, a.job.claim, a.outcome or Release()) for a in left]
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(LAST_TRIP_WITHIN):
+                await self._store.settle(settlements)
 
     def _services(self) -> list[Coroutine[Any, Any, None]]:
         options = self._options

@@ -82,10 +82,7 @@ class Executor:
             self._conclude(attempt, outcome)
 
     def close(self) -> None:
-        """After a drain nothing runs any more; after a failure of the worker itself it still might."""
         self._deadlines.close()
-        for attempt in self._hands.held.values():
-            self.stop(attempt, Stop.LOST)
 
     async def _run(self, attempt: Attempt) -> None:
         definition = attempt.definition

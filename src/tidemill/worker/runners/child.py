@@ -57,7 +57,7 @@ def main(pipe: Connection, parent: int) -> None:
     # A handler, not SIG_IGN, which programs started by the job would inherit.
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.signal(signal.SIGINT, lambda *_: None)
-    found: dict[Place, tuple[TaskDefinition, bool]] = {}
+    found: dict[Place, TaskDefinition] = {}
     while True:
         try:
             message = for_child(pipe.recv_bytes())
@@ -67,11 +67,11 @@ def main(pipe: Connection, parent: int) -> None:
             case Prepare(place):
                 pipe.send_bytes(encode(_prepare(place, found)))
             case Run():
-                outcome = _run(message, *found[message.place], PipeReporter(pipe))
+                outcome = _run(message, found[message.place], PipeReporter(pipe))
                 pipe.send_bytes(encode(Ended(outcome)))
 
 
-def _prepare(place: Place, found: dict[Place, tuple[TaskDefinition, bool]]) -> Ready:
+def _prepare(place: Place, found: dict[Place, TaskDefinition]) -> Ready:
     if place not in found:
         try:
             found[place] = find(place)
@@ -80,7 +80,7 @@ def _prepare(place: Place, found: dict[Place, tuple[TaskDefinition, bool]]) -> R
     return Ready()
 
 
-def _run(run: Run, definition: TaskDefinition, own: bool, reporter: PipeReporter) -> Outcome:
+def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Outcome:
     try:
         args, kwargs = definition.payload.decode(run.payload)
     except InvalidPayload as error:
@@ -90,7 +90,8 @@ def _run(run: Run, definition: TaskDefinition, own: bool, reporter: PipeReporter
     try:
         result = _call(definition, lambda: definition.handler(*args, **kwargs))
     except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - a handler may raise anything
-        policy = definition.retry if own else Retry(**run.policy)  # type: ignore[arg-type]
+        # Another name: a plain function, or one that is registered as several tasks.
+        policy = definition.retry if definition.name == run.task else Retry(**run.policy)  # type: ignore[arg-type]
         return outcome_of(error, policy, run.attempt, run.priority, run.chance)
     try:
         return Done(definition.result.encode(result))

@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from tidemill.tasks.definition import Handler, TaskDefinition, define
+from tidemill.tasks.definition import TaskDefinition, define
 from tidemill.worker.runners.messages import Place
 
 
@@ -24,23 +24,22 @@ def place_of(definition: TaskDefinition) -> Place:
     if "<" in place.qualname or not place.module:
         raise CannotIsolate(f"{place.qualname or handler!r} is not defined at the top of a module")
     found = _walk(sys.modules.get(place.module), place)
-    if _definition(found) is not definition and _function(found) is not handler:
+    of_a_task = _definition(found)
+    if (found if of_a_task is None else of_a_task.handler) is not handler:
         raise CannotIsolate(f"{place.module}.{place.qualname} is not the handler of task {definition.name!r}")
     if place.module == "__main__" and not _main_can_be_imported():
         raise CannotIsolate("the main module was not started from a file or with -m")
     return place
 
 
-def find(place: Place) -> tuple[TaskDefinition, bool]:
-    """The definition at that place, and whether it is the task's own: a plain function gets one
-    with default options."""
+def find(place: Place) -> TaskDefinition:
+    """The definition at that place; a plain function gets one with default options and its own name."""
     try:
         module = importlib.import_module(place.module)
     except Exception as error:
         raise CannotIsolate(f"importing {place.module} raised {type(error).__name__}: {error}") from error
     found = _walk(module, place)
-    definition = _definition(found)
-    return (define(_function(found)), False) if definition is None else (definition, True)
+    return _definition(found) or define(found)
 
 
 def _walk(found: Any, place: Place) -> Any:
@@ -54,11 +53,6 @@ def _walk(found: Any, place: Place) -> Any:
 def _definition(found: Any) -> TaskDefinition | None:
     definition = getattr(found, "definition", None)
     return definition if isinstance(definition, TaskDefinition) else None
-
-
-def _function(found: Any) -> Handler:
-    handler: Handler = found
-    return handler
 
 
 def _main_can_be_imported() -> bool:

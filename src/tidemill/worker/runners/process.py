@@ -53,7 +53,10 @@ class IsolatedProcess:
 
     async def prepare(self, message: Prepare) -> str | None:
         """The problem with the handler, if any."""
-        ready = await self._ask(message, None)
+        try:
+            ready = await self._ask(message, None)
+        except Died as error:
+            raise Died(f"before the handler began, {error}") from None
         return ready.problem if isinstance(ready, Ready) else None
 
     async def run(self, message: ToChild, attempt: Attempt) -> Outcome:
@@ -70,8 +73,7 @@ class IsolatedProcess:
         if process is not None and process.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(ValueError):  # reaped already
-                process.kill()
+            process.kill()
         self._asked.put(None)
 
     async def _ask(self, message: ToChild, attempt: Attempt | None) -> FromChild:
@@ -135,11 +137,12 @@ class IsolatedProcess:
 
     def _end(self) -> None:
         self.alive = False
-        if self._process is not None:
-            self._process.join(timeout=1)
+        process = self._process
+        if process is not None:
+            process.join(timeout=1)
             self.kill()
-            self._process.join()
-            self._process.close()
+            process.join()
+            self._process = None  # from here on its pid may be anybody's
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._gone, self)
 
