@@ -47,6 +47,17 @@ class TestAdmit:
         assert await drive.store.admit(twice) == 0
         assert await drive.store.counts() == {"q": {State.READY: 1}}
 
+    async def test_j20_a_late_admission_leaves_newer_arrivals_alone(
+        self, drive: Driver, arrive: Arrive
+    ) -> None:
+        """A number used again would let a worker that lags behind take off what it never read."""
+        await arrive(drive.store, "a", "task", b"{}", b"{}")
+        (old,) = await drive.store.arrivals(9)
+        await drive.store.admit([Admission(old, "q", new("a"))])
+        await arrive(drive.store, "b", "task", b"{}", b"{}")
+        assert await drive.store.admit([Admission(old, "q", new("a"))]) == 0
+        assert [arrival.id for arrival in await drive.store.arrivals(9)] == ["b"]
+
     async def test_j20_i3_an_id_that_is_known_makes_no_second_job(
         self, drive: Driver, arrive: Arrive
     ) -> None:
