@@ -237,3 +237,40 @@ async def test_i7_a_blocked_loop_does_not_cost_the_lease() -> None:
     [job] = await store.get(["1"])
     assert job is not None
     assert (job.state, job.crashes) == (State.DONE, 0)
+
+
+async def test_a_heartbeat_that_breaks_is_started_again_and_holds_no_outcome_up() -> None:
+    """For real, in its thread: one beat dies of a bug in the store, the next one gets through."""
+    store = await MemoryStore().open()
+    broken = threading.Event()
+
+    class Breaks(MemoryStore):
+        def another(self) -> Breaks:
+            return self
+
+        async def close(self) -> None: ...
+
+        async def extend(self, heartbeat: Heartbeat) -> Extended:
+            if heartbeat.held and not broken.is_set():
+                broken.set()
+                raise RuntimeError("a bug")
+            return await super().extend(heartbeat)
+
+    async def talks(ctx: Context) -> None:
+        ctx.log("said")
+
+    breaks = Breaks()
+    breaks.__dict__.update(store.__dict__)
+    new = tuple(NewJob(id=str(number), task="talks", payload=b"{}") for number in range(3))
+    await store.insert([Group("default", new)])
+    worker = Worker(
+        breaks,
+        {"talks": define(talks, name="talks")},
+        options=WorkerOptions(until_idle=True, concurrency=1),
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+    )
+    async with asyncio.timeout(20):
+        await worker.run()
+    assert broken.is_set()
+    assert worker.stats.done == 3

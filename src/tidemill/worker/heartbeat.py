@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -58,7 +59,7 @@ class Heartbeat:
         self._to_worker, self._lose, self._deliver = to_worker, lose, deliver
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
-        self._last_words: list[Attempt] = []
+        self._last_words: deque[Attempt] = deque()
         self._news = False
         self._rung = False
         self._failing = False
@@ -70,9 +71,10 @@ class Heartbeat:
             self._prod()
 
     def last_news(self, attempt: Attempt) -> bool:
-        """Send what an ended attempt still has to say, then deliver its outcome. False: it has nothing."""
+        """Send what an ended attempt still has to say, then deliver its outcome. False: it has nothing.
+        Before the heartbeat's thread is up, its first beat is waited for."""
         news = attempt.news
-        if self._loop is None or news is None or not news.pending:
+        if news is None or not news.pending:
             return False
         self._last_words.append(attempt)
         self._prod()
@@ -106,7 +108,9 @@ class Heartbeat:
         """A cancelled job rings: beat at once and learn which one."""
         while True:
             listener.arm()
-            if await listener.wait(self._options.beat_every):
+            rung = await listener.wait(self._options.beat_every)
+            listener.disarm()
+            if rung:
                 self._rung = True
                 wake.set()
 
@@ -130,25 +134,30 @@ class Heartbeat:
 
     async def _beat(self, store: Store) -> None:
         self._news = self._rung = False
-        last_words, self._last_words = self._last_words, []
-        received = self._hands.received  # before `held`: see Hands
-        listed = list(self._hands.held.values())
+        last_words = []
+        while self._last_words:
+            last_words.append(self._last_words.popleft())
         try:
-            extended = await store.extend(self._message(received, listed))
+            await self._say_what_is_held(store)
         except StoreError as error:
             self._missed(error)
-        else:
-            self._failing = False
-            self._stats.beats += 1
-            for attempt in listed:
-                if attempt.news is not None:
-                    attempt.news.sent()
-            if extended.lost:
-                lost = set(extended.lost)
-                self._to_worker(self._lose, [attempt for attempt in listed if attempt.job.id in lost])
-        if last_words:
-            self._to_worker(self._deliver, last_words)
+        finally:  # whatever became of the news, the outcome must not be held up for ever
+            if last_words:
+                self._to_worker(self._deliver, last_words)
         self._measure_lag()
+
+    async def _say_what_is_held(self, store: Store) -> None:
+        received = self._hands.received  # before `held`: see Hands
+        listed = list(self._hands.held.values())
+        extended = await store.extend(self._message(received, listed))
+        self._failing = False
+        self._stats.beats += 1
+        for attempt in listed:
+            if attempt.news is not None:
+                attempt.news.sent()
+        if extended.lost:
+            lost = set(extended.lost)
+            self._to_worker(self._lose, [attempt for attempt in listed if attempt.job.id in lost])
 
     def _message(self, received: int, listed: list[Attempt]) -> Beat:
         assert self._loop is not None  # noqa: S101 - running
@@ -180,8 +189,8 @@ class Heartbeat:
 
     def _release_last_words(self) -> None:
         if self._last_words:
-            last_words, self._last_words = self._last_words, []
-            self._to_worker(self._deliver, last_words)
+            self._to_worker(self._deliver, list(self._last_words))
+            self._last_words.clear()
 
 
 def _may_run_until(attempt: Attempt) -> float:

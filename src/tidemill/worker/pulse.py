@@ -52,14 +52,13 @@ class InThread:
 
     async def _beat_on(self) -> None:
         self._main = asyncio.current_task()
-        store = self._store.another()
-        await store.open()
-        try:
-            while not self._stopping.is_set():
-                try:
-                    await self._heartbeat.run(store)
-                except Exception:  # noqa: BLE001 - a worker without a heartbeat loses everything it holds
-                    logger().exception("heartbeat broke and is started again")
-                    await asyncio.sleep(1)
-        finally:
-            await store.close()
+        while not self._stopping.is_set():
+            store = self._store.another()
+            try:
+                await store.open()
+                await self._heartbeat.run(store)
+            except Exception:  # noqa: BLE001 - a worker without a heartbeat loses everything it holds
+                logger().exception("heartbeat broke and is started again")
+                await asyncio.sleep(1)
+            finally:
+                await store.close()
