@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Literal
 
@@ -70,9 +71,16 @@ def wait_before(policy: Retry, attempt: int) -> float:
     elif policy.shape == "linear":
         wait = policy.first * attempt
     else:
-        # A huge attempt number overflows a float long after the cap was reached.
-        wait = policy.first * policy.factor ** min(attempt - 1, 500)
+        wait = policy.first * _power(policy.factor, attempt - 1)
     return min(wait, policy.cap)
+
+
+def _power(factor: float, exponent: int) -> float:
+    """A huge attempt number overflows a float long after any cap was reached."""
+    try:
+        return float(factor) ** exponent
+    except OverflowError:
+        return sys.float_info.max
 
 
 def worth_retrying(policy: Retry, error: BaseException) -> bool:

@@ -1,0 +1,71 @@
+"""Unique keys: who holds one, and what a second request does (I11)."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tidemill.core.job import Job, NewJob
+from tidemill.core.queues import DAY
+from tidemill.core.states import FINAL, LIVE, PENDING, State
+from tidemill.core.transitions import created
+from tidemill.core.uniqueness import Conflict, OnConflict, Unique, holds_key, resolve
+
+NOW = 1_000.0
+
+
+def holder(unique: Unique | None, state: State) -> Job:
+    return replace(created(NewJob(id="a", task="t", payload=b"{}", unique=unique), "q", 1, NOW), state=state)
+
+
+@pytest.mark.parametrize("state", sorted(State))
+@pytest.mark.parametrize(
+    ("unique", "while_live", "when_ended"),
+    [
+        (None, False, False),
+        (Unique("k"), True, False),
+        (Unique("k", at_most=10.0), True, False),
+        (Unique("k", period=10.0), True, True),
+    ],
+)
+def test_i11_who_holds_a_key(state: State, unique: Unique | None, while_live: bool, when_ended: bool) -> None:
+    job = holder(unique, state)
+    assert holds_key(job, NOW + 9.9) is (while_live if state in LIVE else when_ended)
+    if unique is not None and (unique.period or unique.at_most):
+        assert not holds_key(job, NOW + 10.0)
+    else:
+        assert holds_key(job, NOW + 100 * DAY) is (while_live and state in LIVE)
+
+
+@pytest.mark.parametrize("state", sorted(State))
+@pytest.mark.parametrize("on_conflict", ["skip", "replace", "merge", "rerun"])
+def test_i11_what_a_second_request_does(state: State, on_conflict: OnConflict) -> None:
+    expected: dict[str, tuple[Conflict, Conflict]] = {
+        "skip": (Conflict.EXISTING, Conflict.EXISTING),
+        "replace": (Conflict.REPLACE, Conflict.SUCCEED),
+        "merge": (Conflict.MERGE, Conflict.EXISTING),
+        "rerun": (Conflict.MERGE, Conflict.SUCCEED),
+    }
+    pending, running = expected[on_conflict]
+    conflict = resolve(Unique("k", on_conflict), holder(Unique("k"), state))
+    if state in FINAL:
+        assert conflict is Conflict.EXISTING
+    else:
+        assert conflict is (pending if state in PENDING else running)
+
+
+@pytest.mark.parametrize(
+    ("unique", "field"),
+    [
+        (Unique(""), "unique.key"),
+        (Unique("k" * 201), "unique.key"),
+        (Unique("k", period=1.0, at_most=1.0), "unique.period"),
+        (Unique("k", period=0.0), "unique.period"),
+        (Unique("k", at_most=float("inf")), "unique.at_most"),
+    ],
+)
+def test_a_key_that_cannot_work_is_told_by_field(unique: Unique, field: str) -> None:
+    problem = unique.problem()
+    assert problem is not None
+    assert problem.startswith(field)
+    assert Unique("k" * 200, period=1.0).problem() is None
