@@ -32,6 +32,11 @@ PATIENCE = 3.0
 """How long a caller waits before it believes that nobody answers."""
 
 
+DOUBLED_AFTER = (0.0, 0.1, 5.0, 15.0)
+LATEST = DOUBLED_AFTER[-1] + 2 * SLOWEST
+"""So long after a storm its last message has arrived."""
+
+
 @dataclass(slots=True)
 class Weather:
     """Shared by every link. All zero: a perfect network."""
@@ -88,7 +93,7 @@ class Network:
             reply.set_result(outcome)
 
     async def _carry_again(self, call: Call) -> None:
-        await asyncio.sleep(self._delay() + self._chance.choice((0.0, 0.1, 5.0, 15.0)))
+        await asyncio.sleep(self._delay() + self._chance.choice(DOUBLED_AFTER))
         self._watch.execute(call)
 
     def _delay(self) -> float:

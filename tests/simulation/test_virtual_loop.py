@@ -153,7 +153,11 @@ def test_a_killed_process_runs_nothing_more_not_even_finally(caplog: pytest.LogC
             await asyncio.sleep(5)
         finally:
             seen.append("finally")
-            await asyncio.sleep(1)
+            await clean_up()
+
+    async def clean_up() -> None:
+        await asyncio.sleep(1)
+        await asyncio.sleep(1)
 
     async def main() -> None:
         asyncio.get_running_loop().call_later(5, seen.append, "timer")

@@ -32,7 +32,7 @@ from tests.simulation.invariants.i20_drain import Drains, check_handed_back
 from tests.simulation.invariants.i22_deadline import check_deadline
 from tests.simulation.invariants.i23_wakeups import check_started_in_time
 from tests.simulation.ledger import Ledger
-from tests.simulation.network import Weather
+from tests.simulation.network import LATEST, Weather
 from tests.simulation.operators import Operator
 from tests.simulation.stranger import Stranger
 from tests.simulation.trace import Trace, Violation
@@ -112,6 +112,7 @@ class World:
     async def come_to_rest(self, patience: float) -> None:
         """Faults have stopped. Workers that know everything finish what is left."""
         await self.faults.calm_down()
+        await asyncio.sleep(LATEST)
         for guest in self.guests:
             guest.kill()
         await self._operator().tidy_up()
@@ -120,7 +121,6 @@ class World:
         until = self.loop.time() + patience
         while self.loop.time() < until and not self._at_rest():  # noqa: ASYNC110 - virtual seconds are free
             await asyncio.sleep(1)
-        await asyncio.sleep(20)  # late doubles of the last messages
 
     def judge(self) -> None:
         jobs = self.watch.jobs()

@@ -126,10 +126,19 @@ def bury(tasks: list[asyncio.Task[Any]]) -> None:
 
 
 def _close(task: asyncio.Task[Any]) -> None:
-    coroutine: Any = task.get_coro()
-    # A finally block that awaits swallows one GeneratorExit per await; this many is a loop, not a block.
-    for _ in range(100):
-        if getattr(coroutine, "cr_frame", None) is None:
+    """From the inside out: a coroutine whose `finally` awaits survives being closed from outside,
+    is dropped by its caller, and complains when it is collected."""
+    outermost: Any = task.get_coro()
+    # Every await in a finally block survives one try; so many are a loop, not a block.
+    for _ in range(1000):
+        if outermost.cr_frame is None:
             return
         with contextlib.suppress(BaseException):  # the last words of the dead
-            coroutine.close()
+            _innermost(outermost).close()
+
+
+def _innermost(coroutine: Any) -> Any:
+    awaited = coroutine.cr_await
+    while getattr(awaited, "cr_frame", None) is not None:
+        coroutine, awaited = awaited, awaited.cr_await
+    return coroutine

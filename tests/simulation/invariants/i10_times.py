@@ -36,12 +36,14 @@ class Times:
             early = self._not_before.get(id_, 0.0) - event.wall
             if startable and waited and early > 0:
                 raise Violation("I10", f"{event.verb} made {id_} {after.state} {early:.3f} s before its time")
+            if startable and waited:
+                self._not_before.pop(id_, None)  # its time has come once, whatever the clock does next
 
     def _see_insert(self, event: Event) -> None:
         for request, answer in sent(event):
             due = request.at if request.at is not None else event.wall + request.delay
             before, after = event.changes.get(answer.id, (None, None))
-            if before is None and answer.id == request.id:
+            if before is None and after is not None and answer.id == request.id:
                 self._not_before.setdefault(request.id, due)
             elif before is not after and answer.id in self._not_before:
                 self._not_before[answer.id] = min(self._not_before[answer.id], due)
