@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.job import Group, Job, NewJob
 from tidemill.core.queues import Verdict
+from tidemill.errors import StoreUnavailable
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.definition import Middleware, TaskDefinition, define
 from tidemill.testing.manual import SeededEntropy
@@ -69,6 +71,30 @@ class Bench:
         [job] = await self.store.get([id])
         assert job is not None
         return job
+
+
+class Unreliable(MemoryStore):
+    """The same truth through a bad line: `down` refuses calls, `lose` drops replies after the fact,
+    `slow` is how long a trip takes."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.__dict__.update(store.another().__dict__)
+        self.down = False
+        self.lose = 0
+        self.slow = 0.0
+        self.requests: list[ClaimRequest | None] = []
+
+    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        self.requests.append(request)
+        if self.slow:
+            await asyncio.sleep(self.slow)
+        if self.down:
+            raise StoreUnavailable("down")
+        settled = await super().settle(settlements, request)
+        if self.lose:
+            self.lose -= 1
+            raise StoreUnavailable("the reply was lost")
+        return settled
 
 
 Scenario = Callable[[Bench], Coroutine[Any, Any, None]]

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 
-from tests.worker.bench import Bench, Virtually
+from tests.worker.bench import Bench, Unreliable, Virtually
 from tidemill.core.states import State
 from tidemill.worker.drain import on_signals
 
@@ -145,5 +145,40 @@ def test_a_worker_cancelled_from_outside_hands_everything_back(virtually: Virtua
         for job in jobs:
             record = await bench.job(job)
             assert (record.state, record.attempts, record.crashes) == (State.READY, 0, 0)
+
+    virtually(scenario)
+
+
+def test_a_store_that_is_down_cannot_keep_a_worker_from_stopping(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(_sleeps)
+        await bench.enqueue("_sleeps", b'{"seconds":3}')
+        await bench.enqueue("_sleeps", b'{"seconds":500}')
+        store = Unreliable(bench.store)
+        worker = bench.worker(store=store, grace=10)
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        store.down = True
+        worker.stop()
+        await running
+        assert asyncio.get_running_loop().time() < 1 + 10 + 5 + 5 + 2.1
+
+    virtually(scenario)
+
+
+def test_a_drain_goes_on_after_an_outage_within_its_time(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(_sleeps)
+        job = await bench.enqueue("_sleeps", b'{"seconds":3}')
+        store = Unreliable(bench.store)
+        worker = bench.worker(store=store, grace=10)
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        store.down = True
+        worker.stop()
+        await asyncio.sleep(5)
+        store.down = False
+        await running
+        assert (await bench.job(job)).state is State.DONE
 
     virtually(scenario)

@@ -71,6 +71,7 @@ class Crew:
             on_outcome=self._concluded,
             on_room=self._wake,
         )
+        settler = Settler(hands, stats)
         self._producer = Producer(options, worker, hands, pace)
         self._pump = Pump(
             store,
@@ -78,11 +79,13 @@ class Crew:
             hands,
             pace=pace,
             producer=self._producer,
-            settler=Settler(hands, stats),
+            settler=settler,
             adopt=self._adopt,
             stalled=self._hand_back_unstarted,
         )
-        self._drain = Drain(hands, self._executor, options.grace)
+        self._drain = Drain(hands, self._executor, grace=options.grace, give_up=self._give_up)
+        self._pumping: asyncio.Task[None] | None = None
+        self._gave_up = False
         self._heartbeat = Heartbeat(
             Identity(worker=worker, host=socket.gethostname(), pid=os.getpid()),
             options,
@@ -111,7 +114,8 @@ class Crew:
         try:
             async with asyncio.TaskGroup() as group:
                 services = [group.create_task(service) for service in self._services()]
-                await self._pump_until_over()
+                self._pumping = asyncio.create_task(self._pump_until_over())
+                await self._until_pumped(self._pumping)
                 for service in services:
                     service.cancel()
         finally:
@@ -123,6 +127,19 @@ class Crew:
             if self._isolated is not None:
                 self._isolated.close()
             await self._leader.resign()
+
+    def _give_up(self) -> None:
+        self._gave_up = True
+        if self._pumping is not None:
+            self._pumping.cancel()
+
+    async def _until_pumped(self, pumping: asyncio.Task[None]) -> None:
+        try:
+            await pumping
+        except asyncio.CancelledError:
+            pumping.cancel()
+            if not self._gave_up:
+                raise
 
     async def _pump_until_over(self) -> None:
         await self._pump.run()

@@ -13,14 +13,26 @@ from tidemill.worker.executor import Executor
 from tidemill.worker.hands import Hands
 from tidemill.worker.log import logger
 
+TELL_WITHIN = 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Drain:
-    """`begin` lets what runs finish within the grace time; `hurry` ends that time now."""
+    """`begin` lets what runs finish within the grace time; `hurry` ends that time now.
 
-    def __init__(self, hands: Hands, executor: Executor, grace: float) -> None:
+    A store that does not answer cannot keep a worker from stopping: `give_up` is called when all that
+    is left is telling it."""
+
+    def __init__(
+        self,
+        hands: Hands,
+        executor: Executor,
+        *,
+        grace: float,
+        give_up: Callable[[], None],
+    ) -> None:
         self._hands, self._executor = hands, executor
+        self._give_up = give_up
         self._grace = grace
         self._hurried = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -51,6 +63,9 @@ class Drain:
         await asyncio.sleep(LINGER)
         for attempt in list(self._hands.held.values()):
             self._executor.abandon(attempt, Release())
+        await asyncio.sleep(TELL_WITHIN)
+        logger().error("stopping without telling the store", outcomes=len(self._hands.held))
+        self._give_up()
 
 
 @contextmanager

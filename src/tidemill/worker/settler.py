@@ -22,6 +22,7 @@ class Settler:
     def __init__(self, hands: Hands, stats: Stats) -> None:
         self._hands, self._stats = hands, stats
         self._refusals_told = False
+        self._failing = False
 
     async def deliver(self, store: Store, batch: Sequence[Attempt], request: ClaimRequest | None) -> Settled:
         """After an error the same settlements and the same claim number are sent again: what got
@@ -42,13 +43,15 @@ class Settler:
             try:
                 settled = await store.settle(settlements, request)
             except StoreError as error:
-                if wait == FIRST_WAIT:
+                if not self._failing:
+                    self._failing = True
                     self._stats.outages += 1
                     logger().error("store unavailable", error=str(error), outcomes_kept=len(settlements))
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
             else:
-                if wait > FIRST_WAIT:
+                if self._failing:
+                    self._failing = False
                     logger().info("store available again")
                 return settled
 
