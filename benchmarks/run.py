@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,14 +31,22 @@ def main() -> None:
     arguments = parse()
     chosen = [plan for plan in PLANS if not arguments.only or plan.measurement in arguments.only]
     results: Results = {}
-    for plan, queue in steps(chosen, arguments.rounds, quick=arguments.quick):
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        measure(chosen, arguments, results)
+    except KeyboardInterrupt:
+        print("\nStopped early; this is what was measured so far.")
+    report = markdown(results, machine(quick=arguments.quick))
+    print(f"\n{report}")
+    save(results, report)
+
+
+def measure(plans: list[Plan], arguments: argparse.Namespace, results: Results) -> None:
+    for plan, queue in steps(plans, arguments.rounds, quick=arguments.quick):
         numbers = probe(plan.measurement, queue, plan.size_for(queue, quick=arguments.quick), arguments.disk)
         results.setdefault(plan.measurement, {}).setdefault(queue, []).append(numbers)
         figures = ", ".join(f"{name} {value:,.3f}" for name, value in numbers.items())
         print(f"{plan.measurement:<26}{queue:<16}{figures}", flush=True)
-    report = markdown(results, machine(quick=arguments.quick))
-    print(f"\n{report}")
-    save(results, report)
 
 
 def parse() -> argparse.Namespace:
