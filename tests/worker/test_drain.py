@@ -92,8 +92,7 @@ def test_an_attempt_that_ignores_the_drain_is_handed_back_anyway(virtually: Virt
     virtually(scenario)
 
 
-def test_jobs_claimed_while_stopping_are_handed_back_unrun(virtually: Virtually) -> None:
-    """Also the attempt that was started but had not taken its first step gives its slot back."""
+def test_i20_a_claim_under_way_when_told_to_stop_is_handed_back_unrun(virtually: Virtually) -> None:
     ran: list[int] = []
 
     async def scenario(bench: Bench) -> None:
@@ -102,11 +101,26 @@ def test_jobs_claimed_while_stopping_are_handed_back_unrun(virtually: Virtually)
 
         bench.task(note)
         jobs = [await bench.enqueue("note") for _ in range(50)]
-        worker = bench.worker(concurrency=5)
-        worker.stop_now()
-        await bench.start(worker)
-        assert ran == []
+        store = Unreliable(bench.store)
+        store.slow = 1
+        worker = bench.worker(store=store, concurrency=5)
+        running = bench.start(worker)
+        await asyncio.sleep(0.5)
+        worker.stop()
+        await running
+        assert (ran, worker.stats.claimed, worker.stats.released) == ([], 5, 5)
         assert {(await bench.job(job)).state for job in jobs} == {State.READY}
+
+    virtually(scenario)
+
+
+def test_a_worker_told_to_stop_before_it_runs_claims_nothing(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.enqueue("noop")
+        worker = bench.worker()
+        worker.stop()
+        await bench.start(worker)
+        assert worker.stats.claimed == 0
 
     virtually(scenario)
 

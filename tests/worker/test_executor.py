@@ -8,10 +8,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.worker.bench import Bench, Virtually
+from tidemill.core.claims import Claimed
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.errors import GiveUp, InvalidPayload, SnoozeFor
 from tidemill.tasks.context import Context
+from tidemill.tasks.definition import define
+from tidemill.testing.manual import SeededEntropy
+from tidemill.worker.attempt import Attempt, Stop
+from tidemill.worker.executor import Executor
+from tidemill.worker.hands import Hands
+from tidemill.worker.pace import Pace
+from tidemill.worker.runners.threads import Threads
+from tidemill.worker.stats import Stats
 
 
 def test_a_job_is_done_and_its_result_kept(virtually: Virtually) -> None:
@@ -196,3 +205,37 @@ def test_never_more_run_at_once_than_the_concurrency(virtually: Virtually) -> No
         assert (most, worker.stats.done) == (7, 200)
 
     virtually(scenario)
+
+
+async def test_an_attempt_stopped_before_its_first_step_gives_its_slot_back() -> None:
+    """asyncio never enters a coroutine whose task is cancelled that early, so nothing would free it."""
+    ran: list[int] = []
+
+    async def note() -> None:
+        ran.append(1)
+
+    hands, stats, room = Hands(), Stats(), asyncio.Event()
+    executor = Executor(
+        hands,
+        Pace(1),
+        stats,
+        concurrency=1,
+        entropy=SeededEntropy(1),
+        threads=Threads(1),
+        isolated=None,
+        middleware=(),
+        state=None,
+        on_outcome=lambda attempt: None,
+        on_room=room.set,
+    )
+    job = Claimed("a", "default", "note", b"{}", 1, 2, 1, 5, "", 0, 0, None, None, 0.0, 0.0, 0)
+    attempt = Attempt(job, define(note, name="note"), lambda: None)
+    hands.held["a"] = attempt
+    hands.ahead.append(attempt)
+    executor.fill()
+    executor.stop(attempt, Stop.LOST)
+    async with asyncio.timeout(5):
+        await room.wait()
+        await asyncio.sleep(0)
+    assert (ran, hands.running, stats.lost) == ([], 0, 1)
+    executor.close()

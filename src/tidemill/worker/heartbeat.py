@@ -166,7 +166,7 @@ class Heartbeat:
             worker=self._identity.worker,
             received=received,
             lease=self._options.lease,
-            held=tuple([_held(attempt, now) for attempt in listed]),
+            held=tuple([held_as(attempt, now) for attempt in listed]),
             host=self._identity.host,
             pid=self._identity.pid,
             queues=tuple(self._options.queues),
@@ -198,7 +198,7 @@ def _may_run_until(attempt: Attempt) -> float:
     return attempt.deadline if attempt.stop is Stop.TIMEOUT else attempt.deadline + LINGER
 
 
-def _held(attempt: Attempt, now: float) -> Held:
+def held_as(attempt: Attempt, now: float) -> Held:
     job = attempt.job
     renew = attempt.outcome is not None or _may_run_until(attempt) > now
     news = attempt.news
