@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-PER_TEST = 50
+PER_TEST = 25
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

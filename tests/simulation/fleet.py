@@ -39,7 +39,8 @@ class Fleet:
     chance: random.Random
     wrong_clocks: bool
     running: dict[str, Running] = field(default_factory=dict)
-    disturbed: float = 0.0  # when something last went wrong with a worker
+    disturbed: float = 0.0  # when a storm or a pause last ended, or will
+    died: float = 0.0  # when a worker last died, or the first one came back
     started: int = 0
     closing: bool = False
 
@@ -47,7 +48,7 @@ class Fleet:
         if self.closing:
             return
         if not self.running:
-            self.disturbed = self.loop.time()  # nobody was there to notice anything
+            self.died = self.loop.time()  # nobody was there to notice anything
         self.started += 1
         name = f"w{self.started}"
         network = self.network(name)
@@ -92,12 +93,12 @@ class Fleet:
         await worker.run()
         self.trace.add(name, "returned")
         self._replace(name)
-        if self.disturbed < self.loop.time() - 2 * GRACE and not self.weather.bad:
+        if max(self.disturbed, self.died) < self.loop.time() - 2 * GRACE and not self.weather.bad:
             self.ledger.drained.add(name)
 
     def _died(self, name: str) -> None:
         self.trace.add(name, "died")
-        self.disturbed = max(self.disturbed, self.loop.time())
+        self.died = self.loop.time()
         self._replace(name)
 
     def _replace(self, name: str) -> None:
@@ -116,6 +117,7 @@ def _options(name: str, chance: random.Random) -> WorkerOptions:
         lease=LEASE,
         reclaim_every=RECLAIM,
         prune_every=5.0,
+        admit_every=2.0,
         grace=GRACE,
         poll=POLL,
         heartbeat_thread=False,

@@ -18,11 +18,12 @@ from tidemill.core.job import Job
 from tidemill.core.outcomes import Answer, Done, Fail, Outcome
 from tidemill.core.queues import Inserted, QueueSettings, Verdict
 from tidemill.core.states import State, Verb
-from tidemill.stores.memory import claim, extend, insert, reclaim, settle
+from tidemill.stores.memory import claim, extend, insert, moves, reclaim, settle
 from tidemill.stores.memory.claim import Claiming
 from tidemill.stores.memory.moves import move
 from tidemill.stores.memory.queue import Queue
 from tidemill.stores.memory.records import Records
+from tidemill.testing.virtual import VirtualClock
 from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.bell import Bell
 from tidemill.worker.executor import Executor
@@ -87,6 +88,17 @@ def _reclaim_by_age() -> Patch:
         return Reclaimed(tuple(job.id for job in back if job.state is State.READY), ())
 
     return patch.object(reclaim, "reclaim", by_age)
+
+
+def _leases_by_wall_clock() -> Patch:
+    def by_wall(records: Records, _dead: Sequence[str]) -> Reclaimed:
+        clock = records.clock
+        assert isinstance(clock, VirtualClock)
+        over = [job for job in reclaim._running(records) if job.lease <= clock.boot() + clock._skew]
+        back = [reclaim._take_back(records, job) for job in over]
+        return Reclaimed(tuple(job.id for job in back if job.state is State.READY), ())
+
+    return patch.object(reclaim, "reclaim", by_wall)
 
 
 def _leases_by_worker_clock() -> Patch:
@@ -170,6 +182,21 @@ def _unique_is_never_released() -> Patch:
     return patch.object(insert, "holder_of", ever)
 
 
+def _successors_are_forgotten() -> Patch:
+    return patch.object(moves, "gone", lambda _records, _job, _now: None)
+
+
+def _reclaim_forgets_to_count() -> Patch:
+    take_back = reclaim._take_back
+
+    def take_back_only(records: Records, job: Job) -> Job:
+        after = take_back(records, job)
+        records.queue(job.queue).running_in[job.lane] += 1
+        return after
+
+    return patch.object(reclaim, "_take_back", take_back_only)
+
+
 def _retry_loses_its_place() -> Patch:
     apply = settle._apply
 
@@ -247,6 +274,7 @@ MUTANTS = (
     Mutant("extend does not compare the claim", _extend_without_claim, ("I6",)),
     Mutant("settled before it runs", _settle_before_run, ("I1",), "kills"),
     Mutant("reclaim by age", _reclaim_by_age, ("I7",)),
+    Mutant("leases by the wall clock", _leases_by_wall_clock, ("I7",), "clocks"),
     Mutant("leases by the worker's clock", _leases_by_worker_clock, ("I7",)),
     Mutant("a heartbeat renews everybody's leases", _heartbeat_renews_everybody, ("I6", "I7"), "kills"),
     Mutant("a lost claim reply counts as a crash", _lost_reply_is_a_crash, ("I8",), "network"),
@@ -259,6 +287,8 @@ MUTANTS = (
     Mutant("the length limit is ignored", _length_limit_is_ignored, ("I22",)),
     Mutant("unique keys are not checked", _unique_is_not_checked, ("I11",)),
     Mutant("unique keys are never released", _unique_is_never_released, ("I11",)),
+    Mutant("successors are forgotten", _successors_are_forgotten, ("I1",)),
+    Mutant("a reclaim forgets to count down", _reclaim_forgets_to_count, ("I13",), "kills"),
     Mutant("a retry loses its place", _retry_loses_its_place, ("I4",)),
     Mutant("a cancel leaves the claim", _cancel_leaves_the_claim, ("I6",), "operators"),
     Mutant("a reclaim leaves the claim", _reclaim_leaves_the_claim, ("I6",), "pauses"),

@@ -24,6 +24,7 @@ from tidemill.core.queues import Inserted, QueueSettings
 from tidemill.core.states import State
 from tidemill.errors import StoreUnavailable
 from tidemill.testing.virtual import VirtualLoop
+from tidemill.testing.virtual_processes import context_of
 
 SLOWEST = 2.0
 """The longest a message travels."""
@@ -62,39 +63,29 @@ class Network:
     def __init__(self, loop: VirtualLoop, watch: Watch, weather: Weather, name: str, seed: int) -> None:
         self._loop, self._watch, self._weather, self._name = loop, watch, weather, name
         self._chance = random.Random(seed)
+        self._outside = context_of(None)
         self.last_number = 0
 
     async def _call(self, verb: str, *args: Any) -> Any:
         reply: asyncio.Future[Any] = self._loop.create_future()
-        call = Call(self._name, verb, args, self._loop.time())
-        self._loop.outside(self._carry(call, reply))
+        given_up = self._loop.call_later(PATIENCE, _give_up, reply, verb)
+        self._travel(self._arrive, Call(self._name, verb, args, self._loop.time()), reply)
         try:
-            async with asyncio.timeout(PATIENCE):
-                return await reply
-        except TimeoutError:
-            raise StoreUnavailable(f"{verb}: nobody answered for {PATIENCE:g} s") from None
+            return await reply
+        finally:
+            given_up.cancel()
 
-    async def _carry(self, call: Call, reply: asyncio.Future[Any]) -> None:
-        await asyncio.sleep(self._delay())
+    def _travel(self, then: Callable[..., object], *args: Any, later: float = 0.0) -> None:
+        self._loop.call_later(self._delay() + later, then, *args, context=self._outside)
+
+    def _arrive(self, call: Call, reply: asyncio.Future[Any]) -> None:
         if self._happens(self._weather.lost_request):
             return
         if self._happens(self._weather.doubled):
-            self._loop.outside(self._carry_again(call))
+            self._travel(self._watch.execute, call, later=self._chance.choice(DOUBLED_AFTER))
         outcome = self._watch.execute(call)
-        if self._happens(self._weather.lost_reply):
-            return
-        await asyncio.sleep(self._delay())
-        if reply.done():
-            return
-        if isinstance(outcome, Exception):
-            reply.set_exception(outcome)
-            reply.exception()  # its caller may be dead: nobody else has to be told
-        else:
-            reply.set_result(outcome)
-
-    async def _carry_again(self, call: Call) -> None:
-        await asyncio.sleep(self._delay() + self._chance.choice(DOUBLED_AFTER))
-        self._watch.execute(call)
+        if not self._happens(self._weather.lost_reply):
+            self._travel(_answer, reply, outcome)
 
     def _delay(self) -> float:
         if self._happens(self._weather.slow):
@@ -225,3 +216,17 @@ class _DeafListener:
 
     def close(self) -> None:
         self._inner.close()
+
+
+def _answer(reply: asyncio.Future[Any], outcome: Any) -> None:
+    if reply.done():
+        return
+    if isinstance(outcome, Exception):
+        reply.set_exception(outcome)
+        reply.exception()  # its caller may be dead: nobody else has to be told
+    else:
+        reply.set_result(outcome)
+
+
+def _give_up(reply: asyncio.Future[Any], verb: str) -> None:
+    _answer(reply, StoreUnavailable(f"{verb}: nobody answered for {PATIENCE:g} s"))

@@ -32,7 +32,7 @@ def queue_settings(chance: random.Random) -> dict[str, QueueSettings]:
         "plain": base,
         "keyed": replace(base, key_concurrency=chance.choice((1, 2))),
         "narrow": replace(base, concurrency=chance.choice((1, 2))),
-        "short": replace(base, max_length=chance.choice((2, 4))),
+        "short": replace(base, max_length=chance.choice((1, 3))),
     }
 
 
@@ -47,7 +47,7 @@ class Requests:
         chance = self._chance
         self._serial += 1
         script = self._script()
-        queue = "plain" if self._quiet else chance.choices(QUEUES, (50, 25, 15, 10))[0]
+        queue = "plain" if self._quiet else chance.choices(QUEUES, (45, 25, 15, 15))[0]
         request = NewJob(
             id=f"j{self._serial:03d}",
             task=chance.choices(("work", "rare", "isolated"), (100, 0 if self._quiet else 6, 6))[0],

@@ -10,6 +10,7 @@ from typing import Any
 from tests.simulation.facts import Facts
 from tests.simulation.faults import Faults, Profile
 from tests.simulation.fleet import LEASE, POLL, RECLAIM, Fleet
+from tests.simulation.foreigner import Foreigner
 from tests.simulation.handlers import Handlers
 from tests.simulation.invariants.i01_nothing_lost import (
     check_all_ended,
@@ -88,7 +89,7 @@ class World:
             Crashes(facts),
             Times(),
             UniqueKeys(),
-            Limits(self._settings, self._counts),
+            Limits(self._settings, self._counts, self._running_in),
             Cancels(),
             Drains(self.ledger, facts),
             OnlySubmitted(self.ledger),
@@ -106,6 +107,11 @@ class World:
             self._start_producer(f"p{number + 1}")
         if self.profile.storms:
             self._invite_stranger()
+        if not self.profile.quiet:
+            foreigner = Foreigner(
+                self.store, self.ledger, self.trace, random.Random(self.chance.getrandbits(32))
+            )
+            self.guests.append(self.loop.spawn("foreigner", foreigner.run())[0])
         if self.profile.operators:
             self.guests.append(self.loop.spawn("operator", self._operator().run(declared))[0])
 
@@ -125,7 +131,7 @@ class World:
     def judge(self) -> None:
         jobs = self.watch.jobs()
         check_nothing_lost(self.ledger, self.facts, jobs)
-        check_all_ended(jobs)
+        check_all_ended(jobs, len(self.store._shared.records.arrivals))
         check_done_was_run(self.ledger, self.facts, jobs)
         for id_ in jobs:
             check_logs(self.facts, id_, self._logs(id_))
@@ -187,20 +193,25 @@ class World:
 
     def _at_rest(self) -> bool:
         sending = any(process.alive and not task.done() for process, task in self.producers)
-        return not sending and all(job.state in FINAL for job in self.watch.jobs().values())
+        waiting = sending or bool(self.store._shared.records.arrivals)
+        return not waiting and all(job.state in FINAL for job in self.watch.jobs().values())
 
     def _calm_since(self) -> float | None:
-        """Since when some worker could reclaim undisturbed: a pause makes a reclaimer distrust the
-        clocks for a lease and a period, a death leaves the chore without a leader for two."""
+        """Since when some worker could reclaim undisturbed: a pause or a storm makes a reclaimer
+        distrust the clocks for a lease, a death leaves the chore without a leader for a while."""
         if self.fleet.weather.bad or not self.fleet.running:
             return None
-        return self.fleet.disturbed + LEASE + 3 * RECLAIM
+        return max(self.fleet.disturbed + LEASE + 3 * RECLAIM, self.fleet.died + 1.5 * RECLAIM)
 
     def _settings(self, queue: str) -> QueueSettings:
         return self.store._shared.records.queue(queue).settings
 
     def _counts(self) -> dict[str, dict[State, int]]:
         return {name: dict(queue.counts) for name, queue in self.store._shared.records.queues.items()}
+
+    def _running_in(self) -> dict[tuple[str, str], int]:
+        queues = self.store._shared.records.queues
+        return {(name, lane): n for name, queue in queues.items() for lane, n in queue.running_in.items()}
 
     def _logs(self, job: str) -> set[str]:
         attempts = self.store._shared.records.logs.get(job, {})

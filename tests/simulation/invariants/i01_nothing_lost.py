@@ -17,8 +17,10 @@ def check_nothing_lost(ledger: Ledger, facts: Facts, jobs: dict[str, Job]) -> No
             raise Violation("I1", f"{id_} was accepted and is nowhere")
 
 
-def check_all_ended(jobs: dict[str, Job]) -> None:
+def check_all_ended(jobs: dict[str, Job], arrivals: int) -> None:
     """When faults have stopped and workers know every task, everything comes to an end."""
+    if arrivals:
+        raise Violation("I1", f"{arrivals} arrivals were never admitted")
     for job in jobs.values():
         if job.state not in FINAL:
             raise Violation("I1", f"{job.id} is still {job.state} long after the last fault: {job}")

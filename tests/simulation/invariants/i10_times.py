@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tests.simulation.trace import Violation
 from tests.simulation.watch import Event
+from tidemill.contract.jobs import Admission
 from tidemill.core.changes import RetryNow, RunNow
 from tidemill.core.job import Group, NewJob
 from tidemill.core.outcomes import Answer, Retrying, Snooze
@@ -64,6 +65,12 @@ class Times:
 
 def sent(event: Event) -> Iterator[tuple[NewJob, Inserted]]:
     """Every request of an insert with its answer."""
+    if event.verb != "insert":
+        return
     groups: list[Group] = event.call.args[0]
     for group, answers in zip(groups, event.reply, strict=True):
         yield from zip(group.jobs, answers, strict=True)
+
+
+def admitted(event: Event) -> tuple[Admission, ...]:
+    return tuple(event.call.args[0]) if event.verb == "admit" else ()

@@ -16,10 +16,14 @@ class Limits:
     """A limit that an operator lowers takes nothing away from what runs; it holds for new claims."""
 
     def __init__(
-        self, settings: Callable[[str], QueueSettings], counts: Callable[[], dict[str, dict[State, int]]]
+        self,
+        settings: Callable[[str], QueueSettings],
+        counts: Callable[[], dict[str, dict[State, int]]],
+        running_in: Callable[[], dict[tuple[str, str], int]],
     ) -> None:
         self._settings = settings
         self._counts = counts
+        self._running_in = running_in
 
     def see(self, event: Event) -> None:
         if not event.changes:
@@ -31,6 +35,8 @@ class Limits:
         if event.verb == "insert":
             self._check_length(event)
         self._check_counters(event)
+        if (counted := self._running_in()) != dict(running):
+            raise Violation("I13", f"after {event.verb} {counted} are said to run, {dict(running)} do")
 
     def _check(self, queue: str, lane: str, running: Counter[tuple[str, str]]) -> None:
         settings = self._settings(queue)
