@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable
 
@@ -43,6 +44,7 @@ class Ready(msgspec.Struct, array_like=True, frozen=True):
 
 
 _ALL = -1
+_UNLIMITED = sys.maxsize
 _READY = msgspec.json.Decoder(list[Ready])
 
 
@@ -73,13 +75,13 @@ class Claiming:
     def room(self, queue: str, settings: QueueSettings) -> int:
         """How many jobs of the queue may start now, by its fleet-wide limit."""
         if settings.concurrency is None:
-            return self.request.limit
+            return _UNLIMITED
         running: int = self.step.execute(SQL.running, (queue,)).get
         return settings.concurrency - running
 
     def room_in_lane(self, queue: str, lane: str, settings: QueueSettings) -> int:
         if not lane or settings.key_concurrency is None:
-            return self.request.limit
+            return _UNLIMITED
         running: int = self.step.execute(SQL.running_in_lane, (queue, lane)).get
         return settings.key_concurrency - running
 

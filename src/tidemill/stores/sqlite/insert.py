@@ -113,10 +113,8 @@ class _Incoming:
         rows, self._rows = self._rows, []
         if not rows:
             return
-        connection = self._step.connection
-        connection.executemany(SQL.add_plain, rows)
-        # Rows of one transaction follow each other, so the last one's number tells all of them.
-        first = connection.last_insert_rowid() - len(rows) + 1
+        first = self._step.next_seq()
+        self._step.connection.executemany(SQL.add_plain, [(seq, *row) for seq, row in enumerate(rows, first)])
         heads: dict[tuple[str, str], tuple[int, float, int]] = {}
         for seq, row in enumerate(rows, first):
             queue, state, lane = row[1], row[4], row[6]

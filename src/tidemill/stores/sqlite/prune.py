@@ -9,7 +9,7 @@ import apsw
 from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
 from tidemill.core.queues import DAY, HOUR
 from tidemill.core.states import FINAL, State
-from tidemill.stores.sqlite import queues
+from tidemill.stores.sqlite import queues, transaction
 from tidemill.stores.sqlite.expire import expire
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -49,6 +49,7 @@ def _prune_state(step: Transaction, queue: str, state: State, limit: int) -> int
 def _drop(step: Transaction, queue: str, state: State, seqs: array[int]) -> None:
     until = (step.now + MEMORY_OF_IDS, step.boot + MEMORY_OF_IDS)
     step.execute(SQL.remember, (*until, apsw.carray(seqs)))
+    step.execute(transaction.SQL.gave_seq, (max(seqs),))
     for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts):
         step.execute(sql, (apsw.carray(seqs),))
     step.counted(queue, state, None, len(seqs))

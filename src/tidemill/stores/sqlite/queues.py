@@ -9,6 +9,7 @@ import msgspec
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.queues import Pause, QueueSettings
+from tidemill.errors import ConfigurationError
 from tidemill.stores.sqlite.rows import text_of
 from tidemill.stores.sqlite.settings import SQL, queue_info
 from tidemill.stores.sqlite.transaction import Transaction
@@ -23,11 +24,14 @@ def appear(step: Transaction, queue: str) -> None:
 
 def declare(step: Transaction, queues: Mapping[str, QueueSettings]) -> None:
     for name, settings in queues.items():
+        _check(name, settings)
         step.execute(SQL.declare, (name, text_of(settings)))
         _limits_changed(step, name)
 
 
 def override(step: Transaction, queue: str, settings: QueueSettings | None) -> None:
+    if settings is not None:
+        _check(queue, settings)
     appear(step, queue)
     step.execute(SQL.override, (None if settings is None else text_of(settings), queue))
     _limits_changed(step, queue)
@@ -37,6 +41,7 @@ def pause(step: Transaction, queue: str, until: float | None, reason: str | None
     appear(step, queue)
     mark = Pause(since=step.now, until=until, reason=reason)
     step.execute(SQL.pause, (text_of(mark), queue))
+    step.topics.add(queue_topic(queue))  # a parked worker learns when to look again
 
 
 def resume(step: Transaction, queue: str) -> None:
@@ -47,6 +52,11 @@ def resume(step: Transaction, queue: str) -> None:
 
 def every(step: Transaction) -> list[QueueInfo]:
     return [queue_info(*row) for row in step.execute(SQL.all)]
+
+
+def _check(queue: str, settings: QueueSettings) -> None:
+    if problem := settings.problem():
+        raise ConfigurationError(f"queue {queue!r}: {problem}")
 
 
 def _limits_changed(step: Transaction, queue: str) -> None:

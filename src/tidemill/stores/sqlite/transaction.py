@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import apsw
+from msgspec.structs import replace
 
 from tidemill.contract.jobs import MEMORY_OF_IDS
 from tidemill.contract.wakeups import queue_topic
@@ -88,12 +89,12 @@ class Transaction:
 
     def add(self, job: Job) -> None:
         """A new job gets its place (`seq`) here."""
+        job = replace(job, seq=self.next_seq())
         self.connection.execute(SQL.add, row_of(job))
         self.counted(job.queue, None, job.state, 1)
         self._tell_queue(job)
         if job.state is State.READY:
-            place = (job.priority, job.due, self.connection.last_insert_rowid())
-            self.arrived(job.queue, job.lane, place)
+            self.arrived(job.queue, job.lane, (job.priority, job.due, job.seq))
 
     def arrived(self, queue: str, lane: str, place: tuple[int, float, int]) -> None:
         """A job became ready at that place of its lane: it may be the new head."""
@@ -120,10 +121,13 @@ class Transaction:
             self.ended.append(after.id)
             self.remark(after.queue, after.state.value, 1)
 
+    def next_seq(self) -> int:
+        return int(self.execute(SQL.next_seq).get)
+
     def drop(self, job: Job) -> None:
         """The record goes, its id is remembered."""
         self.remember(job.id, Verdict.ACCEPTED, job.id, job.fence, job.claim)
-        for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts):
+        for sql in (SQL.gave_seq, SQL.drop, SQL.drop_logs, SQL.drop_attempts):
             self.connection.execute(sql, (job.seq,))
         self.counted(job.queue, job.state, None, 1)
         if job.state is State.READY:

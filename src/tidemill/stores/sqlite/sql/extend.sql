@@ -20,7 +20,8 @@ WHERE job = ? AND generation = ? AND attempt = ?
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
-FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = ? AND number <= ?;
+FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = ? AND number <= ?
+ORDER BY seq;
 
 -- name: beat  (worker, lease, seen, host, pid, queues, concurrency)
 INSERT INTO workers (id, number, lease, seen, host, pid, queues, concurrency)

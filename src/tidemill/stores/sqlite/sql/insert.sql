@@ -6,12 +6,14 @@ UNION ALL
 SELECT id, verdict, job FROM remembered WHERE id IN carray(?1) AND (until > ?2 OR on_boot > ?3);
 
 -- name: add_plain
-INSERT INTO jobs (id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO jobs (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: lone  (id, queue, task, payload, priority, lane, now, expires, timeout, trace, tags)
-INSERT INTO jobs (id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
-SELECT ?1, ?2, ?3, ?4, 'ready', ?5, ?6, ?7, ?7, ?8, ?9, ?10, ?11
+INSERT INTO jobs (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
+SELECT 1 + max(coalesce((SELECT max(seq) FROM jobs), 0),
+               coalesce((SELECT value FROM counters WHERE queue = '' AND name = 'seq'), 0)),
+       ?1, ?2, ?3, ?4, 'ready', ?5, ?6, ?7, ?7, ?8, ?9, ?10, ?11
 WHERE NOT EXISTS (SELECT 1 FROM remembered WHERE id = ?1)
 ON CONFLICT (id) DO NOTHING;
 

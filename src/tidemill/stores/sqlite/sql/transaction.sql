@@ -12,13 +12,21 @@ SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expir
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
 FROM jobs WHERE state = 'waiting' AND after IN carray(?) ORDER BY seq;
 
--- name: add  the row's place in line is the database's to give
+-- name: next_seq  a place in line is never given twice, also when the last in line was deleted
+SELECT 1 + max(coalesce((SELECT max(seq) FROM jobs), 0),
+               coalesce((SELECT value FROM counters WHERE queue = '' AND name = 'seq'), 0));
+
+-- name: gave_seq  (seq) the row is about to go; its number stays taken
+INSERT INTO counters (queue, name, value) VALUES ('', 'seq', ?)
+ON CONFLICT (queue, name) DO UPDATE SET value = max(value, excluded.value);
+
+-- name: add
 INSERT INTO jobs
-      (id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
+      (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since)
 VALUES
-      (:id, :queue, :task, :payload, :state, :priority, :lane, :created, :due, :expires, :timeout, :trace,
+      (:seq, :id, :queue, :task, :payload, :state, :priority, :lane, :created, :due, :expires, :timeout, :trace,
        :tags, :attempts, :crashes, :generation, :unique_key, :unique_until, :unique_holds, :after, :fence, :claim,
        :worker, :number, :lease, :alone, :started, :finished, :result, :error, :reason, :progress, :note, :part,
        :unknown_since);

@@ -63,7 +63,8 @@ CREATE TABLE lanes (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX lanes_open ON lanes (queue, priority, served, seq) WHERE blocked = 0;
 
--- Jobs per queue and state, and the store-wide numbers 'seq', 'fence' and 'picks' (queue '').
+-- Jobs per queue and state, and the store-wide numbers (queue ''): 'fence', 'picks', and in 'seq' the
+-- highest place in line of a job that is gone.
 -- One small table, so that one transaction dirties one page for all of them.
 CREATE TABLE counters (
     queue  TEXT    NOT NULL,
