@@ -11,6 +11,7 @@ from tests.simulation.network import Network, Weather
 from tests.simulation.trace import Trace
 from tests.simulation.watch import Watch
 from tests.simulation.workload import QUEUES
+from tidemill.core.job import Job
 from tidemill.testing.manual import SeededEntropy
 from tidemill.testing.virtual import VirtualClock, VirtualLoop
 from tidemill.testing.virtual_processes import Process, context_of
@@ -80,9 +81,18 @@ class Fleet:
         def terminate() -> None:
             self.trace.add(name, "SIGTERM")
             self.ledger.last_number[name] = running.network.last_number
+            self.ledger.terminated.setdefault(name, self.loop.time())
             running.worker.stop()
 
         self.loop.signal(running.process, terminate)
+
+    def holds(self, name: str, job: Job) -> bool:
+        """Whether a living worker has this very claim in its hands."""
+        running = self.running.get(name)
+        if running is None or running.worker._crew is None:
+            return False
+        attempt = running.worker._crew._hands.held.get(job.id)
+        return attempt is not None and (attempt.job.fence, attempt.job.claim) == (job.fence, job.claim)
 
     def kill_all(self) -> None:
         self.closing = True
@@ -94,7 +104,7 @@ class Fleet:
         self.trace.add(name, "returned")
         self._replace(name)
         if max(self.disturbed, self.died) < self.loop.time() - 2 * GRACE and not self.weather.bad:
-            self.ledger.drained.add(name)
+            self.ledger.drained[name] = self.loop.time() - self.ledger.terminated[name]
 
     def _died(self, name: str) -> None:
         self.trace.add(name, "died")

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from tests.simulation.invariants.i08_crashes import ATTEMPTS
 from tests.simulation.ledger import Ledger, Run
 from tidemill.core.retry import Retry
 from tidemill.errors import GiveUp, RetryAfter, SnoozeFor
@@ -48,7 +49,7 @@ class Handlers:
         async def act(ctx: Context, script: Script) -> int:
             return await self._act(worker, ctx, script)
 
-        retry = Retry(attempts=3, first=0.5, factor=2)
+        retry = Retry(attempts=ATTEMPTS, first=0.5, factor=2)
         names = ["work", "rare"] if knows_rare else ["work"]
         tasks = [define(act, name=name, retry=retry, timeout=60) for name in names]
         tasks.append(define(act, name="isolated", retry=retry, timeout=60, isolate=True))

@@ -32,7 +32,8 @@ class Ledger:
     cancels: dict[tuple[str, int], float] = field(default_factory=dict)  # id, generation → returned at
     paused_at: dict[str, float] = field(default_factory=dict)  # process → its last pause
     last_number: dict[str, int] = field(default_factory=dict)  # worker → its last claim before SIGTERM
-    drained: set[str] = field(default_factory=set)  # workers that drained while nothing else went wrong
+    terminated: dict[str, float] = field(default_factory=dict)  # worker → SIGTERM
+    drained: dict[str, float] = field(default_factory=dict)  # worker → how long its undisturbed drain took
 
     def send(self, queue: str, request: NewJob) -> None:
         self.sent[request.id] = (queue, request)

@@ -164,6 +164,14 @@ def _queue_limit_is_ignored() -> Patch:
     return patch.object(Queue, "room", lambda _self: float("inf"))
 
 
+def _pauses_are_ignored() -> Patch:
+    return patch.object(Queue, "closed", lambda _self, _now: False)
+
+
+def _expiry_is_ignored() -> Patch:
+    return patch.object(transitions, "is_expired", lambda _job, _now: False)
+
+
 def _length_limit_is_ignored() -> Patch:
     return patch.object(insert, "_too_long", lambda *_args: None)
 
@@ -284,6 +292,8 @@ MUTANTS = (
     Mutant("claim numbers are forgotten", _claim_numbers_are_forgotten, ("I5",), "network"),
     Mutant("the limit per key is ignored", _key_limit_is_ignored, ("I13",)),
     Mutant("the limit per queue is ignored", _queue_limit_is_ignored, ("I13",)),
+    Mutant("pauses are ignored", _pauses_are_ignored, ("J34",), "operators"),
+    Mutant("expiry is ignored", _expiry_is_ignored, ("J36",)),
     Mutant("the length limit is ignored", _length_limit_is_ignored, ("I22",)),
     Mutant("unique keys are not checked", _unique_is_not_checked, ("I11",)),
     Mutant("unique keys are never released", _unique_is_never_released, ("I11",)),

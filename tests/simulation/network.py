@@ -100,8 +100,8 @@ class Network:
     async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
         return cast("list[list[Inserted]]", await self._call("insert", groups))
 
-    async def arrivals(self, limit: int) -> list[Arrival]:
-        return cast("list[Arrival]", await self._call("arrivals", limit))
+    async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
+        return cast("list[Arrival]", await self._call("arrivals", limit, after))
 
     async def admit(self, admissions: Sequence[Admission]) -> int:
         return cast("int", await self._call("admit", admissions))

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.simulation.facts import Facts
 from tests.simulation.faults import Faults, Profile
-from tests.simulation.fleet import LEASE, POLL, RECLAIM, Fleet
+from tests.simulation.fleet import GRACE, LEASE, POLL, RECLAIM, Fleet
 from tests.simulation.foreigner import Foreigner
 from tests.simulation.handlers import Handlers
 from tests.simulation.invariants.i01_nothing_lost import (
@@ -29,9 +29,10 @@ from tests.simulation.invariants.i10_times import Times
 from tests.simulation.invariants.i11_unique import UniqueKeys
 from tests.simulation.invariants.i13_limits import Limits
 from tests.simulation.invariants.i19_cancel import Cancels, check_starts
-from tests.simulation.invariants.i20_drain import Drains, check_handed_back
+from tests.simulation.invariants.i20_drain import Drains, check_drains_end, check_handed_back
 from tests.simulation.invariants.i22_deadline import check_deadline
 from tests.simulation.invariants.i23_wakeups import check_started_in_time
+from tests.simulation.invariants.j34_j36_open import OnlyOpen
 from tests.simulation.ledger import Ledger
 from tests.simulation.network import LATEST, Weather
 from tests.simulation.operators import Operator
@@ -85,11 +86,12 @@ class World:
             LegalMoves(),
             Fences(),
             StaleWrites(facts),
-            Leases(facts, RECLAIM + 1 + SLACK, self._calm_since),
+            Leases(facts, RECLAIM + 1 + SLACK, self._calm_since, self.fleet.holds),
             Crashes(facts),
             Times(),
             UniqueKeys(),
             Limits(self._settings, self._counts, self._running_in),
+            OnlyOpen(lambda queue: self.store._shared.records.queue(queue).pause),
             Cancels(),
             Drains(self.ledger, facts),
             OnlySubmitted(self.ledger),
@@ -139,6 +141,7 @@ class World:
         self._conservation.check_counts(self._counts())
         check_starts(self.ledger, self.facts)
         check_handed_back(self.ledger, self.facts)
+        check_drains_end(self.ledger, GRACE + SLACK)
         check_deadline(self.ledger)
         if self.profile.quiet:
             check_started_in_time(self.facts, jobs, self.loop.epoch, POLL + SLACK)

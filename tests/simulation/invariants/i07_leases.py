@@ -13,12 +13,20 @@ from tidemill.core.states import State
 
 
 class Leases:
-    """`calm_since` tells since when some worker could reclaim undisturbed; None when none can."""
+    """`calm_since` tells since when some worker could reclaim undisturbed; None when none can.
+    `holds` looks into a worker's hands: is this very claim there?"""
 
-    def __init__(self, facts: Facts, patience: float, calm_since: Callable[[], float | None]) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        patience: float,
+        calm_since: Callable[[], float | None],
+        holds: Callable[[str, Job], bool],
+    ) -> None:
         self._facts = facts
         self._patience = patience
         self._calm_since = calm_since
+        self._holds = holds
 
     def see(self, event: Event) -> None:
         if event.verb in ("reclaim", "extend"):
@@ -44,6 +52,8 @@ class Leases:
             raise Violation(
                 "I7", f"{job.id} was taken from {claim.worker} by a heartbeat of {heartbeat.worker}"
             )
+        if self._holds(claim.worker, job):
+            raise Violation("I7", f"{job.id} was taken from {claim.worker}, which holds it and says so")
 
     def _check_overdue(self, event: Event) -> None:
         calm = self._calm_since()

@@ -12,6 +12,7 @@ from tidemill.core.states import State
 from tidemill.core.transitions import POISON, SUPERSEDED
 
 CRASH_LIMIT = 3
+ATTEMPTS = 3
 
 
 class Crashes:
@@ -36,6 +37,8 @@ class Crashes:
             raise Violation(
                 "I8", f"{event.verb} made {after.attempts} attempts of {before.attempts} on {after.id}"
             )
+        if after.attempts > ATTEMPTS:
+            raise Violation("I8", f"{after.id} was given {after.attempts} attempts, its task has {ATTEMPTS}")
         crashes = before.crashes + isinstance(outcome, Crashed)
         if event.verb == "reclaim" and before.state is State.RUNNING:
             claim = self._facts.claim(before.id, *identity(before))

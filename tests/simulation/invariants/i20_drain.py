@@ -42,3 +42,10 @@ def check_handed_back(ledger: Ledger, facts: Facts) -> None:
         last = claims[-1]
         if last.worker in ledger.drained and last.current:
             raise Violation("I20", f"{last.job} is still with {last.worker}, which has drained")
+
+
+def check_drains_end(ledger: Ledger, within: float) -> None:
+    """Handlers that listen are gone when the grace time is over, and so is their worker."""
+    for worker, seconds in ledger.drained.items():
+        if seconds > within:
+            raise Violation("I20", f"{worker} took {seconds:.3f} s to drain")
