@@ -35,7 +35,7 @@ class Weights:
                 order.append(queue)
             granted[queue] += 1
             heapq.heapreplace(virtual, (passed + 1 / self._weights[queue], index, queue))
-        behind = sorted(set(self._weights) - set(order), key=lambda queue: self._passes[queue])
+        behind = sorted((q for q in self._weights if not granted[q]), key=lambda queue: self._passes[queue])
         return tuple(Share(queue, granted[queue]) for queue in [*order, *behind])
 
     def served(self, queues: Iterable[str]) -> None:

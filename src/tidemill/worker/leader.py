@@ -11,13 +11,13 @@ from tidemill.errors import StoreError
 class Leader:
     def __init__(self, store: Store, worker: str) -> None:
         self._store, self._worker = store, worker
-        self._leads: set[str] = set()
+        self._leads: dict[str, None] = {}  # in order: a simulated history must replay
 
     async def leads(self, duty: str, lease: float) -> bool:
         if await self._store.lead(duty, self._worker, lease):
-            self._leads.add(duty)
+            self._leads[duty] = None
             return True
-        self._leads.discard(duty)
+        self._leads.pop(duty, None)
         return False
 
     async def resign(self) -> None:
