@@ -6,5 +6,5 @@ doubles. `workload` sends jobs, `faults` break things, `operators` meddle. What 
 happened is in the `ledger`, which no store ever sees; `watch` looks at the store after every
 verb and hands what changed to the `invariants`.
 
-    pytest tests/simulation --seed=123      one history, with its trace
+    pytest tests/simulation --seed=123 -s      one history, with its trace
 """

@@ -13,6 +13,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=None, help="replay this one simulated history")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("seed", default=None) is not None:
+        items[:] = [item for item in items if "seeds" in getattr(item, "fixturenames", ())]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seeds" not in metafunc.fixturenames:
         return

@@ -52,7 +52,8 @@ class UniqueKeys:
     def _check_existing(self, event: Event, request: NewJob, holder: str) -> None:
         """A key that has ended may not keep a new job out. A repeated request may be told of old times."""
         before, now = event.changes.get(holder, (event.jobs.get(holder),) * 2)
-        live = any(job is not None and job.state in LIVE for job in (before, now))
+        born_here = before is None and now is not None  # and replaced by a later request of the same insert
+        live = born_here or any(job is not None and job.state in LIVE for job in (before, now))
         held = holder in self._holds and event.wall < self._until[holder]
         if request.id not in self._told and not live and not held:
             raise Violation("I11", f"{request.id} was told that {holder} holds its key, which has ended")
