@@ -76,7 +76,9 @@ BAD_CALLS: list[tuple[tuple[Any, ...], dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("args", "kwargs", "says"), BAD_CALLS, ids=str)
+@pytest.mark.parametrize(
+    ("args", "kwargs", "says"), BAD_CALLS, ids=[",".join(says) for _, _, says in BAD_CALLS]
+)
 async def test_an_argument_that_does_not_fit_is_refused_and_nothing_stored(
     app: Tidemill, args: tuple[Any, ...], kwargs: dict[str, Any], says: list[str]
 ) -> None:
@@ -152,7 +154,7 @@ async def test_enqueue_many_refuses_a_queue_as_a_whole_and_says_what_was_accepte
         ({"key": lambda number: number}, ["key", "must return str", "int"]),
         ({"unique": lambda number: "u"}, ["unique", "must return Unique"]),
     ],
-    ids=str,
+    ids=["key raises", "key is no text", "unique is no Unique"],
 )
 async def test_a_function_that_computes_no_key_is_named(
     app: Tidemill, options: dict[str, Any], says: list[str]

@@ -11,8 +11,9 @@ from tidemill.contract.jobs import Admission, Arrival, Refused
 from tidemill.core.job import NewJob
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
+from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.definition import define
-from tidemill.worker.admitter import judge
+from tidemill.worker.admitter import AT_ONCE, Admitter, judge
 
 
 async def add(number: int, host: str = "a") -> int:
@@ -136,3 +137,15 @@ def test_an_arrival_is_admitted_within_a_second(virtually: Virtually) -> None:
         await running
 
     virtually(scenario)
+
+
+async def test_arrivals_left_for_others_hide_nothing_behind_them() -> None:
+    store = MemoryStore()
+    for number in range(AT_ONCE + 10):
+        store.arrive(f"foreign-{number}", "not here", b"{}")
+    store.arrive("ours", "add", b'{"number":1}')
+    admitter = Admitter(store, {"add": TASK})
+    while await admitter.admit():
+        pass
+    assert admitter.admitted == 1
+    assert [job is not None for job in await store.get(["ours", "foreign-0"])] == [True, False]

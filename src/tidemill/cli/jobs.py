@@ -127,7 +127,7 @@ def _shown(field: str, value: Any) -> str:
     return printable(bytes(value).decode() if isinstance(value, msgspec.Raw) else value)
 
 
-_TIMES = frozenset({"created", "due", "expires", "started", "finished", "unique_until", "unknown_since"})
+_TIMES = frozenset({"created", "due", "expires", "started", "finished", "unique_until"})
 
 _INSIDE = frozenset({"seq", "fence", "claim", "number", "lease", "alone", "part", "unique_holds"})
 """What only the store and its workers need; `--json` shows it all the same."""

@@ -98,8 +98,8 @@ class Jobs(Protocol):
         """
         ...
 
-    async def arrivals(self, limit: int) -> list[Arrival]:
-        """Requests waiting to be admitted, oldest first."""
+    async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
+        """Requests waiting to be admitted, oldest first, from behind the one numbered `after`."""
         ...
 
     async def admit(self, admissions: Sequence[Admission]) -> int:

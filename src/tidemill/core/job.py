@@ -49,7 +49,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What a store keeps. One field, one column; the names are the same everywhere.
 
     `lease` is on the store's boot clock, every other time on its wall clock.
-    `claim` is 0 when nobody may settle the job.
+    `claim` is 0 when nobody may settle the job. `unknown_for` adds up how long workers that did not
+    know the task have put it off.
     """
 
     seq: int
@@ -87,7 +88,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     progress: float | None = None
     note: str | None = None
     part: int = 0
-    unknown_since: float | None = None
+    unknown_for: float = 0.0
 
 
 def lane_of(job: NewJob) -> str:

@@ -160,9 +160,9 @@ def settled(job: Job, outcome: Outcome, settings: QueueSettings, now: float) -> 
             return _crashed(job, Verb.SETTLE, settings, error, now)
 
 
-def superseded(job: Job, now: float) -> Job:
-    """A run that would be retried ends here when a successor with newer data waits."""
-    return _ended(job, Verb.CANCEL, State.CANCELLED, now, SUPERSEDED)
+def superseded(retrying: Job, now: float) -> Job:
+    """A job that would be retried ends here when a successor with newer data waits."""
+    return _ended(retrying, Verb.CANCEL, State.CANCELLED, now, SUPERSEDED)
 
 
 def reclaimed(job: Job, settings: QueueSettings, now: float) -> Job:
@@ -204,7 +204,8 @@ def retried(job: Job, now: float) -> Job:
         unique_key=None,
         unique_until=None,
         unique_holds=False,
-        unknown_since=None,
+        unknown_for=0.0,
+        after=None,
     )
 
 
@@ -214,7 +215,7 @@ def run_now(job: Job, now: float) -> Job:
 
 def _postponed(job: Job, delay: float, now: float) -> Job:
     after = State.SCHEDULED if delay > 0 else State.READY
-    return replace(job, state=require(Verb.SETTLE, job.state, after), due=now + delay, unknown_since=None)
+    return replace(job, state=require(Verb.SETTLE, job.state, after), due=now + delay, unknown_for=0.0)
 
 
 def _given_back(job: Job, verb: Verb) -> Job:
@@ -222,13 +223,13 @@ def _given_back(job: Job, verb: Verb) -> Job:
 
 
 def _unknown(job: Job, now: float) -> Job:
-    """No worker here knows the task: try others, ever less often, for a day."""
-    since = now if job.unknown_since is None else job.unknown_since
-    if now - since >= UNKNOWN_TASK_PATIENCE:
+    """No worker here knows the task: offer it to others, ever less often, for a day. The day is
+    added up from the waits, so that stepping the clock does not end it."""
+    if job.unknown_for >= UNKNOWN_TASK_PATIENCE:
         error = Error("UnknownTask", f"no worker knew the task {job.task!r} for 24 hours")
         return replace(_ended(job, Verb.SETTLE, State.FAILED, now, UNKNOWN_TASK), error=error)
-    wait = min(30.0, 1.0 + (now - since) / 10)
-    return replace(_postponed(job, wait, now), unknown_since=since)
+    wait = min(30.0, 1.0 + job.unknown_for / 10)
+    return replace(_postponed(job, wait, now), unknown_for=job.unknown_for + wait)
 
 
 def _crashed(job: Job, verb: Verb, settings: QueueSettings, error: Error, now: float) -> Job:

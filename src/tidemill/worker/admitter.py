@@ -39,10 +39,13 @@ class Admitter:
     def __init__(self, store: Store, tasks: Mapping[str, TaskDefinition]) -> None:
         self._store, self._tasks = store, tasks
         self.admitted = 0
+        self._seen = 0
 
     async def admit(self) -> bool:
-        """True when more may be waiting."""
-        arrivals = await self._store.arrivals(AT_ONCE)
+        """One page, from where the last one ended: arrivals left for others hide nothing behind
+        them. True when more may be waiting."""
+        arrivals = await self._store.arrivals(AT_ONCE, self._seen)
+        self._seen = arrivals[-1].seq if len(arrivals) == AT_ONCE else 0
         if not arrivals:
             return False
         now = (await self._store.read_clock()).wall
@@ -50,8 +53,7 @@ class Admitter:
         admissions = [admission for admission in judged if admission is not None]
         if admissions:
             self.admitted += await self._store.admit(admissions)
-        # Arrivals left for others stay at the front: without any admitted, asking again is in vain.
-        return bool(admissions) and len(arrivals) == AT_ONCE
+        return len(arrivals) == AT_ONCE
 
 
 def judge(arrival: Arrival, tasks: Mapping[str, TaskDefinition], now: float) -> Admission | None:

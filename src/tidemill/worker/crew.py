@@ -178,7 +178,8 @@ class Crew:
 
     async def _admit_more(self) -> bool:
         before = self._admitter.admitted
-        await self._admitter.admit()
+        while await self._admitter.admit():
+            pass
         return self._admitter.admitted > before
 
     def _adopt(self, claims: Claims) -> None:

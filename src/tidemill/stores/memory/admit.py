@@ -28,8 +28,8 @@ def arrive(records: Records, job: str, task: str, payload: bytes, options: bytes
     )
 
 
-def arrivals(records: Records, limit: int) -> list[Arrival]:
-    return list(islice(records.arrivals.values(), limit))
+def arrivals(records: Records, limit: int, after: int) -> list[Arrival]:
+    return list(islice((a for seq, a in records.arrivals.items() if seq > after), limit))
 
 
 def admit(records: Records, admissions: Sequence[Admission]) -> int:

@@ -45,7 +45,7 @@ def _apply(records: Records, job: Job, outcome: Outcome) -> None:
     if isinstance(outcome, Retrying):
         queue.count("retried", now)
         if records.successor_of(job.id) is not None:
-            after = transitions.superseded(job, now)
+            after = transitions.superseded(after, now)
     move(records, after, now)
 
 

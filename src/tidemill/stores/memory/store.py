@@ -110,9 +110,9 @@ class MemoryStore:
     async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
         return self.blocking.insert(groups)
 
-    async def arrivals(self, limit: int) -> list[Arrival]:
+    async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
         with self.verb() as records:
-            return admit.arrivals(records, limit)
+            return admit.arrivals(records, limit, after)
 
     async def admit(self, admissions: Sequence[Admission]) -> int:
         with self.verb() as records:

@@ -18,12 +18,12 @@ from tidemill.stores.sqlite.transaction import Transaction
 SQL = load("admit")
 
 
-def arrivals(step: Transaction, limit: int) -> list[Arrival]:
+def arrivals(step: Transaction, limit: int, after: int) -> list[Arrival]:
     return [
         Arrival(
             seq=seq, id=name, task=task, payload=payload.encode(), options=options.encode(), arrived=arrived
         )
-        for seq, name, task, payload, options, arrived in step.execute(SQL.oldest, (limit,))
+        for seq, name, task, payload, options, arrived in step.execute(SQL.oldest, (after, limit))
     ]
 
 

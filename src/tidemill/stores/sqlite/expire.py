@@ -9,6 +9,8 @@ from tidemill.stores.sqlite.transaction import Transaction
 
 
 def expire(step: Transaction, ids: Sequence[str]) -> None:
-    for job in step.by_id(ids).values():
+    for name in ids:
+        # Read one by one: a successor released by the one before it has changed.
+        job = step.by_id([name])[name]
         step.save(job, transitions.expired(job, step.now))
-    step.release_successors(ids)
+        step.release_successors([name])

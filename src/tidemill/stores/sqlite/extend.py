@@ -35,7 +35,8 @@ def extend(step: Transaction, beat: Heartbeat) -> Extended:
     for job, held in current:
         _keep_news(step, job, held)
     listed = {held.job for _, held in current}
-    lost = tuple(held.job for held in beat.held if held.job not in listed)
+    held_now = {(held.job, held.fence, held.claim) for _, held in current}
+    lost = tuple(h.job for h in beat.held if (h.job, h.fence, h.claim) not in held_now)
     return Extended(lost, _return_unlisted(step, beat, listed))
 
 

@@ -91,7 +91,7 @@ def _apply(step: Transaction, name: str, outcome: Outcome) -> None:
     if isinstance(outcome, Retrying):
         step.remark(before.queue, "retried", 1)
         if step.successor_of(name) is not None:
-            after = transitions.superseded(before, step.now)
+            after = transitions.superseded(after, step.now)
     if isinstance(outcome, Retrying | Fail | Crashed):
         step.record_attempt(before, str(outcome.__struct_config__.tag), outcome.error)
     step.save(before, after)

@@ -64,8 +64,8 @@ class SqliteStore:
     async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
         return await self._writer.submit(lambda step: insert(step, groups), durable=True)
 
-    async def arrivals(self, limit: int) -> list[Arrival]:
-        return await self._reads.run(lambda step: arrivals(step, limit))
+    async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
+        return await self._reads.run(lambda step: arrivals(step, limit, after))
 
     async def admit(self, admissions: Sequence[Admission]) -> int:
         return await self._writer.submit(lambda step: admit(step, admissions), durable=True)

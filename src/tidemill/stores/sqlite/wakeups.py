@@ -107,6 +107,7 @@ class SqliteListener:
         self._socket = self._bind()
 
     def arm(self) -> None:
+        self._wakeups.disarm(self)
         self.rung = False
         self._event.clear()
         self._wakeups.arm(self)

@@ -85,6 +85,13 @@ class TestAdmit:
         assert job.error is not None
         assert job.error.message.startswith("priority")
 
+    async def test_j20_a_page_goes_on_behind_the_last(self, drive: Driver, arrive: Arrive) -> None:
+        for name in "abc":
+            await arrive(drive.store, name, "task", b"{}", b"{}")
+        first = await drive.store.arrivals(2)
+        rest = await drive.store.arrivals(2, first[-1].seq)
+        assert [arrival.id for arrival in [*first, *rest]] == ["a", "b", "c"]
+
     async def test_j21_length_limits_do_not_apply(self, drive: Driver, arrive: Arrive) -> None:
         await drive.store.declare({"q": QueueSettings(max_length=1)})
         await drive.add("full")

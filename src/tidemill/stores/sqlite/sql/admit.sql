@@ -3,8 +3,8 @@
 -- name: arrive  (id, task, payload, options, arrived)
 INSERT INTO arrivals (id, task, payload, options, arrived) VALUES (?, ?, ?, ?, ?);
 
--- name: oldest  (limit)
-SELECT seq, id, task, payload, options, arrived FROM arrivals ORDER BY seq LIMIT ?;
+-- name: oldest  (after, limit)
+SELECT seq, id, task, payload, options, arrived FROM arrivals WHERE seq > ? ORDER BY seq LIMIT ?;
 
 -- name: take  (seq)
 DELETE FROM arrivals WHERE seq = ? RETURNING seq;

@@ -3,7 +3,7 @@
 -- name: find
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
-       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for
 FROM jobs
 WHERE (:before IS NULL OR seq < :before)
   AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))

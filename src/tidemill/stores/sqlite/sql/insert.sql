@@ -20,5 +20,5 @@ ON CONFLICT (id) DO NOTHING;
 -- name: holders  (queue, unique_key) newest first
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
-       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for
 FROM jobs WHERE unique_key IS NOT NULL AND queue = ? AND unique_key = ? ORDER BY seq DESC;

@@ -3,7 +3,7 @@
 -- name: silent  (boot, json array of dead workers)
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
-       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for
 FROM jobs INDEXED BY jobs_running
 WHERE state = 'running' AND (lease <= ?1 OR worker IN (SELECT value FROM json_each(?2)))
 ORDER BY seq;

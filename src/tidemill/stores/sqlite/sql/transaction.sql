@@ -3,13 +3,13 @@
 -- name: by_id  (carray of ids)
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
-       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for
 FROM jobs WHERE id IN carray(?);
 
 -- name: successors  (carray of the ids they wait for)
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
-       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for
 FROM jobs WHERE state = 'waiting' AND after IN carray(?) ORDER BY seq;
 
 -- name: next_seq  a place in line is never given twice, also when the last in line was deleted
@@ -24,12 +24,12 @@ ON CONFLICT (queue, name) DO UPDATE SET value = max(value, excluded.value);
 INSERT INTO jobs
       (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
-       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_since)
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for)
 VALUES
       (:seq, :id, :queue, :task, :payload, :state, :priority, :lane, :created, :due, :expires, :timeout, :trace,
        :tags, :attempts, :crashes, :generation, :unique_key, :unique_until, :unique_holds, :after, :fence, :claim,
        :worker, :number, :lease, :alone, :started, :finished, :result, :error, :reason, :progress, :note, :part,
-       :unknown_since);
+       :unknown_for);
 
 -- name: save
 UPDATE jobs SET
@@ -39,7 +39,7 @@ UPDATE jobs SET
        unique_holds = :unique_holds, after = :after, fence = :fence, claim = :claim, worker = :worker,
        number = :number, lease = :lease, alone = :alone, started = :started, finished = :finished,
        result = :result, error = :error, reason = :reason, progress = :progress, note = :note, part = :part,
-       unknown_since = :unknown_since
+       unknown_for = :unknown_for
 WHERE seq = :seq;
 
 -- name: drop  (seq)

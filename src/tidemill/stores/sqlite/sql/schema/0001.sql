@@ -36,7 +36,7 @@ CREATE TABLE jobs (
     progress       REAL,
     note           TEXT,
     part           INTEGER NOT NULL DEFAULT 0,
-    unknown_since  REAL
+    unknown_for    REAL    NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE UNIQUE INDEX jobs_id        ON jobs (id);
@@ -99,7 +99,7 @@ CREATE TABLE leaders (
 
 -- Requests written by anyone who can INSERT; a worker turns them into jobs.
 CREATE TABLE arrivals (
-    seq      INTEGER PRIMARY KEY,
+    seq      INTEGER PRIMARY KEY AUTOINCREMENT,  -- a late admission must not meet a newer arrival
     id       TEXT NOT NULL,
     task     TEXT NOT NULL,
     payload  TEXT NOT NULL,
