@@ -259,6 +259,16 @@ def _promote_early() -> Patch:
     return patch.object(claim, "_promote", promote)
 
 
+def _unknown_by_wall_clock() -> Patch:
+    unknown = transitions._unknown
+
+    def by_wall(job: Job, now: float) -> Job:
+        waited = max(job.unknown_for, now - job.created)
+        return unknown(replace(job, unknown_for=waited), now)
+
+    return patch.object(transitions, "_unknown", by_wall)
+
+
 def _nobody_polls() -> Patch:
     park = Bell.park
     return patch.object(Bell, "park", lambda self, _seconds: park(self, 1e6))
@@ -305,6 +315,7 @@ MUTANTS = (
     Mutant("a drain charges attempts", _drain_charges, ("I20",), "drains"),
     Mutant("a drain goes on claiming", _drain_goes_on_claiming, ("I20",), "drains"),
     Mutant("jobs are promoted before they are due", _promote_early, ("I10",)),
+    Mutant("patience is measured on the wall", _unknown_by_wall_clock, ("I26",), "clocks"),
     Mutant("nobody polls", _nobody_polls, ("I1", "I23"), "quiet and deaf"),
     Mutant("an enqueue has no deadline", _enqueue_waits_for_ever, ("I22",), "network"),
 )

@@ -32,6 +32,7 @@ from tests.simulation.invariants.i19_cancel import Cancels, check_starts
 from tests.simulation.invariants.i20_drain import Drains, check_drains_end, check_handed_back
 from tests.simulation.invariants.i22_deadline import check_deadline
 from tests.simulation.invariants.i23_wakeups import check_started_in_time
+from tests.simulation.invariants.i26_clocks import Clocks
 from tests.simulation.invariants.j34_j36_open import OnlyOpen
 from tests.simulation.ledger import Ledger
 from tests.simulation.network import LATEST, Weather
@@ -94,6 +95,7 @@ class World:
             OnlyOpen(lambda queue: self.store._shared.records.queue(queue).pause),
             Cancels(),
             Drains(self.ledger, facts),
+            Clocks(),
             OnlySubmitted(self.ledger),
             Once(facts),
             self._conservation,

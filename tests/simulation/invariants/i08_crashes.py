@@ -9,7 +9,7 @@ from tests.simulation.watch import Event, identity
 from tidemill.core.job import Job
 from tidemill.core.outcomes import Answer, Crashed, Done, Fail, Outcome, Retrying
 from tidemill.core.states import State
-from tidemill.core.transitions import POISON, SUPERSEDED
+from tidemill.core.transitions import POISON
 
 CRASH_LIMIT = 3
 ATTEMPTS = 3
@@ -31,8 +31,6 @@ class Crashes:
     def _check_counts(self, event: Event, before: Job, after: Job, outcome: Outcome | None) -> None:
         charged = isinstance(outcome, Done | Fail | Retrying)
         merged = event.verb in ("insert", "admit") and after.attempts == 0
-        if after.reason == SUPERSEDED:
-            return  # the run's failure is of no interest any more, and not counted
         if after.attempts != before.attempts + charged and not merged:
             raise Violation(
                 "I8", f"{event.verb} made {after.attempts} attempts of {before.attempts} on {after.id}"
