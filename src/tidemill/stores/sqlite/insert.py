@@ -28,7 +28,11 @@ _ACCEPTED, _EXISTING, _FULL, _INVALID = (
 
 
 def insert(step: Transaction, groups: Sequence[Group]) -> list[list[Inserted]]:
-    return insert_lone(step, groups) or _insert(step, groups, limited=True)
+    lone = insert_lone(step.connection, step.now, step.boot, groups)
+    if lone is None:
+        return _insert(step, groups, limited=True)
+    step.topics.add(queue_topic(groups[0].queue))
+    return lone
 
 
 def insert_admitted(step: Transaction, group: Group) -> list[Inserted]:

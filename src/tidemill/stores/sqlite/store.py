@@ -11,7 +11,7 @@ from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, LogLine, Minute, Page, WorkerInfo
-from tidemill.contract.wakeups import Listener
+from tidemill.contract.wakeups import Listener, queue_topic
 from tidemill.core.changes import Amended, Change
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
@@ -24,6 +24,7 @@ from tidemill.stores.sqlite.amend import amend
 from tidemill.stores.sqlite.claim import claim
 from tidemill.stores.sqlite.extend import extend
 from tidemill.stores.sqlite.insert import insert
+from tidemill.stores.sqlite.lone import insert_lone
 from tidemill.stores.sqlite.prune import prune
 from tidemill.stores.sqlite.reading import ReadConnection
 from tidemill.stores.sqlite.reclaim import reclaim
@@ -46,7 +47,7 @@ class SqliteStore:
         self._wakeups = Wakeups(self.path)
         self._writer = Writer(self.path, self._clock, self._wakeups)
         self._reads = ReadConnection(self.path, self._clock)
-        self.blocking = BlockingStore(self._writer, self._reads)
+        self.blocking = BlockingStore(self._writer, self._reads, self._wakeups)
 
     async def open(self) -> Self:
         await asyncio.to_thread(self._writer.open)
@@ -161,11 +162,15 @@ class SqliteStore:
 class BlockingStore:
     """For programs without an event loop: the caller's thread does the work itself."""
 
-    def __init__(self, writer: Writer, reads: ReadConnection) -> None:
-        self._writer, self._reads = writer, reads
+    def __init__(self, writer: Writer, reads: ReadConnection, wakeups: Wakeups) -> None:
+        self._writer, self._reads, self._wakeups = writer, reads, wakeups
 
     def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        return self._writer.run(lambda step: insert(step, groups), durable=True)
+        lone = self._writer.run_statement(insert_lone, groups)
+        if lone is None:
+            return self._writer.run(lambda step: insert(step, groups), durable=True)
+        self._wakeups.ring((queue_topic(groups[0].queue),))
+        return lone
 
     def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
         return self._writer.run(lambda step: amend(step, wanted, change, limit), durable=True)

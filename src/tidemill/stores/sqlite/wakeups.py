@@ -79,6 +79,8 @@ class Wakeups:
             folder = str(self.folder / folder_of(topic))
             if topic.startswith("queue:"):
                 self._paths[topic] = folder
+        if not os.access(folder, os.F_OK):
+            return  # cheaper than the exception below, and this is asked at every enqueue
         try:
             links = os.listdir(folder)  # noqa: PTH208 - names are all that is needed, at a fifth of the cost
         except OSError:

@@ -29,6 +29,7 @@ from tidemill.stores.sqlite.settings import SettingsCache
 from tidemill.stores.sqlite.transaction import Transaction
 from tidemill.stores.sqlite.wakeups import Wakeups
 
+A = TypeVar("A")
 T = TypeVar("T")
 Step = Callable[[Transaction], T]
 
@@ -101,6 +102,22 @@ class Writer:
         self._after([request])
         answer: T = request.answer
         return answer
+
+    def run_statement(
+        self, statement: Callable[[apsw.Connection, float, float, A], T | None], argument: A
+    ) -> T | None:
+        """Run a durable statement that is a transaction by itself, in the caller's thread. None when
+        it did nothing, or when something else (another boot) has to be looked after first."""
+        self._check()
+        clock = self._clock
+        with self._lock:
+            if self._connection is None or self._boot_id != clock.boot_id:
+                return None
+            self._sync_mode(self._connection, "full")
+            try:
+                return statement(self._connection, clock.wall(), clock.boot(), argument)
+            except apsw.Error as error:
+                raise translate(error, self._path) from error
 
     def submit(self, step: Step[T], *, durable: bool) -> asyncio.Future[T]:
         """Run a step in the writer's thread, together with whatever else waits there."""

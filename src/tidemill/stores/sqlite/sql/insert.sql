@@ -9,13 +9,9 @@ SELECT id, verdict, job FROM remembered WHERE id IN carray(?1) AND (until > ?2 O
 INSERT INTO jobs (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: lone  (id, queue, task, payload, priority, lane, now, expires, timeout, trace, tags)
-INSERT INTO jobs (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
-SELECT 1 + max(coalesce((SELECT max(seq) FROM jobs), 0),
-               coalesce((SELECT value FROM counters WHERE queue = '' AND name = 'seq'), 0)),
-       ?1, ?2, ?3, ?4, 'ready', ?5, ?6, ?7, ?7, ?8, ?9, ?10, ?11
-WHERE NOT EXISTS (SELECT 1 FROM remembered WHERE id = ?1)
-ON CONFLICT (id) DO NOTHING;
+-- name: lone  (id, queue, task, payload, priority, lane, now, boot, expires, timeout, trace, tags) see the schema
+INSERT INTO lone (id, queue, task, payload, priority, lane, created, boot, expires, timeout, trace, tags)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: holders  (queue, unique_key) newest first
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
