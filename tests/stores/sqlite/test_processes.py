@@ -32,6 +32,7 @@ async def test_an_armed_listener_is_rung_by_another_process(path: Path, store: S
     assert await waiting
     listener.disarm()
     listener.close()
+    assert not (path.parent / "jobs.db-wake").exists()
 
 
 async def test_a_disarmed_listener_is_left_alone(path: Path, store: SqliteStore) -> None:

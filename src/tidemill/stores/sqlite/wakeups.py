@@ -136,7 +136,7 @@ class SqliteListener:
         self._socket.close()
         self._socket = None
         _unlink(self._address)
-        for folder in self._folders:
+        for folder in (*self._folders, self._wakeups.folder):
             with contextlib.suppress(OSError):
                 folder.rmdir()  # fails, rightly, while others listen there
 
@@ -148,19 +148,28 @@ class SqliteListener:
 
     def _bind(self) -> socket.socket | None:
         try:
-            self._wakeups.folder.mkdir(exist_ok=True)
             bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         except (OSError, AttributeError):
             return None
         try:
-            with _short(self._address) as address:
-                bound.bind(address)
+            self._bind_to_folder(bound)
             bound.setblocking(False)
             self._loop.add_reader(bound, self._received)
         except (OSError, NotImplementedError):
             bound.close()
             return None
         return bound
+
+    def _bind_to_folder(self, bound: socket.socket) -> None:
+        self._wakeups.folder.mkdir(exist_ok=True)
+        try:
+            with _short(self._address) as address:
+                bound.bind(address)
+        except FileNotFoundError:
+            # The last listener of another process closed just now and took the folder along.
+            self._wakeups.folder.mkdir(exist_ok=True)
+            with _short(self._address) as address:
+                bound.bind(address)
 
     def _link(self, folder: Path) -> None:
         with contextlib.suppress(OSError):
