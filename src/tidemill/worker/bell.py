@@ -16,16 +16,18 @@ class Bell:
         self._on_ring = on_ring
         self._parked = asyncio.Event()
         self._timeout = 0.0
+        self._listening = False
         self.armed = False
 
     def arm(self) -> None:
         self._listener.arm()
-        self.armed = True
+        self.armed = self._listening = True
 
     def disarm(self) -> None:
-        if self.armed:
+        self.armed = False
+        if self._listening:
             self._listener.disarm()
-            self.armed = False
+            self._listening = False
 
     def park(self, seconds: float) -> None:
         self._timeout = seconds
@@ -37,7 +39,9 @@ class Bell:
                 await self._parked.wait()
                 self._parked.clear()
                 await self._listener.wait(self._timeout)
-                self.disarm()
+                # Taken down later: there is work to fetch, and a ring that comes meanwhile is
+                # answered by the look that follows the next arming.
+                self.armed = False
                 self._on_ring()
         finally:
             self.disarm()

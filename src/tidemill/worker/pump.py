@@ -50,6 +50,7 @@ class Pump:
         self.bell = Bell(store.listen(self._topics), self.look)
         self.resting: asyncio.Future[None] | None = None
         self._looking = True
+        self._arming = False
         self._claiming = True
         self._idle = False
         self._stall: asyncio.TimerHandle | None = None
@@ -112,6 +113,9 @@ class Pump:
         if request is None and not batch:
             return
         self._idle = False
+        if self._arming and request is not None:
+            self._arming = False
+            self.bell.arm()
         began = self._loop.time()
         settled: Settled = await self._settler.deliver(self._store, batch, request)
         self._pace.trip_took(self._loop.time() - began)
@@ -132,7 +136,7 @@ class Pump:
             if claims.more and self._producer.room <= 0:
                 self._store.ring(self._topics)  # whoever leaves work behind wakes the next
         elif not self.bell.armed:
-            self.bell.arm()  # and look once more: a ring before this was for nobody
+            self._arming = True  # before the next look: a ring before this was for nobody
         elif not got:
             self._looking = False
             self._idle = alone and not claims.more

@@ -91,14 +91,12 @@ class Claiming:
             return
         step, request = self.step, self.request
         if not self._fence:
-            self._fence = step.advance("fence", 1) + 1
+            self._fence = step.advance("fence", 1)
             self._claim = self._claim_id()
         lease = step.boot + request.lease
         identity = (self._fence, self._claim, request.worker, request.number, lease, step.now)
         step.execute(SQL.mark, (*identity, apsw.carray(array("q", [job.seq for job in jobs]))))
         step.counted(queue, State.READY, State.RUNNING, len(jobs))
-        for lane in {job.lane for job in jobs}:
-            step.touch(queue, lane)
         fence, claim = self._fence, self._claim
         self.jobs += [
             Claimed(
@@ -130,6 +128,7 @@ def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
             gone.append(name)
         elif job.state is State.READY and claiming.left > 0 and _open(claiming, job):
             claiming.mark(job.queue, [_as_ready(job)])
+            step.touch(job.queue, job.lane)
         else:
             blocked.append(name)
     step.refresh_lanes()
@@ -161,14 +160,12 @@ def _by_queues(claiming: Claiming) -> Claims:
         pause = step.queue(share.queue).pause
         if pause is not None and pause.closed(step.now):
             due = pause.until
-        else:
+        elif not _take(claiming, share.queue, min(share.jobs, claiming.left)):
             open_queues.append(share.queue)
-            _take(claiming, share.queue, min(share.jobs, claiming.left))
         if due is not None:
             next_due = due if next_due is None else min(next_due, due)
-    for queue in open_queues:
-        _take(claiming, queue, claiming.left)
-    more = any(_startable(claiming, queue) for queue in open_queues)
+    unexhausted = [queue for queue in open_queues if not _take(claiming, queue, claiming.left)]
+    more = any(_startable(claiming, queue) for queue in unexhausted)
     claiming.note()
     wait = None if next_due is None else max(0.0, next_due - step.now)
     return Claims(jobs=claiming.jobs, more=more, next_due=wait)
@@ -190,21 +187,22 @@ def _promote(step: Transaction, queue: str) -> float | None:
     return None if following is None else float(following)
 
 
-def _take(claiming: Claiming, queue: str, wanted: int) -> None:
-    """Claim up to `wanted` jobs of an open queue."""
+def _take(claiming: Claiming, queue: str, wanted: int) -> bool:
+    """Claim up to `wanted` jobs of an open queue; True when it has nothing more to give."""
     step = claiming.step
     settings = step.settings(queue)
     limit = min(wanted, claiming.room(queue, settings))
     if limit <= 0:
-        return
+        return False
     picked = _pick(claiming, queue, settings, limit)
     for lane, served in picked.served.items():
-        step.execute(SQL.serve, (served, queue, lane))
+        step.touch(queue, lane, served)
     if picked.jobs:
         step.advance("picks", len(picked.jobs))
     claiming.mark(queue, picked.jobs)
     expire(step, [job.id for job in picked.passed])
     step.refresh_lanes()
+    return len(picked.jobs) < limit
 
 
 def _pick(claiming: Claiming, queue: str, settings: QueueSettings, limit: int) -> lanes.Picked[Ready]:

@@ -38,6 +38,8 @@ def connect(path: Path) -> apsw.Connection:
 
 
 def _prepare(connection: apsw.Connection) -> None:
+    # Without it every changed parameter plans the statement anew: a claim took twice as long.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")
     connection.pragma("wal_autocheckpoint", 1000)

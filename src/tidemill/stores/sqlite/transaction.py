@@ -40,7 +40,7 @@ class Transaction:
         self._queues: dict[str, QueueRow] = {}
         self._counts: dict[tuple[str, str], int] = {}
         self._history: dict[tuple[str, str], int] = {}
-        self._lanes: set[tuple[str, str]] = set()
+        self._lanes: dict[tuple[str, str], int | None] = {}
 
     # -- reading
 
@@ -82,10 +82,8 @@ class Transaction:
     # -- changing jobs
 
     def advance(self, name: str, by: int) -> int:
-        """Move a store-wide counter on; answers the value before."""
-        before = self.number(name)
-        self.connection.execute(SQL.set_counter, ("", name, before + by))
-        return before
+        """Move a store-wide counter on; answers where it stands now."""
+        return int(self.execute(SQL.advance, (name, by)).get)
 
     def add(self, job: Job) -> None:
         """A new job gets its place (`seq`) here."""
@@ -174,9 +172,9 @@ class Transaction:
     def remark(self, queue: str, ending: str, jobs: int) -> None:
         self._history[queue, ending] = self._history.get((queue, ending), 0) + jobs
 
-    def touch(self, queue: str, lane: str) -> None:
-        """The lane's ready jobs changed: its head must be looked at again."""
-        self._lanes.add((queue, lane))
+    def touch(self, queue: str, lane: str, served: int | None = None) -> None:
+        """The lane's ready jobs changed: its head must be looked at again. `served` is its last pick."""
+        self._lanes[queue, lane] = served or self._lanes.get((queue, lane))
 
     def freed(self, queue: str, lane: str) -> None:
         """A running job ended: a lane or queue at its limit has room again."""
@@ -197,19 +195,18 @@ class Transaction:
         self.refresh_lanes()
 
     def refresh_lanes(self) -> None:
-        for queue, lane in self._lanes:
-            self._refresh_lane(queue, lane)
+        for (queue, lane), served in self._lanes.items():
+            self._refresh_lane(queue, lane, served)
         self._lanes.clear()
 
-    def _refresh_lane(self, queue: str, lane: str) -> None:
+    def _refresh_lane(self, queue: str, lane: str, served: int | None) -> None:
         """Write the lane's head, or forget the lane when nothing of it is ready."""
         head = self.connection.execute(SQL.head, (queue, lane)).fetchone()
-        known = self.connection.execute(SQL.lane, (queue, lane)).fetchone()
-        if head == known:
-            return
         if head is None:
             self.connection.execute(SQL.forget_lane, (queue, lane))
-        elif known is None:
+            return
+        known = self.connection.execute(SQL.lane, (queue, lane)).fetchone()
+        if known is None:
             self.connection.execute(SQL.new_lane, (queue, lane, *head, self.number("picks")))
-        else:
-            self.connection.execute(SQL.move_lane, (*head, queue, lane))
+        elif head != known or served is not None:
+            self.connection.execute(SQL.move_lane, (*head, served, queue, lane))

@@ -22,14 +22,11 @@ WHERE blocked = 0 AND queue = ? ORDER BY priority, served, seq LIMIT ?;
 -- name: block  (queue, lane)
 UPDATE lanes SET blocked = 1 WHERE queue = ? AND lane = ?;
 
--- name: serve  (served, queue, lane)
-UPDATE lanes SET served = ? WHERE queue = ? AND lane = ?;
-
--- One row of JSON instead of many rows: Python takes its interpreter lock once, not once a row.
--- name: ready  (queue, lane, limit, offset)
+-- name: ready  (queue, lane, limit, offset) as one row: Python takes its interpreter lock once, not once a job
 SELECT json_group_array(json_array(seq, id, task, payload, priority, lane, attempts, crashes, generation,
                                    timeout, trace, created, due, part, expires))
-FROM (SELECT * FROM jobs WHERE state = 'ready' AND queue = ? AND lane = ?
+FROM (SELECT seq, id, task, payload, priority, lane, attempts, crashes, generation,
+             timeout, trace, created, due, part, expires FROM jobs WHERE state = 'ready' AND queue = ? AND lane = ?
       ORDER BY priority, due, seq LIMIT ? OFFSET ?);
 
 -- name: mark  (fence, claim, worker, number, lease, started, carray of seqs)

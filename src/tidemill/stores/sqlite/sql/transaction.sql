@@ -70,9 +70,9 @@ DELETE FROM attempts WHERE job = ? AND number <= (SELECT max(number) - 100 FROM 
 -- name: counter  (queue, name)
 SELECT value FROM counters WHERE queue = ? AND name = ?;
 
--- name: set_counter  (queue, name, value)
-INSERT INTO counters (queue, name, value) VALUES (?, ?, ?)
-ON CONFLICT (queue, name) DO UPDATE SET value = excluded.value;
+-- name: advance  (name, by) a store-wide number; answers where it stands now
+INSERT INTO counters (queue, name, value) VALUES ('', ?, ?)
+ON CONFLICT (queue, name) DO UPDATE SET value = value + excluded.value RETURNING value;
 
 -- name: change_counter  (queue, name, change)
 INSERT INTO counters (queue, name, value) VALUES (?, ?, ?)
@@ -105,8 +105,8 @@ WHERE (excluded.priority, excluded.due, excluded.seq) < (priority, due, seq);
 -- name: new_lane  (queue, lane, priority, due, seq, served)
 INSERT INTO lanes (queue, lane, priority, due, seq, served) VALUES (?, ?, ?, ?, ?, ?);
 
--- name: move_lane  (priority, due, seq, queue, lane)
-UPDATE lanes SET priority = ?, due = ?, seq = ? WHERE queue = ? AND lane = ?;
+-- name: move_lane  (priority, due, seq, served, queue, lane)
+UPDATE lanes SET priority = ?, due = ?, seq = ?, served = coalesce(?, served) WHERE queue = ? AND lane = ?;
 
 -- name: forget_lane  (queue, lane)
 DELETE FROM lanes WHERE queue = ? AND lane = ?;
