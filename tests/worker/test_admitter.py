@@ -10,9 +10,11 @@ from tests.worker.bench import Bench, Virtually
 from tidemill.contract.jobs import Admission, Arrival, Refused
 from tidemill.core.job import NewJob
 from tidemill.core.states import State
+from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE
 from tidemill.core.uniqueness import Unique
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.definition import define
+from tidemill.testing.manual import ManualClock
 from tidemill.worker.admitter import AT_ONCE, Admitter, judge
 
 
@@ -149,3 +151,14 @@ async def test_arrivals_left_for_others_hide_nothing_behind_them() -> None:
         pass
     assert admitter.admitted == 1
     assert [job is not None for job in await store.get(["ours", "foreign-0"])] == [True, False]
+
+
+async def test_i26_a_stepped_clock_refuses_no_arrival() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    store.arrive("foreign", "not here", b"{}")
+    admitter = Admitter(store, {"add": TASK})
+    await admitter.admit()
+    clock.step_wall(2 * UNKNOWN_TASK_PATIENCE)
+    await admitter.admit()
+    assert [arrival.id for arrival in await store.arrivals(10)] == ["foreign"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping
 
@@ -10,6 +11,7 @@ import msgspec
 from tidemill.contract.jobs import Admission, Arrival, Refused
 from tidemill.contract.store import Store
 from tidemill.core.job import Error, Group, NewJob, problem_with
+from tidemill.core.queues import HOUR
 from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE
 from tidemill.core.uniqueness import Unique
 from tidemill.errors import InvalidPayload
@@ -34,12 +36,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Admitter:
-    """An arrival of a task this worker does not know is left for another, and refused after a day."""
+    """An arrival of a task this worker does not know is left for another, and refused after a day,
+    of which this worker has seen an hour itself: a stepped clock alone refuses nothing."""
 
     def __init__(self, store: Store, tasks: Mapping[str, TaskDefinition]) -> None:
         self._store, self._tasks = store, tasks
         self.admitted = 0
         self._seen = 0
+        self._unknown: dict[int, float] = {}
+        self._loop = asyncio.get_running_loop()
 
     async def admit(self) -> bool:
         """One page, from where the last one ended: arrivals left for others hide nothing behind
@@ -47,13 +52,21 @@ class Admitter:
         arrivals = await self._store.arrivals(AT_ONCE, self._seen)
         self._seen = arrivals[-1].seq if len(arrivals) == AT_ONCE else 0
         if not arrivals:
+            self._unknown.clear()
             return False
         now = (await self._store.read_clock()).wall
-        judged = [judge(arrival, self._tasks, now) for arrival in arrivals]
+        judged = [self._judge(arrival, now) for arrival in arrivals]
         admissions = [admission for admission in judged if admission is not None]
         if admissions:
             self.admitted += await self._store.admit(admissions)
         return len(arrivals) == AT_ONCE
+
+    def _judge(self, arrival: Arrival, now: float) -> Admission | None:
+        if arrival.task not in self._tasks:
+            first_seen = self._unknown.setdefault(arrival.seq, self._loop.time())
+            if self._loop.time() - first_seen < HOUR:
+                return None
+        return judge(arrival, self._tasks, now)
 
 
 def judge(arrival: Arrival, tasks: Mapping[str, TaskDefinition], now: float) -> Admission | None:

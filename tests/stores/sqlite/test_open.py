@@ -3,12 +3,12 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
 import pytest
 
+from tests.chaos.disk import small_disk
 from tests.stores.sqlite.conftest import group
 from tidemill.errors import (
     SchemaMismatch,
@@ -129,24 +129,15 @@ async def test_close_may_be_repeated(store: SqliteStore) -> None:
     await store.close()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 2 MB, which only root can make."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=False)
-    if mounted.returncode:
-        if os.environ.get("CI"):
-            pytest.fail("a small file system could not be mounted, and in CI it must be")
-        pytest.skip("mounting a small file system needs root")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
-async def test_full_disk_is_loud_loses_nothing_and_heals(small_disk: Path) -> None:
+async def test_full_disk_is_loud_loses_nothing_and_heals(tmp_path: Path) -> None:
     """I24, I1: what was accepted is there, what was refused is not, and work goes on."""
-    store = await SqliteStore(small_disk / "jobs.db").open()
-    ballast = small_disk / "ballast"
+    with small_disk(tmp_path / "small", megabytes=2) as folder:
+        await _fill_and_heal(folder)
+
+
+async def _fill_and_heal(folder: Path) -> None:
+    store = await SqliteStore(folder / "jobs.db").open()
+    ballast = folder / "ballast"
     ballast.write_bytes(b"x" * 700_000)
     accepted = []
     with pytest.raises(StoreFull, match="no space left"):

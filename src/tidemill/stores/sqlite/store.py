@@ -44,10 +44,8 @@ class SqliteStore:
         self.path = Path(path)
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
-        self._wakeups = Wakeups(self.path)
-        self._writer = Writer(self.path, self._clock, self._wakeups)
         self._reads = ReadConnection(self.path, self._clock)
-        self.blocking = BlockingStore(self._writer, self._reads, self._wakeups)
+        self._share(Wakeups(self.path))
 
     async def open(self) -> Self:
         await asyncio.to_thread(self._writer.open)
@@ -58,7 +56,15 @@ class SqliteStore:
         await asyncio.to_thread(self._reads.close)
 
     def another(self) -> SqliteStore:
-        return SqliteStore(self.path, clock=self._clock, entropy=self._entropy)
+        """With the same wake-ups: within a process nobody is rung through a socket."""
+        other = SqliteStore(self.path, clock=self._clock, entropy=self._entropy)
+        other._share(self._wakeups)
+        return other
+
+    def _share(self, wakeups: Wakeups) -> None:
+        self._wakeups = wakeups
+        self._writer = Writer(self.path, self._clock, wakeups)
+        self.blocking = BlockingStore(self._writer, self._reads, wakeups)
 
     # -- jobs
 

@@ -29,6 +29,7 @@ class Wakeups:
     def __init__(self, path: Path) -> None:
         self.folder = path.with_name(path.name + "-wake")
         self._lock = threading.Lock()
+        self._pid = os.getpid()
         self._armed: dict[str, list[SqliteListener]] = {}
         self._paths: dict[str, str] = {}
 
@@ -47,6 +48,9 @@ class Wakeups:
         self.ring(wanted)
 
     def ring(self, topics: Iterable[str]) -> None:
+        if os.getpid() != self._pid:
+            # After a fork: the listeners remembered here live in the parent, behind their sockets.
+            self._pid, self._lock, self._armed = os.getpid(), threading.Lock(), {}
         for topic in topics:
             one = topic.startswith("queue:")
             if not (self._ring_here(topic, one=one) and one):

@@ -1,0 +1,40 @@
+"""One of many processes on the same file: inserts, claims and settles as fast as it can, for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from tests.chaos.ledger import Ledger
+from tidemill.clock import SystemEntropy
+from tidemill.core.claims import ClaimRequest, Settlement, Share
+from tidemill.core.job import Group, NewJob
+from tidemill.core.outcomes import Answer, Done
+from tidemill.stores.sqlite import SqliteStore
+
+
+async def main(path: Path, seconds: float) -> None:
+    ledger, ids = Ledger(path.parent), SystemEntropy()
+    store = await SqliteStore(path).open()
+    worker, number = ids.new_id(), 0
+    held: list[Settlement] = []
+    until = time.monotonic() + seconds
+    while held or time.monotonic() < until:
+        if time.monotonic() < until:
+            jobs = tuple(NewJob(id=ids.new_id(), task="t", payload=b"{}") for _ in range(5))
+            for inserted in (await store.insert([Group("q", jobs)]))[0]:
+                ledger.write("accepted", inserted.id)
+        number += 1
+        request = ClaimRequest(worker=worker, number=number, shares=(Share("q", 5),), limit=5, lease=60.0)
+        settled = await store.settle(held, request if time.monotonic() < until else None)
+        for item, answer in zip(held, settled.answers, strict=True):
+            ledger.write("settled", item.job, item.fence, answer)
+            assert answer is Answer.OK
+        claims = [] if settled.claims is None else settled.claims.jobs
+        held = [Settlement(job.id, job.fence, job.claim, Done()) for job in claims]
+    await store.close()
+
+
+asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2])))
