@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -11,7 +11,6 @@ from tidemill.contract.wakeups import queue_topic
 from tidemill.core.job import Group, NewJob, lane_of, problem_with
 from tidemill.core.queues import Inserted, Verdict
 from tidemill.core.states import PENDING, State
-from tidemill.stores.sqlite.lone import insert_lone
 from tidemill.stores.sqlite.queues import appear
 from tidemill.stores.sqlite.rows import text_of
 from tidemill.stores.sqlite.statements import load
@@ -19,6 +18,9 @@ from tidemill.stores.sqlite.transaction import Transaction
 from tidemill.stores.sqlite.unique import insert_unique
 
 SQL = load("insert")
+Row = tuple[Any, ...]
+"""As `insert.sql: add_plain` takes it, without the place in line."""
+
 _ACCEPTED, _EXISTING, _FULL, _INVALID = (
     Verdict.ACCEPTED,
     Verdict.EXISTING,
@@ -28,11 +30,7 @@ _ACCEPTED, _EXISTING, _FULL, _INVALID = (
 
 
 def insert(step: Transaction, groups: Sequence[Group]) -> list[list[Inserted]]:
-    lone = insert_lone(step.connection, step.now, step.boot, groups)
-    if lone is None:
-        return _insert(step, groups, limited=True)
-    step.topics.add(queue_topic(groups[0].queue))
-    return lone
+    return _insert(step, groups, limited=True)
 
 
 def insert_admitted(step: Transaction, group: Group) -> list[Inserted]:
@@ -65,7 +63,7 @@ class _Incoming:
     def __init__(self, step: Transaction, *, limited: bool) -> None:
         self._step = step
         self._limited = limited
-        self._rows: list[tuple[Any, ...]] = []
+        self._rows: list[Row] = []
         self._queues: dict[str, int | None] = {}
 
     def take(self, group: Group, answers: dict[str, Inserted]) -> list[Inserted]:
@@ -115,17 +113,27 @@ class _Incoming:
 
     def write(self) -> None:
         rows, self._rows = self._rows, []
-        if not rows:
-            return
-        first = self._step.next_seq()
-        self._step.connection.executemany(SQL.add_plain, [(seq, *row) for seq, row in enumerate(rows, first)])
-        heads: dict[tuple[str, str], tuple[int, float, int]] = {}
-        for seq, row in enumerate(rows, first):
-            queue, state, lane = row[1], row[4], row[6]
-            self._step.counted(queue, None, State(state), 1)
-            self._step.topics.add(queue_topic(queue))
-            if state == "ready":
-                place = (row[5], row[8], seq)
-                heads[queue, lane] = min(heads.get((queue, lane), place), place)
-        for (queue, lane), place in heads.items():
-            self._step.arrived(queue, lane, place)
+        write_rows(self._step, rows)
+
+
+def known_ids(step: Transaction, ids: Iterable[str]) -> set[str]:
+    """Those of which there is a job."""
+    return {name for (name,) in step.execute(SQL.known, (apsw.carray(tuple(ids)),))}
+
+
+def write_rows(step: Transaction, rows: Sequence[Row]) -> None:
+    """Plain jobs take their places in line, with their counts and their lanes."""
+    if not rows:
+        return
+    first = step.next_seq()
+    step.connection.executemany(SQL.add_plain, [(seq, *row) for seq, row in enumerate(rows, first)])
+    heads: dict[tuple[str, str], tuple[int, float, int]] = {}
+    for seq, row in enumerate(rows, first):
+        queue, state, lane = row[1], row[4], row[6]
+        step.counted(queue, None, State(state), 1)
+        step.topics.add(queue_topic(queue))
+        if state == "ready":
+            place = (row[5], row[8], seq)
+            heads[queue, lane] = min(heads.get((queue, lane), place), place)
+    for (queue, lane), place in heads.items():
+        step.arrived(queue, lane, place)

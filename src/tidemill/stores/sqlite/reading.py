@@ -14,6 +14,7 @@ import apsw
 from tidemill.clock import Clock
 from tidemill.stores.sqlite.connection import connect
 from tidemill.stores.sqlite.faults import translated
+from tidemill.stores.sqlite.inbox import has_anything
 from tidemill.stores.sqlite.settings import SettingsCache
 from tidemill.stores.sqlite.transaction import Transaction
 
@@ -21,8 +22,10 @@ T = TypeVar("T")
 
 
 class ReadConnection:
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path, self._clock = path, clock
+    """`file_inbox` is asked before a look that would miss jobs which are accepted but not filed."""
+
+    def __init__(self, path: Path, clock: Clock, file_inbox: Callable[[], None]) -> None:
+        self._path, self._clock, self._file_inbox = path, clock, file_inbox
         self._start_afresh()
 
     def _start_afresh(self) -> None:
@@ -41,6 +44,8 @@ class ReadConnection:
         with self._lock, translated(self._path):
             if self._connection is None:
                 self._connection = connect(self._path)
+            if has_anything(self._connection):
+                self._file_inbox()
             self._connection.execute("BEGIN")
             try:
                 return read(

@@ -18,13 +18,12 @@ from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.queues import Inserted, QueueSettings
 from tidemill.core.states import State
-from tidemill.stores.sqlite import coordinator, queues, reader
+from tidemill.stores.sqlite import coordinator, inbox, queues, reader
 from tidemill.stores.sqlite.admit import admit, arrivals
 from tidemill.stores.sqlite.amend import amend
 from tidemill.stores.sqlite.claim import claim
 from tidemill.stores.sqlite.extend import extend
 from tidemill.stores.sqlite.insert import insert
-from tidemill.stores.sqlite.lone import insert_lone
 from tidemill.stores.sqlite.prune import prune
 from tidemill.stores.sqlite.reading import ReadConnection
 from tidemill.stores.sqlite.reclaim import reclaim
@@ -44,7 +43,6 @@ class SqliteStore:
         self.path = Path(path)
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
-        self._reads = ReadConnection(self.path, self._clock)
         self._share(Wakeups(self.path))
 
     async def open(self) -> Self:
@@ -64,12 +62,25 @@ class SqliteStore:
     def _share(self, wakeups: Wakeups) -> None:
         self._wakeups = wakeups
         self._writer = Writer(self.path, self._clock, wakeups)
+        self._reads = ReadConnection(self.path, self._clock, self._file_inbox)
         self.blocking = BlockingStore(self._writer, self._reads, wakeups)
+
+    def _file_inbox(self) -> None:
+        self._writer.run(lambda _: None, durable=False)
 
     # -- jobs
 
     async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        return await self._writer.submit(lambda step: insert(step, groups), durable=True)
+        def step(now: Transaction) -> list[list[Inserted]]:
+            appended = inbox.append(now.connection, now.now, groups)
+            if appended is None or inbox.is_long(now.connection):
+                inbox.file(now)
+            if appended is None:
+                return insert(now, groups)
+            now.topics.add(queue_topic(groups[0].queue))
+            return appended
+
+        return await self._writer.submit(step, durable=True, files_inbox=False)
 
     async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
         return await self._reads.run(lambda step: arrivals(step, limit, after))
@@ -172,11 +183,11 @@ class BlockingStore:
         self._writer, self._reads, self._wakeups = writer, reads, wakeups
 
     def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        lone = self._writer.run_statement(insert_lone, groups)
-        if lone is None:
+        appended = self._writer.append(groups)
+        if appended is None:
             return self._writer.run(lambda step: insert(step, groups), durable=True)
         self._wakeups.ring((queue_topic(groups[0].queue),))
-        return lone
+        return appended
 
     def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
         return self._writer.run(lambda step: amend(step, wanted, change, limit), durable=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -21,7 +21,10 @@ from typing import Any, TypeVar
 import apsw
 
 from tidemill.clock import Clock
+from tidemill.core.job import Group
+from tidemill.core.queues import Inserted
 from tidemill.errors import StoreUnavailable
+from tidemill.stores.sqlite import inbox
 from tidemill.stores.sqlite.connection import connect
 from tidemill.stores.sqlite.faults import translate, translated
 from tidemill.stores.sqlite.reclaim import notice_boot
@@ -29,7 +32,6 @@ from tidemill.stores.sqlite.settings import SettingsCache
 from tidemill.stores.sqlite.transaction import Transaction
 from tidemill.stores.sqlite.wakeups import Wakeups
 
-A = TypeVar("A")
 T = TypeVar("T")
 Step = Callable[[Transaction], T]
 
@@ -38,10 +40,17 @@ _AT_ONCE = 64
 
 
 class _Request:
-    __slots__ = ("answer", "durable", "error", "future", "loop", "step", "transaction")
+    __slots__ = ("answer", "durable", "error", "files_inbox", "future", "loop", "step", "transaction")
 
-    def __init__(self, step: Step[Any], durable: bool, loop: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(
+        self,
+        step: Step[Any],
+        durable: bool,
+        loop: asyncio.AbstractEventLoop | None,
+        files_inbox: bool = True,
+    ) -> None:
         self.step, self.durable, self.loop = step, durable, loop
+        self.files_inbox = files_inbox
         self.future: asyncio.Future[Any] | None = None if loop is None else loop.create_future()
         self.answer: Any = None
         self.error: BaseException | None = None
@@ -103,26 +112,27 @@ class Writer:
         answer: T = request.answer
         return answer
 
-    def run_statement(
-        self, statement: Callable[[apsw.Connection, float, float, A], T | None], argument: A
-    ) -> T | None:
-        """Run a durable statement that is a transaction by itself, in the caller's thread. None when
-        it did nothing, or when something else (another boot) has to be looked after first."""
+    def append(self, groups: Sequence[Group]) -> list[list[Inserted]] | None:
+        """A lone job straight into the inbox, in the caller's thread: a statement that is a durable
+        transaction by itself. None when the general way has to be taken."""
         self._check()
-        clock = self._clock
         with self._lock:
-            if self._connection is None or self._boot_id != clock.boot_id:
+            if self._connection is None or self._boot_id != self._clock.boot_id:
                 return None
             self._sync_mode(self._connection, "full")
             try:
-                return statement(self._connection, clock.wall(), clock.boot(), argument)
+                inserted = inbox.append(self._connection, self._clock.wall(), groups)
             except apsw.Error as error:
                 raise translate(error, self._path) from error
+            is_long = inserted is not None and inbox.is_long(self._connection)
+        if is_long:
+            self.run(lambda _: None, durable=False)
+        return inserted
 
-    def submit(self, step: Step[T], *, durable: bool) -> asyncio.Future[T]:
+    def submit(self, step: Step[T], *, durable: bool, files_inbox: bool = True) -> asyncio.Future[T]:
         """Run a step in the writer's thread, together with whatever else waits there."""
         self._check()
-        request = _Request(step, durable, asyncio.get_running_loop())
+        request = _Request(step, durable, asyncio.get_running_loop(), files_inbox)
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="tidemill-sqlite", daemon=True)
             self._thread.start()
@@ -193,6 +203,8 @@ class Writer:
         step = Transaction(connection, self._clock.wall(), self._clock.boot(), self._settings)
         if self._boot_id != self._clock.boot_id:
             notice_boot(step, self._clock.boot_id)
+        if request.files_inbox:
+            inbox.file(step)
         request.answer = request.step(step)
         step.finish()
         request.transaction = step

@@ -5,13 +5,12 @@ SELECT id, 'accepted', id FROM jobs WHERE id IN carray(?1)
 UNION ALL
 SELECT id, verdict, job FROM remembered WHERE id IN carray(?1) AND (until > ?2 OR on_boot > ?3);
 
+-- name: known  (carray of ids)
+SELECT id FROM jobs WHERE id IN carray(?);
+
 -- name: add_plain
 INSERT INTO jobs (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
-
--- name: lone  (id, queue, task, payload, priority, lane, now, boot, expires, timeout, trace, tags) see the schema
-INSERT INTO lone (id, queue, task, payload, priority, lane, created, boot, expires, timeout, trace, tags)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: holders  (queue, unique_key) newest first
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,

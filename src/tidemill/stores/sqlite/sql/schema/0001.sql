@@ -77,7 +77,8 @@ CREATE TABLE queues (
     name      TEXT NOT NULL PRIMARY KEY,
     declared  TEXT NOT NULL,
     override  TEXT,
-    pause     TEXT
+    pause     TEXT,
+    max_length INTEGER AS (coalesce(override, declared) ->> 'max_length') STORED
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE workers (
@@ -158,28 +159,19 @@ CREATE TABLE facts (
     value  TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The commonest insert, one plain ready job, as one statement that is a transaction by itself: six
--- statements from Python cost half as much again. Whatever is out of the ordinary (a known id, a
--- queue nobody has seen or with a length limit) changes nothing here and takes the general way.
-CREATE VIEW lone AS
-SELECT id, queue, task, payload, priority, lane, created, lease AS boot, expires, timeout, trace, tags FROM jobs;
-
-CREATE TRIGGER lone_insert INSTEAD OF INSERT ON lone
-WHEN NOT EXISTS (SELECT 1 FROM jobs WHERE id = NEW.id)
- AND NOT EXISTS (SELECT 1 FROM remembered WHERE id = NEW.id AND (until > NEW.created OR on_boot > NEW.boot))
- AND EXISTS (SELECT 1 FROM queues WHERE name = NEW.queue AND coalesce(override, declared) ->> 'max_length' IS NULL)
-BEGIN
-    INSERT INTO jobs (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
-    VALUES (1 + max(coalesce((SELECT max(seq) FROM jobs), 0),
-                    coalesce((SELECT value FROM counters WHERE queue = '' AND name = 'seq'), 0)),
-            NEW.id, NEW.queue, NEW.task, NEW.payload, 'ready', NEW.priority, NEW.lane, NEW.created, NEW.created,
-            NEW.expires, NEW.timeout, NEW.trace, NEW.tags);
-    INSERT INTO lanes (queue, lane, priority, due, seq, served)
-    VALUES (NEW.queue, NEW.lane, NEW.priority, NEW.created, last_insert_rowid(),
-            coalesce((SELECT value FROM counters WHERE queue = '' AND name = 'picks'), 0))
-    ON CONFLICT (queue, lane) DO UPDATE
-    SET priority = excluded.priority, due = excluded.due, seq = excluded.seq
-    WHERE (excluded.priority, excluded.due, excluded.seq) < (priority, due, seq);
-    INSERT INTO counters (queue, name, value) VALUES (NEW.queue, 'ready', 1)
-    ON CONFLICT (queue, name) DO UPDATE SET value = value + 1;
-END;
+-- One plain ready job, the commonest insert, is appended here: one statement, one page. The next step
+-- that is about jobs files it in its place, so nobody ever sees a job that is only here.
+CREATE TABLE inbox (
+    seq       INTEGER PRIMARY KEY,
+    id        TEXT    NOT NULL,
+    queue     TEXT    NOT NULL,
+    task      TEXT    NOT NULL,
+    payload   TEXT    NOT NULL,
+    priority  INTEGER NOT NULL,
+    lane      TEXT    NOT NULL,
+    created   REAL    NOT NULL,
+    expires   REAL,
+    timeout   REAL,
+    trace     TEXT,
+    tags      TEXT
+) STRICT;
