@@ -14,6 +14,7 @@ import apsw
 
 from tidemill.core.job import Group, problem_with
 from tidemill.core.queues import Inserted, Verdict
+from tidemill.core.states import State
 from tidemill.stores.sqlite.insert import known_ids, write_rows
 from tidemill.stores.sqlite.rows import text_of
 from tidemill.stores.sqlite.statements import load
@@ -54,6 +55,19 @@ def file(step: Transaction) -> None:
     """Every job of the inbox takes its place in line, in the order they came."""
     if not has_anything(step.connection):
         return
+    if step.execute(SQL.repeats).get:
+        _file_one_by_one(step)
+        return
+    for queue, lane, jobs in step.execute(SQL.per_lane).fetchall():
+        step.counted(queue, None, State.READY, jobs)
+        step.touch(queue, lane)
+    step.execute(SQL.file, (step.next_seq() - 1,))
+    step.execute(SQL.empty)
+    step.refresh_lanes()
+
+
+def _file_one_by_one(step: Transaction) -> None:
+    """Of a job that was sent twice the first counts."""
     arrived = {row[0]: row for row in reversed(step.execute(SQL.all).fetchall())}
     step.execute(SQL.empty)
     known = known_ids(step, arrived)

@@ -10,6 +10,18 @@ WHERE EXISTS (SELECT 1 FROM queues WHERE name = ?2 AND max_length IS NULL)
 -- name: anything
 SELECT EXISTS (SELECT 1 FROM inbox);
 
+-- name: repeats  whether an id is there twice, or there is a job of it already
+SELECT (SELECT count(*) > count(DISTINCT id) FROM inbox)
+    OR EXISTS (SELECT 1 FROM inbox WHERE id IN (SELECT id FROM jobs));
+
+-- name: per_lane
+SELECT queue, lane, count(*) FROM inbox GROUP BY queue, lane;
+
+-- name: file  (the place in line before the first) the inbox is numbered from 1, without gaps
+INSERT INTO jobs (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags)
+SELECT ? + seq, id, queue, task, payload, 'ready', priority, lane, created, created, expires, timeout, trace, tags
+FROM inbox ORDER BY seq;
+
 -- name: all  as `insert.sql: add_plain` takes them
 SELECT id, queue, task, payload, 'ready', priority, lane, created, created, expires, timeout, trace, tags
 FROM inbox ORDER BY seq;
