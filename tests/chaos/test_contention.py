@@ -1,4 +1,4 @@
-"""Sixteen processes on one file: no job is claimed twice, none lost, no caller waits for ever (I1, I5, I9, I22)."""
+"""Sixteen processes on one file: no job is claimed twice, none lost, nobody waits for ever (I1, I5, I9)."""
 
 import asyncio
 import os

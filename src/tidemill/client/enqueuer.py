@@ -1,8 +1,8 @@
 """Group commit: enqueues that happen together share one call to the store.
 
-The first of them starts a flush; whoever comes while it runs waits for the next one. A
-lone enqueue therefore waits for nothing but its own insert. The flush is a task of its
-own, so a caller that is cancelled takes nobody else down; its job may still be accepted.
+A lone enqueue calls the store itself and waits for nothing but its own insert. Whoever comes
+while it is under way is sent by a flush, together with all who came meanwhile. The flush is a
+task of its own, so a caller that is cancelled takes nobody else down; its job may still be accepted.
 
 Jobs carry their ids, and a store answers a repeated id with its first verdict (J11). That
 is what makes it safe to send again after an error or a silence.
@@ -46,19 +46,50 @@ class Enqueuer:
         self._loop = loop
         self._waiting: deque[_Waiting] = deque()
         self._flush: asyncio.Task[None] | None = None
+        self._lone: asyncio.Future[None] | None = None
         self._pause = FIRST_PAUSE
 
     async def insert(self, groups: Sequence[Group], deadline: float | None = None) -> Answers:
-        answers: asyncio.Future[Answers] = self._loop.create_future()
-        self._waiting.append(_Waiting(groups, answers, deadline or self._loop.time() + DEADLINE))
-        if self._flush is None:
-            self._flush = self._loop.create_task(self._flush_all(), name="tidemill enqueue")
-        return await answers
+        deadline = deadline or self._loop.time() + DEADLINE
+        if self._flush is None and self._lone is None:
+            answers = await self._insert_alone(groups, deadline)
+            if answers is not None:
+                return answers
+        return await self._insert_together(groups, deadline)
 
     async def drain(self) -> None:
         """Returns when everything sent so far was answered."""
-        while self._flush is not None:
-            await asyncio.wait([self._flush])
+        while under_way := self._flush or self._lone:
+            await asyncio.wait([under_way])
+
+    async def _insert_alone(self, groups: Sequence[Group], deadline: float) -> Answers | None:
+        """None when the store was unavailable: then it is tried again with the others."""
+        self._lone = self._loop.create_future()
+        try:
+            async with asyncio.timeout_at(min(self._loop.time() + ATTEMPT, deadline)):
+                return await self._store.insert(groups)
+        except (TimeoutError, StoreUnavailable):
+            return None
+        except StoreError:
+            raise
+        except Exception as error:
+            raise _bug_in_store(error) from error
+        finally:
+            self._lone.set_result(None)
+            self._lone = None
+            if self._waiting:
+                self._start_flush()
+
+    async def _insert_together(self, groups: Sequence[Group], deadline: float) -> Answers:
+        answers: asyncio.Future[Answers] = self._loop.create_future()
+        self._waiting.append(_Waiting(groups, answers, deadline))
+        if self._lone is None:
+            self._start_flush()
+        return await answers
+
+    def _start_flush(self) -> None:
+        if self._flush is None:
+            self._flush = self._loop.create_task(self._flush_all(), name="tidemill enqueue")
 
     async def _flush_all(self) -> None:
         try:
@@ -96,7 +127,7 @@ class Enqueuer:
             # Full, read-only, corrupt: another try within seconds would say the same.
             _fail(batch, error)
         except Exception as error:  # noqa: BLE001 - a bug in a store must reach the callers, not hang them
-            _fail(batch, StoreError(f"the store raised {type(error).__name__}: {error}"), error)
+            _fail(batch, _bug_in_store(error), error)
         else:
             self._pause = FIRST_PAUSE
             _answer(batch, answers)
@@ -111,6 +142,10 @@ class Enqueuer:
         _fail(over, gave_up(error))
         if self._waiting:
             await asyncio.sleep(pause)
+
+
+def _bug_in_store(error: Exception) -> StoreError:
+    return StoreError(f"the store raised {type(error).__name__}: {error}")
 
 
 def gave_up(error: StoreUnavailable) -> StoreUnavailable:

@@ -159,8 +159,10 @@ class Writer:
             if group:
                 with self._lock:
                     self._commit(group)
-                self._answer(group)
+                # The answer comes last: from then on this thread and the caller's would fight for
+                # the interpreter lock, which cost a lone enqueue more than its commit.
                 self._after(group)
+                self._answer(group)
             if first is None:
                 return
 
