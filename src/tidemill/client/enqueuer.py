@@ -51,7 +51,7 @@ class Enqueuer:
 
     async def insert(self, groups: Sequence[Group], deadline: float | None = None) -> Answers:
         deadline = deadline or self._loop.time() + DEADLINE
-        if self._flush is None and self._lone is None:
+        if self._under_way is None:
             answers = await self._insert_alone(groups, deadline)
             if answers is not None:
                 return answers
@@ -59,8 +59,15 @@ class Enqueuer:
 
     async def drain(self) -> None:
         """Returns when everything sent so far was answered."""
-        while under_way := self._flush or self._lone:
+        while under_way := self._under_way:
             await asyncio.wait([under_way])
+
+    @property
+    def _under_way(self) -> asyncio.Future[None] | None:
+        """A flush that was cancelled before its first step never said that it is over."""
+        if self._flush is not None and not self._flush.done():
+            return self._flush
+        return self._lone
 
     async def _insert_alone(self, groups: Sequence[Group], deadline: float) -> Answers | None:
         """None when the store was unavailable: then it is tried again with the others."""
@@ -75,20 +82,21 @@ class Enqueuer:
         except Exception as error:
             raise _bug_in_store(error) from error
         finally:
-            self._lone.set_result(None)
-            self._lone = None
-            if self._waiting:
-                self._start_flush()
+            over, self._lone = self._lone, None
+            if not self._loop.is_closed():
+                over.set_result(None)  # a flush begins for those who came meanwhile
 
     async def _insert_together(self, groups: Sequence[Group], deadline: float) -> Answers:
         answers: asyncio.Future[Answers] = self._loop.create_future()
         self._waiting.append(_Waiting(groups, answers, deadline))
         if self._lone is None:
             self._start_flush()
+        elif len(self._waiting) == 1:
+            self._lone.add_done_callback(self._start_flush)
         return await answers
 
-    def _start_flush(self) -> None:
-        if self._flush is None:
+    def _start_flush(self, _: object = None) -> None:
+        if self._flush is None or self._flush.done():
             self._flush = self._loop.create_task(self._flush_all(), name="tidemill enqueue")
 
     async def _flush_all(self) -> None:
