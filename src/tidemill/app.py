@@ -114,8 +114,8 @@ class Tidemill:
         return self._register(handler, options)
 
     def queue(self, name: str, **settings: Unpack[QueueOptions]) -> QueueSettings:
-        """Declare a queue. It is written to the store when the application opens; an operator's
-        override of it stays."""
+        """Declare a queue. It is written to the store by the application's next use of it; an
+        operator's override of it stays."""
         refuse_unknown(settings, QueueSettings.__struct_fields__, f"queue {name!r}")
         if name in self.queues:
             raise ConfigurationError(
@@ -129,6 +129,7 @@ class Tidemill:
         if problem:
             raise ConfigurationError(f"queue {name!r}: {problem}")
         self.queues[name] = declared
+        self.client.queues_changed()
         return declared
 
     def lifespan(self, function: Callable[[], AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:

@@ -52,10 +52,14 @@ class Client:
     def store_here(self) -> Store | None:
         """The running loop's store, if there is one."""
         try:
-            session = self._sessions.here()
+            return self._sessions.store_here()
         except RuntimeError:
             return None
-        return None if session is None else session.store
+
+    def queues_changed(self) -> None:
+        """A queue was added: the next use of the store declares it."""
+        self._blocking = None
+        self._sessions.queues_changed()
 
     async def close(self) -> None:
         """Close the running loop's session and the portal's. Both open again when they are needed."""

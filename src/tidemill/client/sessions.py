@@ -33,13 +33,19 @@ class Sessions:
         self._root = root
         self._queues = queues
         self._open: dict[asyncio.AbstractEventLoop, Session] = {}
+        self._behind: dict[asyncio.AbstractEventLoop, Session] = {}  # must declare before the next use
         self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
         self._lock = threading.Lock()
         self._root_loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
     def here(self) -> Session | None:
-        """The running loop's session, if it is open."""
+        """The running loop's session, if it can be used at once."""
         return self._open.get(asyncio.get_running_loop())
+
+    def store_here(self) -> Store | None:
+        """The running loop's store, whether or not every queue is declared in it."""
+        session = self.here() or self._behind.get(asyncio.get_running_loop())
+        return None if session is None else session.store
 
     async def open(self, *, declare: bool = True) -> Session:
         """Whoever only reads does not `declare`: looking must never change a setting."""
@@ -47,41 +53,59 @@ class Sessions:
         async with self._opening.setdefault(loop, asyncio.Lock()):
             if session := self._open.get(loop):
                 return session
-            await self._close_left_behind()
-            store = self._store_for(loop)
-            await store.open()
+            session = self._behind.get(loop) or await self._begin(loop)
             if declare:
-                await self._declare(store)
-            session = self._open[loop] = Session(store, loop)
+                await self._declare(session.store)
+            self._open[loop] = self._behind.pop(loop)
             return session
+
+    def queues_changed(self) -> None:
+        """Every open session declares again before its next use."""
+        for loop in list(self._open):
+            if session := self._open.pop(loop, None):
+                self._behind[loop] = session
+
+    async def _begin(self, loop: asyncio.AbstractEventLoop) -> Session:
+        await self._close_left_behind()
+        store = self._store_for(loop)
+        await store.open()
+        session = self._behind[loop] = Session(store, loop)
+        return session
 
     async def _declare(self, store: Store) -> None:
         """Only what is new: a program that starts often does not write each time."""
-        if self._queues:
+        seen = 0
+        while seen != len(self._queues):  # a module imported meanwhile may have added some
+            seen = len(self._queues)
             known = {info.name: info.declared for info in await store.queues()}
             news = {name: its for name, its in self._queues.items() if known.get(name) != its}
             if news:
                 await store.declare(news)
 
     async def close(self) -> None:
-        """Close the running loop's session."""
+        """Close the running loop's session. Whoever wants one meanwhile waits and opens it anew:
+        the store would otherwise be opened for them and closed under their feet."""
         loop = asyncio.get_running_loop()
-        self._opening.pop(loop, None)
-        session = self._open.pop(loop, None)
-        if session is not None:
-            await session.close()
+        async with self._opening.setdefault(loop, asyncio.Lock()):
+            session = self._taken(loop)
+            if session is not None:
+                await session.close()
 
     async def _close_left_behind(self) -> None:
         """A program that runs a loop per request and closes nothing must not collect connections."""
-        for loop in [loop for loop in list(self._open) if loop.is_closed()]:
+        for loop in [loop for loop in list(self._opening) if loop.is_closed()]:
             self._opening.pop(loop, None)
-            session = self._open.pop(loop, None)
+            session = self._taken(loop)
             if session is not None:
                 await session.store.close()
+
+    def _taken(self, loop: asyncio.AbstractEventLoop) -> Session | None:
+        return self._open.pop(loop, None) or self._behind.pop(loop, None)
 
     def forget(self) -> None:
         """After a fork the loops of the parent are not ours."""
         self._open.clear()
+        self._behind.clear()
         self._opening.clear()
         self._lock = threading.Lock()
 
