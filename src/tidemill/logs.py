@@ -29,6 +29,7 @@ def use_stderr(*, json: bool | None = None) -> None:
     if as_json:
         steps += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
-        steps += [structlog.dev.ConsoleRenderer()]
+        # The renderer's own tracebacks show local variables, and those may hold secrets.
+        steps += [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
     # Asked at every line: whoever replaces sys.stderr gets the lines from then on.
     structlog.configure(processors=steps, logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))

@@ -33,7 +33,7 @@ class StoreUrl(msgspec.Struct, frozen=True):
                 f"url: {scheme}:// stores are not available in this version of Tidemill; {known}"
             )
         if scheme not in _EXAMPLES:
-            raise ConfigurationError(f"url: unknown scheme {scheme!r} in {mask(url)!r}; {known}")
+            raise ConfigurationError(f"url: unknown scheme {mask(scheme)!r} in {mask(url)!r}; {known}")
         return cls(scheme, _sqlite_path(url)) if scheme == "sqlite" else cls(scheme)
 
     def __str__(self) -> str:
@@ -41,9 +41,10 @@ class StoreUrl(msgspec.Struct, frozen=True):
 
 
 def mask(url: str) -> str:
-    """The URL as it may be shown: without its password and without its query."""
-    without_password = re.sub(r"(?<=//)([^/@]*?):[^/]*@", r"\1:***@", url)
-    return re.sub(r"\?.*", "?***", without_password)
+    """The URL as it may be shown: without its password and without its query. A password may hold
+    any character, so it is taken to reach up to the last `@`."""
+    shown = re.sub(r"(?s)^(?>((?:[\w.+-]+:)?//)?)([^:]*):.*@", r"\1\2:***@", url)
+    return re.sub(r"(?s)\?.*", "?***", shown)
 
 
 def _sqlite_path(url: str) -> str:

@@ -180,6 +180,10 @@ def test_a_worker_serves_every_queue_of_the_application_by_weight() -> None:
     [
         ("jobs.db", ["no scheme", "memory://", "sqlite:///"]),
         ("mysql://root:secret@host/db", ["unknown scheme 'mysql'", "root:***@host", "sqlite:///"]),
+        ("mysql://root:se/secret@h/db", ["unknown scheme 'mysql'", "root:***@h/db"]),
+        ("mysql://root:a://secret?@h/db", ["unknown scheme 'mysql'", "root:***@h/db"]),
+        ("user:secret@h", ["no scheme", "user:***@h"]),
+        ("user:secret@h://db", ["unknown scheme 'user:***@h'"]),
         ("redis://:secret@host", ["redis://", "not available in this version"]),
         ("postgresql://u:secret@host/db?password=secret", ["postgresql://", "not available in this version"]),
         ("amqp://secret:secret@host", ["amqp://", "not available in this version"]),
@@ -201,6 +205,7 @@ def test_urls_that_can() -> None:
     assert StoreUrl.parse("sqlite:////a/b%20c.db").path == "/a/b c.db"
     assert str(StoreUrl.parse("sqlite:////a/b.db")) == "sqlite:////a/b.db"
     assert mask("x://user:p@ss@host/db?key=1") == "x://user:***@host/db?***"
+    assert mask("sqlite:////home/me@work/jobs.db") == "sqlite:////home/me@work/jobs.db"
 
 
 def test_the_environment_names_the_store_when_code_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

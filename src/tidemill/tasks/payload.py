@@ -21,7 +21,7 @@ def _encode_foreign(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise TypeError(f"objects of type {type(value).__name__} are not data")
-    return dump(mode="json")
+    return dump(mode="json", warnings=False)  # a warning would quote the value; it is checked next
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_encode_foreign)
@@ -127,4 +127,18 @@ def _decode_foreign(wanted: type, value: Any) -> Any:
     validate = getattr(wanted, "model_validate", None)
     if validate is None:
         raise TypeError(f"objects of type {wanted.__name__} are not data")
-    return validate(value)
+    try:
+        return validate(value)
+    except ValueError as error:
+        raise ValueError(_without_input(error)) from None
+
+
+def _without_input(error: ValueError) -> str:
+    """pydantic quotes what it was given, which may be a secret: say where and what is wrong only."""
+    details = getattr(error, "errors", None)
+    if details is None:
+        return str(error)
+    problems = details(include_input=False, include_url=False, include_context=False)
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc'])) or 'value'}: {problem['msg']}" for problem in problems
+    )
