@@ -55,6 +55,14 @@ def raises() -> None:
     raise LookupError("in its own process")
 
 
+class Panic(BaseException):
+    """What an extension written in Rust raises when it panics is no Exception."""
+
+
+def panics() -> None:
+    raise Panic("in its own process")
+
+
 def snoozes() -> None:
     raise SnoozeFor(9)
 

@@ -11,7 +11,7 @@ from tests.worker.bench import Bench, Virtually
 from tidemill.core.claims import Claimed
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
-from tidemill.errors import GiveUp, InvalidPayload, SnoozeFor
+from tidemill.errors import GiveUp, InvalidPayload, RetryAfter, SnoozeFor
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import define
 from tidemill.testing.manual import SeededEntropy
@@ -137,6 +137,34 @@ def test_sys_exit_in_a_handler_fails_the_job_only(virtually: Virtually) -> None:
         job = await bench.enqueue("leaves")
         await bench.run_until_idle()
         assert (await bench.job(job)).state is State.FAILED
+
+    virtually(scenario)
+
+
+class Panic(BaseException):
+    """What an extension written in Rust raises when it panics is no Exception."""
+
+
+def test_a_panic_in_a_handler_fails_the_job_and_gives_the_slot_back(virtually: Virtually) -> None:
+    def panicking_predicate(error: BaseException) -> bool:
+        raise Panic("in the predicate")
+
+    async def panics() -> None:
+        raise Panic("at the worst time")
+
+    async def asks_for_later() -> None:
+        raise RetryAfter(5)
+
+    async def fine() -> None: ...
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(panics, retry=Retry(attempts=1))
+        bench.task(asks_for_later, retry=Retry(on=(panicking_predicate,)))
+        bench.task(fine)
+        jobs = [await bench.enqueue(task) for task in ("panics", "asks_for_later", "fine")]
+        await bench.run_until_idle(concurrency=1)
+        states = [(await bench.job(job)).state for job in jobs]
+        assert states == [State.FAILED, State.FAILED, State.DONE]
 
     virtually(scenario)
 

@@ -41,6 +41,7 @@ TASKS = [
     isolated(isolated_tasks.segfaults),
     isolated(isolated_tasks.endless, timeout=0.5, retry=Retry(attempts=1)),
     isolated(isolated_tasks.raises, retry=Retry(attempts=2, first=100, jitter=0)),
+    isolated(isolated_tasks.panics),
     isolated(isolated_tasks.snoozes),
     isolated(isolated_tasks.odd),
     isolated(isolated_tasks.waits),
@@ -150,6 +151,15 @@ async def test_i8_a_job_that_kills_its_process_ends_as_poison_and_harms_nobody(s
     for number in range(20):
         job = await get(store, str(number))
         assert (job.state, job.crashes) == (State.DONE, 0)
+
+
+async def test_a_panic_is_a_failure_and_not_a_crash(store: MemoryStore) -> None:
+    await insert(store, "panics", "a")
+    await make(store, until_idle=True).run()
+    job = await get(store, "a")
+    assert (job.state, job.attempts, job.crashes) == (State.SCHEDULED, 1, 0)
+    assert job.error is not None
+    assert job.error.type == "Panic"
 
 
 async def test_i21_an_endless_loop_is_killed_at_its_timeout_with_all_it_started(

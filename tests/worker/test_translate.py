@@ -54,9 +54,14 @@ def test_a_predicate_that_raises_fails_the_job_and_not_the_worker() -> None:
     def broken(error: BaseException) -> bool:
         raise RuntimeError("predicate")
 
-    outcome = decide(ValueError(), policy=Retry(on=(broken,)))
+    outcome = decide(ValueError("no"), policy=Retry(on=(broken,)))
     assert isinstance(outcome, Fail)
     assert outcome.reason == "retry predicate failed"
+    assert (outcome.error.type, outcome.error.message) == (
+        "ValueError",
+        "no (and its retry predicate raised RuntimeError: predicate)",
+    )
+    assert isinstance(decide(RetryAfter(1), policy=Retry(on=(broken,))), Fail)
 
 
 def test_a_timeout_is_retried_under_its_own_name() -> None:

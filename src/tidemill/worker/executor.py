@@ -106,7 +106,9 @@ class Executor:
             outcome: Outcome | None = _DONE if result is None else _encoded(definition, result)
         except asyncio.CancelledError as error:
             outcome = self._cancelled(attempt, error)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a handler may raise anything
+        except (KeyboardInterrupt, GeneratorExit):  # not the handler's: the process or the loop is ending
+            raise
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything, a Rust panic too
             outcome = self._raised(definition, attempt, error)
         self._ended(attempt, outcome)
 

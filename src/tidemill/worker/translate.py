@@ -24,7 +24,15 @@ class Ends(Exception):
 
 
 def outcome_of(error: BaseException, policy: Retry, attempt: int, priority: int, chance: float) -> Outcome:
-    """What becomes of a job whose handler raised."""
+    """What becomes of a job whose handler raised. Never raises itself: a user's predicate may, and an
+    error nobody can judge is not retried."""
+    try:
+        return _judged(error, policy, attempt, priority, chance)
+    except BaseException as broken:  # noqa: BLE001 - the slot of the attempt depends on an answer
+        return Fail(_with_predicate(describe(error), describe(broken)), "retry predicate failed")
+
+
+def _judged(error: BaseException, policy: Retry, attempt: int, priority: int, chance: float) -> Outcome:
     match error:
         case Ends():
             return error.outcome
@@ -37,10 +45,7 @@ def outcome_of(error: BaseException, policy: Retry, attempt: int, priority: int,
             return _retrying(error, None if decision.delay is None else delay, decision.priority)
         case SnoozeFor() | RetryAfter():
             return Fail(Error(type(error).__name__, f"delay: must be 0 or more seconds, is {error.delay}"))
-    try:
-        decision = decide(policy, error, attempt, priority, chance)
-    except Exception as broken:  # noqa: BLE001 - a user's predicate may raise anything
-        return Fail(describe(broken), "retry predicate failed")
+    decision = decide(policy, error, attempt, priority, chance)
     return _retrying(error, decision.delay, decision.priority)
 
 
@@ -57,7 +62,7 @@ def describe(error: BaseException) -> Error:
     """An exception as data, with the end of its traceback: that is where the cause stands."""
     try:
         message = str(error)
-    except Exception:  # noqa: BLE001 - a user's __str__ may raise anything
+    except BaseException:  # noqa: BLE001 - a user's __str__ may raise anything
         message = "(its message cannot be shown)"
     lines = "".join(traceback.format_exception(error))
     return Error(
@@ -65,6 +70,11 @@ def describe(error: BaseException) -> Error:
         storable(message)[:MESSAGE_CHARACTERS],
         storable(lines)[-TRACEBACK_BYTES:],
     )
+
+
+def _with_predicate(error: Error, broken: Error) -> Error:
+    message = f"{error.message} (and its retry predicate raised {broken.type}: {broken.message})"
+    return Error(error.type, message[:MESSAGE_CHARACTERS], broken.traceback)
 
 
 def _retrying(error: BaseException, delay: float | None, priority: int) -> Outcome:

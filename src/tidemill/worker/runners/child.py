@@ -89,7 +89,8 @@ def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Outcom
         args = (_context(run, reporter), *args)
     try:
         result = _call(definition, lambda: definition.handler(*args, **kwargs))
-    except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - a handler may raise anything
+    # Everything, a Rust panic too: leaving here would read as a crash. Signals do not raise in this process.
+    except BaseException as error:  # noqa: BLE001
         # Another name: a plain function, or one that is registered as several tasks.
         policy = definition.retry if definition.name == run.task else Retry(**run.policy)  # type: ignore[arg-type]
         return outcome_of(error, policy, run.attempt, run.priority, run.chance)

@@ -39,8 +39,9 @@ class Call:
     def run(self) -> None:
         try:
             self.result = self.context.run(self.function, *self.args, **self.kwargs)
-        except StopIteration as error:  # a future refuses it
-            self.error = RuntimeError(f"the handler raised StopIteration: {error}")
+        # A future refuses the first; the others would end the loop, and no signal reaches a thread.
+        except (StopIteration, KeyboardInterrupt, GeneratorExit) as error:
+            self.error = RuntimeError(f"the handler raised {type(error).__name__}: {error}")
         except BaseException as error:  # noqa: BLE001 - carried to the loop, whatever it is
             self.error = error
 
