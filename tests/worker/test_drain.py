@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 
+import pytest
+
 from tests.worker.bench import Bench, Unreliable, Virtually
 from tidemill.core.states import State
-from tidemill.worker.drain import on_signals
+from tidemill.worker.drain import INSIST_AFTER, StopRequests, on_signals
 
 
 async def _sleeps(seconds: float) -> None:
@@ -138,13 +140,32 @@ def test_a_stopped_worker_lets_another_lead_at_once(virtually: Virtually) -> Non
     virtually(scenario)
 
 
-async def test_the_first_signal_drains_and_the_second_hurries() -> None:
+async def test_both_signals_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.worker.drain.INSIST_AFTER", 0.0)
     heard: asyncio.Queue[str] = asyncio.Queue()
     with on_signals(lambda: heard.put_nowait("stop"), lambda: heard.put_nowait("hurry")):
         os.kill(os.getpid(), signal.SIGTERM)
         assert await heard.get() == "stop"
         os.kill(os.getpid(), signal.SIGINT)
         assert await heard.get() == "hurry"
+
+
+def test_i20_a_signal_that_reaches_a_worker_twice_at_once_does_not_hurry_it(virtually: Virtually) -> None:
+    """From the process group and from the supervisor."""
+    heard: list[str] = []
+
+    async def scenario(bench: Bench) -> None:
+        requests = StopRequests(lambda: heard.append("stop"), lambda: heard.append("hurry"))
+        requests.received()
+        requests.received()
+        await asyncio.sleep(INSIST_AFTER / 2)
+        requests.received()
+        assert heard == ["stop"]
+        await asyncio.sleep(INSIST_AFTER)
+        requests.received()
+        assert heard == ["stop", "hurry"]
+
+    virtually(scenario)
 
 
 def test_a_worker_cancelled_from_outside_hands_everything_back(virtually: Virtually) -> None:

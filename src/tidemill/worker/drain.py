@@ -15,6 +15,9 @@ from tidemill.worker.log import logger
 
 TELL_WITHIN = 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+INSIST_AFTER = 1.0
+"""A service manager and a terminal signal a whole process group, and a supervisor passes the signal
+on to its workers: what comes this soon after the first is the first once more."""
 
 
 class Drain:
@@ -68,19 +71,27 @@ class Drain:
         self._give_up()
 
 
+class StopRequests:
+    def __init__(self, stop: Callable[[], None], hurry: Callable[[], None]) -> None:
+        self._stop, self._hurry = stop, hurry
+        self._loop = asyncio.get_running_loop()
+        self._first: float | None = None
+
+    def received(self) -> None:
+        if self._first is None:
+            self._first = self._loop.time()
+            self._stop()
+        elif self._loop.time() - self._first >= INSIST_AFTER:
+            self._hurry()
+
+
 @contextmanager
 def on_signals(stop: Callable[[], None], hurry: Callable[[], None]) -> Iterator[None]:
-    """The first SIGTERM or SIGINT drains, the second hands everything back at once."""
+    """The first SIGTERM or SIGINT drains; another, a second later or more, hands back at once."""
     loop = asyncio.get_running_loop()
-    seen = 0
-
-    def received() -> None:
-        nonlocal seen
-        seen += 1
-        (stop if seen == 1 else hurry)()
-
+    requests = StopRequests(stop, hurry)
     for number in SIGNALS:
-        loop.add_signal_handler(number, received)
+        loop.add_signal_handler(number, requests.received)
     try:
         yield
     finally:
