@@ -205,14 +205,16 @@ class Tidemill:
         """Run a worker until it is told to stop. Blocks; takes uvloop when it is installed."""
         _best_loop()(self.work(**options))
 
-    async def supervise(self, command: Sequence[str], processes: int) -> None:
+    async def supervise(self, command: Sequence[str], processes: int, *, until_idle: bool = False) -> None:
         """Keep that many worker processes running until SIGTERM or SIGINT. `command` starts one;
         `tidemill worker --processes N` is the usual way here."""
         from tidemill.worker.drain import on_signals
         from tidemill.worker.supervisor import Supervisor
 
         async with self:
-            supervisor = Supervisor(command, processes, store=self.store, entropy=self.entropy)
+            supervisor = Supervisor(
+                command, processes, store=self.store, entropy=self.entropy, until_idle=until_idle
+            )
             with on_signals(supervisor.stop, supervisor.stop):
                 await supervisor.run()
 

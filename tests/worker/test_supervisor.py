@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidemill.clock import SystemClock, SystemEntropy
+from tidemill.contract.jobs import Reclaimed
 from tidemill.core.job import Group, NewJob
 from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
@@ -110,11 +114,55 @@ async def test_a_worker_that_dies_at_once_is_restarted_ever_less_often() -> None
     assert supervisor.restarts == 7
 
 
-async def test_a_worker_that_ends_well_is_not_restarted() -> None:
+async def test_an_idle_worker_that_ends_well_is_not_restarted() -> None:
     store = await MemoryStore().open()
-    supervisor = Supervisor([sys.executable, "-S", "-c", ""], 3, store=store, entropy=SystemEntropy())
+    command = [sys.executable, "-S", "-c", ""]
+    supervisor = Supervisor(command, 3, store=store, entropy=SystemEntropy(), until_idle=True)
     await supervisor.run()
     assert (supervisor.restarts, supervisor.pids) == (0, {})
+
+
+class StopsAfter(MemoryStore):
+    """Counts the dead it is told of, and stops the supervisor at the third."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dead: list[str] = []
+        self.supervisor: Supervisor | None = None
+
+    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
+        self.dead += dead
+        if len(self.dead) == 3 and self.supervisor is not None:
+            self.supervisor.stop()
+        return await super().reclaim(dead=dead)
+
+
+async def test_a_worker_ended_by_a_job_that_exits_with_0_is_restarted_and_reclaimed() -> None:
+    store = StopsAfter()
+    await store.open()
+    command = [sys.executable, "-S", "-c", "import os; os._exit(0)"]
+    store.supervisor = Supervisor(command, 1, store=store, entropy=SystemEntropy())
+    async with asyncio.timeout(20):
+        await store.supervisor.run()
+    assert len(set(store.dead)) == 3
+    assert store.supervisor.restarts == 2
+
+
+async def test_a_process_that_cannot_be_started_now_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await MemoryStore().open()
+    real, refused = asyncio.create_subprocess_exec, iter([True, True])
+
+    async def exhausted(*command: str, **options: Any) -> Any:
+        if next(refused, False):
+            raise BlockingIOError(errno.EAGAIN, "no process to be had")
+        return await real(*command, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", exhausted)
+    command = [sys.executable, "-S", "-c", ""]
+    supervisor = Supervisor(command, 1, store=store, entropy=SystemEntropy(), until_idle=True)
+    async with asyncio.timeout(20):
+        await supervisor.run()
+    assert supervisor.restarts == 2
 
 
 def test_the_workers_id_is_taken_out_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

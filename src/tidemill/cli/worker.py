@@ -64,7 +64,8 @@ def worker(app: str, *, processes: int | None, json_logs: bool | None, **options
         return
     application.worker_options(**given)  # refused here, not in every child again and again
     command = [sys.executable, "-m", "tidemill", "worker", *_as_arguments(given | {"json_logs": json})]
-    asyncio.run(application.supervise([*command, "--", app], processes))
+    until_idle = bool(given.get("until_idle"))
+    asyncio.run(application.supervise([*command, "--", app], processes, until_idle=until_idle))
 
 
 def _as_arguments(options: dict[str, Any]) -> Iterator[str]:

@@ -41,11 +41,23 @@ def supervised_id() -> str | None:
 
 
 class Supervisor:
-    """`command` starts one worker that asks `supervised_id` who it is and ends with 0 when drained."""
+    """`command` starts one worker that asks `supervised_id` who it is and ends with 0 when drained.
 
-    def __init__(self, command: Sequence[str], processes: int, *, store: Store, entropy: Entropy) -> None:
+    `until_idle`: the command ends by itself when there is nothing to do. Otherwise a worker that
+    ends is started again whatever its exit code: a job may have called `os._exit(0)`."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        processes: int,
+        *,
+        store: Store,
+        entropy: Entropy,
+        until_idle: bool = False,
+    ) -> None:
         self._command = tuple(command)
         self._processes = processes
+        self._until_idle = until_idle
         self._store, self._entropy = store, entropy
         self._living: dict[str, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
@@ -73,33 +85,44 @@ class Supervisor:
         loop, wait = asyncio.get_running_loop(), FIRST_WAIT
         while not self._stopping.is_set():
             began = loop.time()
-            worker, code = await self._run_one()
-            if code == 0:
+            if await self._has_finished():
                 return
-            await self._died(worker, code)
             wait = FIRST_WAIT if loop.time() - began >= HEALTHY_AFTER else min(2 * wait, LONGEST_WAIT)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._stopping.wait()
             self.restarts += not self._stopping.is_set()
 
-    async def _run_one(self) -> tuple[str, int]:
+    async def _has_finished(self) -> bool:
+        """Run one worker to its end. True when it is not to be replaced."""
         worker = self._entropy.new_id()
+        try:
+            code = await self._run_one(worker)
+        except OSError as error:  # no process, no memory: for now
+            logger().error("worker could not be started", error=str(error))
+            return False
+        left = await self._reclaim(worker)
+        if code == 0 and (self._stopping.is_set() or (self._until_idle and not left)):
+            return True
+        logger().error("worker died", worker=worker, exit_code=code, jobs_reclaimed=left)
+        return False
+
+    async def _run_one(self, worker: str) -> int:
         environment = {**os.environ, WORKER_ID: worker, SUPERVISOR: str(os.getpid())}
         process = await asyncio.create_subprocess_exec(*self._command, env=environment)
         self._living[worker] = process
         if self._stopping.is_set():  # told to stop while this one was being started
             process.terminate()
         try:
-            return worker, await process.wait()
+            return await process.wait()
         finally:
             del self._living[worker]
 
-    async def _died(self, worker: str, code: int) -> None:
-        logger().error("worker died", worker=worker, exit_code=code)
+    async def _reclaim(self, worker: str) -> int:
+        """How many jobs an ended worker still held: none when it drained."""
         try:
             reclaimed = await self._store.reclaim(dead=[worker])
         except StoreError as error:  # its leases end by themselves
             logger().warning("reclaim failed", worker=worker, error=str(error))
-        else:
-            logger().info("jobs reclaimed", worker=worker, jobs=len(reclaimed.ready))
+            return 0
+        return len(reclaimed.ready) + len(reclaimed.poison)
