@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.client.support import Watched, run_one
-from tidemill import Filter, JobCancelled, JobNotFound, State, StoreUnavailable, Task, Tidemill
+from tidemill import (
+    ConfigurationError,
+    Filter,
+    JobCancelled,
+    JobNotFound,
+    State,
+    StoreUnavailable,
+    Task,
+    Tidemill,
+)
 from tidemill.client.portal import Portal
 from tidemill.contract.store import Blocking, Store
 from tidemill.stores.memory import MemoryStore
@@ -71,6 +80,34 @@ def test_a_waiter_in_one_thread_hears_of_an_end_in_another(app: Tidemill) -> Non
     app.client.run_sync(lambda: run_one(app))
     waiter.join(30)
     assert results == [8]
+
+
+def test_waiting_verbs_are_refused_on_a_loop_naming_their_twin(app: Tidemill) -> None:
+    double = _double(app)
+    handle = double.enqueue_sync(4)
+
+    async def on_a_loop() -> None:
+        for verb in ("result", "status", "cancel", "retry"):
+            with pytest.raises(ConfigurationError, match=rf"{verb}_sync was called.*`await {verb}\("):
+                getattr(handle, f"{verb}_sync")()
+        with pytest.raises(ConfigurationError, match="await close"):
+            app.close_sync()
+
+    asyncio.run(on_a_loop())
+
+
+def test_enqueueing_on_a_loop_needs_a_store_with_blocking_verbs(tmp_path: Path) -> None:
+    apps = [Tidemill(f"sqlite:///{tmp_path}/jobs.db"), Tidemill(store=OnlyAsync(MemoryStore()).as_store())]
+    fine, refused = [_double(app) for app in apps]
+
+    async def on_a_loop() -> None:
+        assert not fine.enqueue_sync(1).existing
+        with pytest.raises(ConfigurationError, match="await enqueue"):
+            refused.enqueue_sync(1)
+
+    asyncio.run(on_a_loop())
+    for app in apps:
+        app.close_sync()
 
 
 def test_many_jobs_and_many_threads(app: Tidemill) -> None:

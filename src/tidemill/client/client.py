@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tidemill.client.bulk import chunks
 from tidemill.client.enqueuer import DEADLINE, FIRST_PAUSE, LONGEST_PAUSE, gave_up
 from tidemill.client.handle import JobHandle
-from tidemill.client.portal import Portal
+from tidemill.client.portal import Portal, refuse_on_a_loop
 from tidemill.client.request import JobRequest, RequestMaker
 from tidemill.client.sessions import Session, Sessions
 from tidemill.clock import Clock, Entropy
@@ -69,6 +69,7 @@ class Client:
         await self._sessions.close()
 
     def close_sync(self) -> None:
+        refuse_on_a_loop("close")
         self._blocking = None
         if self._portal.started:
             self._portal.run(self._sessions.close)
@@ -136,6 +137,7 @@ class Client:
         began, pause = self._clock.boot(), FIRST_PAUSE
         blocking = self._blocking or self.blocking()
         if blocking is None:
+            refuse_on_a_loop("enqueue")
             return self._portal.run(lambda: self._insert(groups))
         while True:
             asked = self._clock.boot()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
+from tidemill.client.portal import refuse_on_a_loop
 from tidemill.contract.wakeups import job_topic
 from tidemill.core.changes import Amended, Cancel, Change, RetryNow
 from tidemill.core.filters import Filter
@@ -42,6 +43,7 @@ class JobHandle(Generic[R_co]):
         return self._outcome(await self._ended(timeout))
 
     def result_sync(self, timeout: float | None = None) -> R_co:
+        refuse_on_a_loop("result")
         return self._client.run_sync(lambda: self.result(timeout))
 
     async def status(self) -> Job:
@@ -50,6 +52,7 @@ class JobHandle(Generic[R_co]):
         return self._found((await store.get([self.id]))[0])
 
     def status_sync(self) -> Job:
+        refuse_on_a_loop("status")
         if blocking := self._client.blocking():
             return self._found(blocking.get([self.id])[0])
         return self._client.run_sync(self.status)
@@ -59,6 +62,7 @@ class JobHandle(Generic[R_co]):
         return await self._amend(Cancel(reason))
 
     def cancel_sync(self, reason: str = "cancelled by hand") -> bool:
+        refuse_on_a_loop("cancel")
         return self._amend_sync(Cancel(reason))
 
     async def retry(self) -> bool:
@@ -66,6 +70,7 @@ class JobHandle(Generic[R_co]):
         return await self._amend(RetryNow())
 
     def retry_sync(self) -> bool:
+        refuse_on_a_loop("retry")
         return self._amend_sync(RetryNow())
 
     async def _amend(self, change: Change) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
-from tidemill.errors import StoreUnavailable
+from tidemill.errors import ConfigurationError, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -56,6 +56,19 @@ class Portal:
                 )
                 self._thread.start()
             return self._loop
+
+
+def refuse_on_a_loop(verb: str) -> None:
+    """A blocking verb on an event loop's thread stops the loop, and hangs for good when what it
+    waits for is to be done by that loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigurationError(
+        f"{verb}_sync was called on the thread of a running event loop, which it would stop; "
+        f"there, write `await {verb}(…)`"
+    )
 
 
 async def _cancel_the_rest() -> None:

@@ -47,7 +47,8 @@ class Task(Generic[P, R]):
         return await self._client.enqueue(self._make(self.definition, self._options, args, kwargs))
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """The same for programs without an event loop; never call it on one."""
+        """The same for programs without an event loop. On an event loop's thread it stops the loop
+        for one commit, where the store has blocking verbs as SQLite does, and is refused elsewhere."""
         return self._client.enqueue_sync(self._make(self.definition, self._options, args, kwargs))
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> JobRequest[R]:
