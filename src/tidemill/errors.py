@@ -2,7 +2,7 @@
 
 TidemillError
 ├── ConfigurationError       something was declared or set in a way that cannot work
-├── EnqueueError             a job was not accepted; nothing was stored
+├── EnqueueError             a job was not accepted and is not stored
 │   ├── InvalidPayload       an argument does not fit the task's annotations
 │   ├── PayloadTooLarge      the payload is over the task's limit
 │   ├── InvalidJob           an option of the job is out of range
@@ -17,6 +17,7 @@ TidemillError
     ├── JobNotFound          there is no such job (any more)
     ├── JobFailed            it failed for good
     ├── JobCancelled         it was cancelled
+    ├── ResultUnreadable     it is done, but its result is not what the task says it returns
     └── ResultTimeout        it did not end in time; it may still
 
 Raised by handlers to end an attempt on purpose:
@@ -39,7 +40,7 @@ class ConfigurationError(TidemillError):
 
 
 class EnqueueError(TidemillError):
-    """A job was not accepted; nothing was stored."""
+    """A job was not accepted and is not stored."""
 
 
 class InvalidPayload(EnqueueError):
@@ -63,7 +64,13 @@ class StoreError(TidemillError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached, is locked for too long, or is closed."""
+    """The store cannot be reached, is locked for too long, or is closed.
+
+    `ids` are the jobs of an enqueue that may or may not have been accepted: sent again with the
+    same ids, each exists once.
+    """
+
+    ids: tuple[str, ...] = ()
 
 
 class StoreFull(StoreError):
@@ -96,6 +103,10 @@ class JobFailed(JobError):
 
 class JobCancelled(JobError):
     """The job was cancelled."""
+
+
+class ResultUnreadable(JobError):
+    """The job is done, but its result is not what the task says it returns."""
 
 
 class ResultTimeout(JobError):

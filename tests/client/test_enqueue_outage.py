@@ -114,6 +114,25 @@ def test_a_store_that_does_not_open_is_given_up_on_in_time() -> None:
     run_virtual(scenario())
 
 
+def test_who_gives_up_is_told_the_ids_to_send_again_i22() -> None:
+    async def scenario() -> None:
+        store, work = _setup()
+        store.before = _down_until(1000.0)
+        one, many = await asyncio.gather(
+            work.using(id="the-first").enqueue(1),
+            work._client.enqueue_many([work.using(id=f"job-{n}").job(n) for n in range(5)]),
+            return_exceptions=True,
+        )
+        assert isinstance(one, StoreUnavailable)
+        assert one.ids == ("the-first",)
+        assert "using(id='the-first')" in str(one)
+        assert isinstance(many, StoreUnavailable)
+        assert many.ids == tuple(f"job-{n}" for n in range(5))
+        assert "5 jobs (job-0, job-1, job-2 …)" in str(many)
+
+    run_virtual(scenario())
+
+
 def test_a_lost_reply_makes_no_second_job_j11() -> None:
     async def scenario() -> None:
         store, work = _setup()

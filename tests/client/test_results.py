@@ -14,6 +14,7 @@ from tidemill import (
     JobFailed,
     JobNotFound,
     ResultTimeout,
+    ResultUnreadable,
     State,
     Task,
     Tidemill,
@@ -92,6 +93,14 @@ async def test_the_result_of_a_task_unknown_here_is_plain_data(app: Tidemill) ->
     await run_one(app)
     del app.tasks["ask"]
     assert await app.job(handle.id).result() == {"text": "WHY"}
+
+
+async def test_a_result_of_another_shape_is_an_error_that_names_the_job(app: Tidemill) -> None:
+    handle = await _ask(app).enqueue("why")
+    (job,) = await claim(app.store)
+    await settle(app.store, job, Done(b'{"text": 7}'))
+    with pytest.raises(ResultUnreadable, match=rf"job {handle.id} of task 'ask'.*`\$\.text`.*annotation"):
+        await handle.result()
 
 
 def test_waiting_ends_at_its_timeout_and_not_before() -> None:

@@ -233,7 +233,8 @@ def test_a_blocking_enqueue_gives_up_within_its_deadline_i22(costs: float, tries
     app = Tidemill("memory://", clock=clock)
     broken = Broken(clock, costs)
     app.client._blocking = broken  # type: ignore[assignment]
-    with pytest.raises(StoreUnavailable, match="same id"):
-        _double(app).enqueue_sync(1)
+    with pytest.raises(StoreUnavailable, match="same id") as caught:
+        _double(app).using(id="mine").enqueue_sync(1)
+    assert caught.value.ids == ("mine",)
     assert broken.tries == tries
     assert clock.now <= 5.0

@@ -131,7 +131,9 @@ class Client:
             async with asyncio.timeout_at(deadline):
                 return await self._sessions.open()
         except TimeoutError:
-            raise StoreUnavailable(f"the store could not be opened within {DEADLINE:g} s") from None
+            raise StoreUnavailable(
+                f"the store could not be opened within {DEADLINE:g} s; nothing was sent to it"
+            ) from None
 
     def _insert_sync(self, groups: Sequence[Group]) -> list[list[Inserted]]:
         began, pause = self._clock.boot(), FIRST_PAUSE
@@ -147,7 +149,7 @@ class Client:
                 # Nothing can interrupt a blocking call: ask again only if it can be answered in time.
                 now = self._clock.boot()
                 if now + pause + (now - asked) > began + DEADLINE:
-                    raise gave_up(error) from error
+                    raise gave_up(error, groups) from error
             threading.Event().wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
@@ -157,10 +159,11 @@ class Client:
         """Every group was answered: when one was refused, say what became of the others."""
         for request, answer in zip(requests, answers, strict=True):
             if problem := _refusal(request.queue, answer):
-                taken = sum(a.verdict in (Verdict.ACCEPTED, Verdict.EXISTING) for a in answers) + before
+                taken = sum(a.verdict in (Verdict.ACCEPTED, Verdict.EXISTING) for a in answers)
                 raise type(problem)(
-                    f"{problem}; {taken} other jobs of this enqueue_many were accepted, and sending "
-                    "the same requests again does not double them"
+                    f"{problem}. Of this enqueue_many {before + taken} jobs are stored and "
+                    f"{len(answers) - taken} were refused; any beyond these were not sent. "
+                    "Sending the same requests again doubles none"
                 )
         return [self._handle(request, answer) for request, answer in zip(requests, answers, strict=True)]
 
@@ -175,11 +178,11 @@ class Client:
 def _refusal(queue: str, answer: Inserted) -> EnqueueError | None:
     if answer.verdict is Verdict.FULL:
         return QueueFull(
-            f"queue {queue!r} is full ({answer.problem or 'max_length is reached'}); "
-            "nothing was stored: try later, or raise the queue's max_length"
+            f"queue {queue!r} is full ({answer.problem or 'max_length is reached'}), and the job is not "
+            "stored: try later, or raise the queue's max_length"
         )
     if answer.verdict is Verdict.INVALID:
-        return InvalidJob(f"{answer.problem}; nothing was stored")
+        return InvalidJob(f"{answer.problem}; the job is not stored")
     return None
 
 

@@ -28,6 +28,7 @@ ATTEMPT = DEADLINE / 2
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 JOBS_AT_ONCE = 1000
+IDS_SHOWN = 3
 
 Answers = list[list[Inserted]]
 
@@ -147,7 +148,8 @@ class Enqueuer:
         everybody = [*batch, *self._waiting]
         over = [waiting for waiting in everybody if waiting.deadline <= next_try]
         self._waiting = deque(waiting for waiting in everybody if waiting.deadline > next_try)
-        _fail(over, gave_up(error))
+        for waiting in over:
+            _raise_in(waiting, gave_up(error, waiting.groups), error)
         if self._waiting:
             await asyncio.sleep(pause)
 
@@ -156,11 +158,19 @@ def _bug_in_store(error: Exception) -> StoreError:
     return StoreError(f"the store raised {type(error).__name__}: {error}")
 
 
-def gave_up(error: StoreUnavailable) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"the store could not be reached for {DEADLINE:g} s ({error}); the job may or may not have been "
-        "accepted: enqueue it again with the same id, and it will exist once"
+def gave_up(error: StoreUnavailable, groups: Sequence[Group]) -> StoreUnavailable:
+    ids = tuple(job.id for group in groups for job in group.jobs)
+    if len(ids) == 1:
+        what = f"job {ids[0]} may or may not have been accepted: enqueue it again with using(id={ids[0]!r})"
+    else:
+        shown = ", ".join(ids[:IDS_SHOWN]) + (" …" if len(ids) > IDS_SHOWN else "")
+        what = f"{len(ids)} jobs ({shown}) may or may not have been accepted: send the same requests again"
+    given_up = StoreUnavailable(
+        f"the store could not be reached for {DEADLINE:g} s ({error}); {what}. "
+        "By the same id a job exists once"
     )
+    given_up.ids = ids
+    return given_up
 
 
 def _answer(batch: list[_Waiting], answers: Answers) -> None:
@@ -174,11 +184,14 @@ def _answer(batch: list[_Waiting], answers: Answers) -> None:
 
 def _fail(batch: Sequence[_Waiting], error: StoreError, cause: Exception | None = None) -> None:
     for waiting in batch:
-        if not waiting.answers.done():
-            # One exception raised in many tasks would collect all their tracebacks.
-            own = type(error)(*error.args)
-            own.__cause__ = cause or error
-            waiting.answers.set_exception(own)
+        # One exception raised in many tasks would collect all their tracebacks.
+        _raise_in(waiting, type(error)(*error.args), cause or error)
+
+
+def _raise_in(waiting: _Waiting, error: StoreError, cause: Exception) -> None:
+    if not waiting.answers.done():
+        error.__cause__ = cause
+        waiting.answers.set_exception(error)
 
 
 def _cancel(batch: Sequence[_Waiting]) -> None:

@@ -13,7 +13,7 @@ from tidemill.core.changes import Amended, Cancel, Change, RetryNow
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.states import FINAL, State
-from tidemill.errors import JobCancelled, JobFailed, JobNotFound, ResultTimeout
+from tidemill.errors import JobCancelled, JobFailed, JobNotFound, ResultTimeout, ResultUnreadable
 
 if TYPE_CHECKING:
     from tidemill.client.client import Client
@@ -39,7 +39,8 @@ class JobHandle(Generic[R_co]):
         return f"<JobHandle {self.id}{' existing' if self.existing else ''}>"
 
     async def result(self, timeout: float | None = None) -> R_co:  # noqa: ASYNC109 - ends in our own error
-        """What the handler returned. Raises JobFailed, JobCancelled, JobNotFound or ResultTimeout."""
+        """What the handler returned. Raises JobFailed, JobCancelled, JobNotFound, ResultTimeout or
+        ResultUnreadable."""
         return self._outcome(await self._ended(timeout))
 
     def result_sync(self, timeout: float | None = None) -> R_co:
@@ -134,7 +135,13 @@ class JobHandle(Generic[R_co]):
         if job.state is State.FAILED:
             error = f"{job.error.type}: {job.error.message}" if job.error else job.reason
             raise JobFailed(f"{named} failed after {job.attempts} attempts: {error}")
-        return cast("R_co", self._decoded(job))
+        try:
+            return cast("R_co", self._decoded(job))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ResultUnreadable(
+                f"{named} is done, but its result does not fit what the task says it returns: {error}; "
+                "correct the annotation, or read the stored JSON with `status()`"
+            ) from None
 
     def _decoded(self, job: Job) -> Any:
         """By the task that ran: a handle found by id or by unique key may be of any task."""
