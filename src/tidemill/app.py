@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_type_hints,
+    overload,
+)
+
+import msgspec
 
 from tidemill.client.client import Client
 from tidemill.client.handle import JobHandle
@@ -26,16 +40,12 @@ from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.urls import DEFAULT_URL, StoreUrl
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from tidemill.worker.options import WorkerOptions
-    from tidemill.worker.worker import Worker
+    from tidemill.worker.worker import Lifespan, Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+Opens = TypeVar("Opens", bound=Callable[[], AsyncIterator[Any] | AbstractAsyncContextManager[Any]])
 
 
 class QueueOptions(TypedDict, total=False):
@@ -132,17 +142,23 @@ class Tidemill:
         self.client.queues_changed()
         return declared
 
-    def lifespan(self, function: Callable[[], AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
-        """What handlers share: an async generator function that yields once. `ctx.state` is what it
-        yielded; the rest of it runs when the worker stops."""
+    def lifespan(self, function: Opens) -> Opens:
+        """What handlers share: an async generator function that yields once, with or without
+        `@asynccontextmanager`. `ctx.state` is what it yielded; the rest of it runs when the worker stops."""
         if self._lifespan is not None:
             raise ConfigurationError("lifespan is given twice; open everything in one function")
-        self._lifespan = asynccontextmanager(function)
+        self._lifespan = _lifespan_of(function)
         return function
 
     def middleware(self, function: Middleware) -> Middleware:
         """Wrap every attempt: `async def around(ctx, run): …; return await run()`. The first
         registered is the outermost."""
+        if not (
+            inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+        ):
+            raise ConfigurationError(
+                f"middleware: {function!r} is not async; write `async def` and `return await run()`"
+            )
         self.middlewares.append(function)
         return function
 
@@ -190,7 +206,9 @@ class Tidemill:
         from tidemill.worker.options import WorkerOptions
 
         refuse_unknown(options, WorkerOptions.__dataclass_fields__, "worker")
-        return WorkerOptions(**options | {"queues": self._weights(options.get("queues"))})
+        given = options | {"queues": self._weights(options.get("queues"))}
+        _refuse_wrong_types(given, get_type_hints(WorkerOptions))
+        return WorkerOptions(**given)
 
     async def work(self, **options: Any) -> None:
         """Run a worker on this loop until SIGTERM or SIGINT: the first drains, the second hands back."""
@@ -228,7 +246,10 @@ class Tidemill:
             queues = [queues]
         given = queues if isinstance(queues, Mapping) else dict.fromkeys(queues)
         plain = QueueSettings()
-        return {name: weight or self.queues.get(name, plain).weight for name, weight in given.items()}
+        return {
+            name: self.queues.get(name, plain).weight if weight is None else weight
+            for name, weight in given.items()
+        }
 
     def _root(self) -> Store:
         if self._store is None:
@@ -240,6 +261,26 @@ class Tidemill:
         refuse_duplicate(self.tasks.get(definition.name), definition)
         self.tasks[definition.name] = definition
         return Task(self.client, definition)
+
+
+def _lifespan_of(function: Callable[[], Any]) -> Lifespan:
+    if inspect.isasyncgenfunction(function):
+        return asynccontextmanager(function)
+    if inspect.isasyncgenfunction(inspect.unwrap(function)):
+        return function  # `@asynccontextmanager` was applied already
+    raise ConfigurationError(
+        f"lifespan: {function!r} is not an async generator function; write `async def shared(): … yield it …`"
+    )
+
+
+def _refuse_wrong_types(options: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        try:
+            msgspec.convert(value, wanted[name])
+        except msgspec.ValidationError as error:
+            raise ConfigurationError(
+                f"worker: {name}: {error}; it is {value!r}, give it as a value of that type"
+            ) from None
 
 
 def _best_loop() -> Callable[[Coroutine[Any, Any, None]], None]:

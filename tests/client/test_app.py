@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -161,6 +163,59 @@ async def test_a_worker_runs_with_lifespan_and_middleware(app: Tidemill) -> None
     await app.worker(until_idle=True).run()
     assert await handle.result(timeout=10) == 42
     assert events == ["opened", "before ask", "after", "closed"]
+
+
+async def test_a_lifespan_may_be_a_context_manager_already(app: Tidemill) -> None:
+    @app.lifespan
+    @asynccontextmanager
+    async def shared() -> AsyncIterator[int]:
+        yield 42
+
+    @app.task(name="ask")
+    async def ask(ctx: Context) -> int:
+        answer: int = ctx.state
+        return answer
+
+    handle = await ask.enqueue()
+    await app.worker(until_idle=True).run()
+    assert await handle.result(timeout=10) == 42
+
+
+def test_a_lifespan_or_a_middleware_that_cannot_work_is_refused() -> None:
+    app = Tidemill("memory://")
+
+    async def returns() -> None: ...
+
+    def sync(ctx: Context, run: Callable[[], Awaitable[Any]]) -> Any: ...
+
+    class Around:
+        async def __call__(self, ctx: Context, run: Callable[[], Awaitable[Any]]) -> Any: ...
+
+    with pytest.raises(ConfigurationError, match=r"lifespan: .*returns.*yield"):
+        app.lifespan(returns)  # type: ignore[type-var]
+    with pytest.raises(ConfigurationError, match=r"middleware: .*sync.* is not async"):
+        app.middleware(sync)
+    app.middleware(Around())
+    app.middleware(partial(Around.__call__, Around()))
+    assert len(app.middlewares) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"concurrency": "10"}, ["concurrency", "`int`", "'10'"]),
+        ({"lease": "30"}, ["lease", "`float`", "'30'"]),
+        ({"strict": "no"}, ["strict", "`bool`"]),
+        ({"threads": 1.5}, ["threads", "`int"]),
+        ({"queues": {"a": 0}}, ["queues", "'a'", "1 or more"]),
+        ({"queues": {"a": "2"}}, ["queues", "`int`"]),
+    ],
+    ids=str,
+)
+def test_a_worker_option_of_the_wrong_type_is_refused(options: dict[str, Any], says: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Tidemill("memory://").worker(**options)
+    assert all(part in str(caught.value) for part in says), str(caught.value)
 
 
 def test_a_worker_serves_every_queue_of_the_application_by_weight() -> None:
