@@ -10,6 +10,7 @@ from tests.chaos.ledger import Ledger
 from tidemill import Context, Retention, Tidemill
 
 FOLDER = Path(os.environ.get("CHAOS_FOLDER", "."))
+LEDGER = Ledger(FOLDER)
 
 app = Tidemill(f"sqlite:///{FOLDER / 'jobs.db'}")
 app.queue("default", crash_limit=50, keep_done=Retention(), keep_failed=Retention())
@@ -17,7 +18,6 @@ app.queue("default", crash_limit=50, keep_done=Retention(), keep_failed=Retentio
 
 @app.task(name="work")
 async def work(ctx: Context, milliseconds: float) -> None:
-    ledger = Ledger(FOLDER)
-    ledger.write("started", ctx.job_id)
+    LEDGER.write("started", ctx.job_id)
     await asyncio.sleep(milliseconds / 1000)
-    ledger.write("committed", ctx.job_id)
+    LEDGER.write("committed", ctx.job_id)

@@ -1,4 +1,4 @@
-"""A worker on a full disk keeps its outcomes, says so once, and goes on when there is space (I24, I1)."""
+"""A worker on a full disk keeps its outcomes, and goes on when there is space again (I24, I1)."""
 
 import asyncio
 from collections import Counter

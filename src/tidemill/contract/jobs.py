@@ -92,7 +92,8 @@ class Jobs(Protocol):
         J12 FULL: pending jobs of the queue plus the group's new ones would pass `max_length`.
             Limits hold under concurrency.
         J13 INVALID: `core.job.problem_with` found something; the answer says what.
-        J14 A held unique key is resolved as `core.uniqueness.resolve` says, within one group too.
+        J14 A held unique key is resolved as `core.uniqueness.resolve` says, within one group too. A
+            pending holder past its expiry is cancelled first: it holds nothing any more.
         J15 An accepted job survives whatever the store promises to survive.
         J16 A job due in the future is `scheduled`; it never starts before that time.
         """
@@ -116,11 +117,11 @@ class Jobs(Protocol):
         J30 Due jobs of the queues are promoted first, PROMOTE_AT_ONCE of each at most, oldest due first.
         J31 Order: `core.lanes.pick`; inside a lane (priority, due, seq).
         J32 One fence for all jobs of a claim; it only grows. The claim id is random.
-        J33 Repeating the worker's last number returns the jobs of that claim it still holds,
-            and claims nothing new.
+        J33 A number that is not above the worker's last is a repetition: it returns the jobs of that
+            claim the worker still holds, and claims nothing new.
         J34 A paused queue gives nothing; a pause with a time ends by itself.
         J35 Running jobs of a queue never exceed `concurrency`, of a key never `key_concurrency`.
-        J36 A job past its expiry is cancelled instead ("expired").
+        J36 A job past its expiry is cancelled instead ("expired"), `core.lanes.PASS_AT_ONCE` at most.
         J37 By ids: each is claimed, blocked (not ready, paused, or at a limit) or gone.
         J38 `next_due` is the time to the next scheduled job or the end of a pause; `more` tells
             whether open ready jobs were left.

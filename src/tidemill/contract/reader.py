@@ -9,6 +9,7 @@ import msgspec
 
 from tidemill.core.filters import Filter
 from tidemill.core.job import Error, Job
+from tidemill.core.queues import DAY
 from tidemill.core.states import State
 
 
@@ -74,7 +75,7 @@ class Reader(Protocol):
 
     async def history(self, queue: str, since: float) -> list[Minute]:
         """R4 Minute by minute since that wall time, quiet minutes left out; survives pruning
-        of the jobs it counts."""
+        of the jobs it counts, for HISTORY_KEPT."""
         ...
 
     async def logs(self, job: str) -> list[LogLine]:
@@ -91,4 +92,5 @@ class Reader(Protocol):
 
 
 LOG_LINES = 200
+HISTORY_KEPT = 8 * DAY
 ATTEMPTS_KEPT = 100

@@ -33,12 +33,13 @@ class Listener(Protocol):
 
 class Wakeups(Protocol):
     """W3 Whatever makes jobs of a queue startable rings the queue's topic: insert, promote, resume,
-          a freed limit, a retry, a reclaim; one armed listener per ring is enough.
+          a freed limit, a retry, a reclaim; one armed listener per ring is enough, for it rings on
+          when it leaves work behind.
     W4 Whatever ends a job rings the job's topic; a cancel of a running one rings its worker's.
     """
 
     def listen(self, topics: Iterable[str]) -> Listener: ...
 
     def ring(self, topics: Iterable[str]) -> None:
-        """Wake one armed listener of each topic."""
+        """Wake one armed listener of a queue's topic, every one of a job's or a worker's."""
         ...

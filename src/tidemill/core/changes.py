@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.core import transitions
-from tidemill.core.job import Job
+from tidemill.core.job import Job, problem_with_priority
 from tidemill.core.states import FINAL, LIVE, PENDING, State
 
 
@@ -24,6 +24,10 @@ class RunNow(msgspec.Struct, frozen=True, tag="run"):
 
 class Reprioritise(msgspec.Struct, frozen=True, tag="reprioritise"):
     priority: int
+
+    def __post_init__(self) -> None:
+        if problem := problem_with_priority(self.priority):
+            raise ValueError(problem)
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):

@@ -6,8 +6,9 @@ import math
 
 import msgspec
 
+from tidemill.core.names import MAX_NAME, is_storable, problem_with_name
 from tidemill.core.states import State
-from tidemill.core.uniqueness import MAX_NAME, Unique
+from tidemill.core.uniqueness import Unique
 
 DEFAULT_PRIORITY = 5
 PRIORITY_RANGE = (-32_768, 32_767)
@@ -98,8 +99,8 @@ def lane_of(job: NewJob) -> str:
 
 def problem_with(group: Group) -> str | None:
     """Why a group cannot be accepted, naming the field; None when it can."""
-    if not 0 < len(group.queue) <= MAX_NAME:
-        return f"queue: must have 1 to {MAX_NAME} characters, has {len(group.queue)}"
+    if problem := problem_with_name("queue", group.queue):
+        return problem
     for job in group.jobs:
         if problem := _problem_with(job):
             return f"{problem} (job {job.id[:MAX_NAME]!r})"
@@ -107,18 +108,42 @@ def problem_with(group: Group) -> str | None:
 
 
 def _problem_with(job: NewJob) -> str | None:
-    low, high = PRIORITY_RANGE
-    if not 0 < len(job.id) <= MAX_NAME:
-        return f"id: must have 1 to {MAX_NAME} characters, has {len(job.id)}"
-    if not 0 < len(job.task) <= MAX_NAME:
-        return f"task: must have 1 to {MAX_NAME} characters, has {len(job.task)}"
-    if not low <= job.priority <= high:
-        return f"priority: must lie between {low} and {high}, is {job.priority}"
-    if job.key is not None and not 0 < len(job.key) <= MAX_NAME:
-        return f"key: must have 1 to {MAX_NAME} characters, has {len(job.key)}"
+    if problem := _problem_with_texts(job):
+        return problem
+    if problem := problem_with_priority(job.priority):
+        return problem
     if job.unique is not None and (problem := job.unique.problem()):
         return problem
     return _problem_with_times(job)
+
+
+def _problem_with_texts(job: NewJob) -> str | None:
+    problem = problem_with_name("id", job.id) or problem_with_name("task", job.task)
+    if problem is None and job.key is not None:
+        problem = problem_with_name("key", job.key)
+    for field, value in (("trace", job.trace), *(("tags", tag) for tag in job.tags)):
+        if problem is None and value is not None and not is_storable(value):
+            problem = f"{field}: must be text without NUL characters or lone surrogates"
+    if problem is None and not _is_utf8(job.payload):
+        problem = "payload: must be JSON in UTF-8"
+    return problem
+
+
+def problem_with_priority(priority: int) -> str | None:
+    low, high = PRIORITY_RANGE
+    if not low <= priority <= high:
+        return f"priority: must lie between {low} and {high}, is {priority}"
+    return None
+
+
+def _is_utf8(payload: bytes) -> bool:
+    if payload.isascii():
+        return True
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _problem_with_times(job: NewJob) -> str | None:

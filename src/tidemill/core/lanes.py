@@ -36,13 +36,19 @@ class OpenLane(msgspec.Struct, frozen=True):
     room: int
 
 
+PASS_AT_ONCE = 1000
+"""How many jobs one claim sets aside at most: a night of expired jobs is cleared in many claims."""
+
+
 class Picked(msgspec.Struct, Generic[E]):
-    """`served` holds the last pick of each lane that got one; `picks` goes on counting them."""
+    """`served` holds the last pick of each lane that got one; `picks` goes on counting them.
+    `stopped` says that PASS_AT_ONCE was reached before the lanes were exhausted."""
 
     jobs: list[E]
     passed: list[E]
     served: dict[str, int]
     picks: int
+    stopped: bool = False
 
 
 Fetch = Callable[[str, int, int], Sequence[E]]
@@ -70,12 +76,15 @@ def pick(
             lane.advance()
             if passes(head):
                 picked.passed.append(head)
+                if len(picked.passed) >= PASS_AT_ONCE:
+                    picked.stopped = True
+                    return picked
             else:
                 picked.jobs.append(head)
                 picked.picks += 1
                 served, room = picked.picks, room - 1
                 picked.served[name] = served
-            following = lane.head(chunk)
+            following = lane.head(max(chunk, len(picked.passed)))
             if following is None or room == 0:
                 break
             # Only a strictly more urgent head lets a lane go twice in a row.

@@ -28,6 +28,7 @@ class Verb(StrEnum):
     RELEASE = "release"
     RETRY = "retry"
     RUN = "run"
+    MERGE = "merge"
 
 
 FINAL: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
@@ -44,6 +45,7 @@ TRANSITIONS: Final[dict[Verb, dict[State, frozenset[State]]]] = {
     Verb.RELEASE: {State.WAITING: frozenset({State.READY, State.SCHEDULED})},
     Verb.RETRY: {state: frozenset({State.READY}) for state in FINAL},
     Verb.RUN: {State.SCHEDULED: frozenset({State.READY})},
+    Verb.MERGE: {State.SCHEDULED: frozenset({State.READY})},
 }
 
 

@@ -24,7 +24,7 @@ from tidemill.core.outcomes import (
     Split,
 )
 from tidemill.core.queues import DAY, QueueSettings
-from tidemill.core.states import FINAL, State, Verb, require
+from tidemill.core.states import State, Verb, require
 
 UNKNOWN_TASK_PATIENCE = DAY
 SUPERSEDED = "superseded"
@@ -32,6 +32,7 @@ EXPIRED = "expired"
 POISON = "poison"
 REPLACED = "replaced"
 UNKNOWN_TASK = "unknown task"
+REFUSED = "refused"
 
 
 def created(new: NewJob, queue: str, seq: int, now: float) -> Job:
@@ -68,14 +69,15 @@ def merged(holder: Job, request: Job) -> Job:
     """Newest payload, more urgent priority, earlier time; the holder keeps its id and place.
 
     The new version gets all its attempts: those spent on the old one do not count."""
-    due = min(holder.due, request.due)
-    ready = State.READY if request.state is State.READY else holder.state
-    state = holder.state if holder.state is State.WAITING else ready
+    state = holder.state
+    if state is State.SCHEDULED and request.state is State.READY:
+        state = require(Verb.MERGE, state, State.READY)
     return replace(
         holder,
         payload=request.payload,
         priority=min(holder.priority, request.priority),
-        due=due,
+        due=min(holder.due, request.due),
+        expires=request.expires,
         state=state,
         attempts=0,
     )
@@ -241,7 +243,3 @@ def _crashed(job: Job, verb: Verb, settings: QueueSettings, error: Error, now: f
 
 def _ended(job: Job, verb: Verb, state: State, now: float, reason: str | None) -> Job:
     return replace(job, state=require(verb, job.state, state), finished=now, reason=reason)
-
-
-def is_final(job: Job) -> bool:
-    return job.state in FINAL

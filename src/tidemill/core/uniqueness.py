@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from tidemill.core.names import problem_with_name
 from tidemill.core.states import LIVE, State
 
 if TYPE_CHECKING:
     from tidemill.core.job import Job
-
-MAX_NAME = 200
 
 OnConflict = Literal["skip", "replace", "merge", "rerun"]
 
@@ -31,8 +30,8 @@ class Unique(msgspec.Struct, frozen=True):
     at_most: float | None = None
 
     def problem(self) -> str | None:
-        if not 0 < len(self.key) <= MAX_NAME:
-            return f"unique.key: must have 1 to {MAX_NAME} characters, has {len(self.key)}"
+        if problem := problem_with_name("unique.key", self.key):
+            return problem
         if self.period is not None and self.at_most is not None:
             return "unique.period: give either period or at_most, not both"
         for field, value in (("period", self.period), ("at_most", self.at_most)):

@@ -9,7 +9,8 @@ from typing import Any
 
 from tidemill.core.job import DEFAULT_PRIORITY
 from tidemill.core.retry import Retry
-from tidemill.core.uniqueness import MAX_NAME, Unique
+from tidemill.core.names import MAX_NAME
+from tidemill.core.uniqueness import Unique
 from tidemill.errors import ConfigurationError
 from tidemill.tasks.context import Context
 from tidemill.tasks.payload import PayloadCodec, ResultCodec, resolved_hints

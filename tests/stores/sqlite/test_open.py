@@ -98,10 +98,10 @@ except (StoreReadOnly, StoreUnavailable) as error:
 async def test_unwritable_file_says_what_to_permit(path: Path, store: SqliteStore) -> None:
     await store.insert([group("a")])
     await store.close()
+    private = [folder for folder in path.parents if folder.stat().st_mode & 0o777 == 0o700]
+    for folder in private:
+        folder.chmod(0o755)  # for nobody to get as far as the file
     path.chmod(0o444)
-    for folder in path.parents:
-        if folder.stat().st_mode & 0o777 == 0o700:
-            folder.chmod(0o755)
     path.parent.chmod(0o555)
     done = subprocess.run(
         [sys.executable, "-c", READ_ONLY, str(path)],
@@ -110,8 +110,10 @@ async def test_unwritable_file_says_what_to_permit(path: Path, store: SqliteStor
         check=False,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
     )
-    path.parent.chmod(0o755)
     path.chmod(0o644)
+    path.parent.chmod(0o755)
+    for folder in private:
+        folder.chmod(0o700)
     assert "write" in done.stdout, done.stderr
     reopened = await SqliteStore(path).open()
     assert [job is not None for job in await reopened.get(["a", "b"])] == [True, False]

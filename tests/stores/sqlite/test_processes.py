@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.stores.sqlite.conftest import group
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.states import State
+from tidemill.errors import StoreError
 from tidemill.stores.sqlite import SqliteStore
 
 
@@ -48,10 +49,15 @@ async def test_a_disarmed_listener_is_left_alone(path: Path, store: SqliteStore)
 async def test_what_a_dead_process_left_is_cleared_away(path: Path, store: SqliteStore) -> None:
     listener = store.listen([queue_topic("default")])
     listener.arm()
-    folder = next(entry for entry in (path.parent / "jobs.db-wake").iterdir() if entry.is_dir())
+    wake = path.parent / "jobs.db-wake"
     listener._socket.close()  # type: ignore[attr-defined] # as a kill would
+    store._wakeups.disarm(listener)  # type: ignore[arg-type] # nor is there anyone in this process
     await _run_elsewhere(path, "a")
-    assert list(folder.iterdir()) == []
+    assert [list(entry.iterdir()) for entry in wake.iterdir() if entry.is_dir()] == [[]]
+    await _run_elsewhere(path, "b")
+    assert not [entry for entry in wake.iterdir() if entry.is_dir()]
+    SqliteStore(path).listen([queue_topic("default")]).close()
+    assert not wake.exists()
 
 
 async def test_long_paths_can_be_rung(tmp_path: Path) -> None:
@@ -68,21 +74,30 @@ async def test_long_paths_can_be_rung(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_forked_child_opens_its_own_connection(path: Path, store: SqliteStore) -> None:
+async def test_a_fork_loses_nothing_whoever_closes_first(path: Path, store: SqliteStore) -> None:
+    """I1. With locks the child only thinks it holds, the last to close would throw its log away."""
     store.blocking.insert([group("parent")])
-    connection = store._writer._connection
+    await store.get(["parent"])  # the read connection must not cross either
+    closed, may_write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            store.blocking.insert([group("child")])
-            assert store._writer._connection is not connection
+            os.read(closed, 1)  # the parent has closed its store
+            for number in range(300):
+                store.blocking.insert([group(f"child-{number}")])
+            assert len(store.blocking.get(["parent", "child-0"])) == 2
         except BaseException:
             os._exit(1)
         os._exit(0)
+    await store.close()
+    os.write(may_write, b"!")
+    for _ in range(20):  # others come and go meanwhile
+        await (await SqliteStore(path).open()).close()
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
     assert status == 0
-    store.blocking.insert([group("parent again")])
-    assert (await store.counts())["default"] == {State.READY: 3}
+    reopened = await SqliteStore(path).open()
+    assert (await reopened.counts())["default"] == {State.READY: 301}
+    await reopened.close()
 
 
 async def test_a_failing_step_does_not_fail_its_neighbours(store: SqliteStore) -> None:
@@ -99,7 +114,8 @@ async def test_a_failing_step_does_not_fail_its_neighbours(store: SqliteStore) -
     await asyncio.sleep(0)
     hold.set()
     results = await asyncio.gather(first, good, bad, also_good, return_exceptions=True)
-    assert isinstance(results[2], ZeroDivisionError)
+    assert isinstance(results[2], StoreError)
+    assert isinstance(results[2].__cause__, ZeroDivisionError)
     assert [job is not None for job in await store.get(["a", "b"])] == [True, True]
 
 

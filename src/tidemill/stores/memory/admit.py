@@ -8,11 +8,10 @@ from itertools import islice
 from tidemill.contract.jobs import Admission, Arrival, Refused
 from tidemill.core.job import DEFAULT_PRIORITY, Error, Group, Job, NewJob, problem_with
 from tidemill.core.states import State
+from tidemill.core.transitions import REFUSED
 from tidemill.stores.memory.insert import insert_one
 from tidemill.stores.memory.moves import move
 from tidemill.stores.memory.records import Records
-
-REFUSED = "refused"
 
 
 def arrive(records: Records, job: str, task: str, payload: bytes, options: bytes) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tidemill.core import transitions
 from tidemill.core.job import Group, Job, NewJob, problem_with
 from tidemill.core.queues import Inserted, Verdict
+from tidemill.core.states import PENDING
 from tidemill.core.uniqueness import Conflict, Unique, holds_key, resolve
 from tidemill.stores.memory.moves import move
 from tidemill.stores.memory.records import Records
@@ -53,9 +54,18 @@ def holder_of(records: Records, queue: str, unique: Unique | None, now: float) -
     job it waits for has lost the key (`at_most` is over): else two jobs would be live at once."""
     if unique is None:
         return None
+    _expire_holders(records, queue, unique.key, now)
     jobs = (records.jobs[id_] for id_ in records.keys.get((queue, unique.key), ()))
     holders = [job for job in jobs if holds_key(job, now)]
     return max(holders, key=lambda job: (job.after is None, job.seq), default=None)
+
+
+def _expire_holders(records: Records, queue: str, key: str, now: float) -> None:
+    """A pending holder past its expiry is only not swept yet: nothing may be merged into it."""
+    for id_ in list(records.keys.get((queue, key), ())):
+        job = records.jobs[id_]
+        if job.state in PENDING and transitions.is_expired(job, now):
+            move(records, transitions.expired(job, now), now)
 
 
 def _known(records: Records, request: str) -> Inserted | None:

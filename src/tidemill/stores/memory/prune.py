@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from tidemill.contract.jobs import Pruned
+from tidemill.contract.reader import HISTORY_KEPT
 from tidemill.core import transitions
 from tidemill.core.job import Job
-from tidemill.core.queues import DAY, HOUR
+from tidemill.core.queues import HOUR
 from tidemill.core.states import State
 from tidemill.core.uniqueness import holds_key
 from tidemill.stores.memory.moves import move
 from tidemill.stores.memory.queue import ENDS, Queue
 from tidemill.stores.memory.records import Records
 
-HISTORY_KEPT = 8 * DAY
-
 
 def prune(records: Records, limit: int) -> Pruned:
     """J80 to J82. First pending jobs past their expiry are cancelled, then ended jobs dropped,
-    then ids forgotten; each of the three stops at `limit`, and `more` says that one of the first
-    two did."""
+    then ids forgotten; each of the three stops at `limit`, and `more` says that one of them did."""
     now = records.clock.wall()
     expired = _expire(records, limit, now)
     pruned = _drop_ended(records, limit, now)
-    _forget(records, limit, now)
-    return Pruned(pruned, expired, more=limit in (expired, pruned))
+    forgotten = _forget(records, limit, now)
+    return Pruned(pruned, expired, more=limit in (expired, pruned, forgotten))
 
 
 def _expire(records: Records, limit: int, now: float) -> int:
@@ -63,10 +61,10 @@ def _outlived(records: Records, queue: Queue, state: State, limit: int, now: flo
     return found
 
 
-def _forget(records: Records, limit: int, now: float) -> None:
+def _forget(records: Records, limit: int, now: float) -> int:
     """Ids; minutes of history; workers gone for an hour that hold nothing."""
-    over = [id_ for id_, known in records.memory.items() if records.is_over(known.term)]
-    for id_ in over[:limit]:
+    over = [id_ for id_, known in records.memory.items() if records.is_over(known.term)][:limit]
+    for id_ in over:
         del records.memory[id_]
     for queue in records.queues.values():
         for minute in [minute for minute in queue.history if minute < (now - HISTORY_KEPT) // 60 * 60]:
@@ -75,3 +73,4 @@ def _forget(records: Records, limit: int, now: float) -> None:
     for worker in [worker for worker, known in records.workers.items() if known.lease < silent_since]:
         if worker not in records.running:
             del records.workers[worker]
+    return len(over)

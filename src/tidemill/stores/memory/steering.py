@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.wakeups import queue_topic
+from tidemill.core.names import problem_with_name
 from tidemill.core.queues import Pause, QueueSettings
 from tidemill.errors import ConfigurationError
 from tidemill.stores.memory.records import Leader, Records
@@ -22,6 +23,7 @@ def declare(records: Records, queues: Mapping[str, QueueSettings]) -> None:
 
 def override(records: Records, queue: str, settings: QueueSettings | None) -> None:
     """Rings: a limit may have been raised."""
+    check_name(queue)
     if settings is not None:
         _check(queue, settings)
     records.queue(queue).override = settings
@@ -31,11 +33,13 @@ def override(records: Records, queue: str, settings: QueueSettings | None) -> No
 def pause(records: Records, queue: str, until: float | None, reason: str | None) -> None:
     """A second pause takes the place of the first. Rings, so that a parked worker learns the
     end of the pause as its next time to look."""
+    check_name(queue)
     records.queue(queue).pause = Pause(records.clock.wall(), until, reason)
     records.topics[queue_topic(queue)] = None
 
 
 def resume(records: Records, queue: str) -> None:
+    check_name(queue)
     records.queue(queue).pause = None
     records.topics[queue_topic(queue)] = None
 
@@ -70,5 +74,11 @@ def resign(records: Records, duty: str, worker: str) -> None:
 
 
 def _check(queue: str, settings: QueueSettings) -> None:
+    check_name(queue)
     if problem := settings.problem():
         raise ConfigurationError(f"queue {queue!r}: {problem}")
+
+
+def check_name(queue: str) -> None:
+    if problem := problem_with_name("queue", queue):
+        raise ConfigurationError(problem)

@@ -21,7 +21,12 @@ SQL = load("admit")
 def arrivals(step: Transaction, limit: int, after: int) -> list[Arrival]:
     return [
         Arrival(
-            seq=seq, id=name, task=task, payload=payload.encode(), options=options.encode(), arrived=arrived
+            seq=seq,
+            id=name.decode(errors="replace"),
+            task=task.decode(errors="replace"),
+            payload=payload,
+            options=options,
+            arrived=arrived,
         )
         for seq, name, task, payload, options, arrived in step.execute(SQL.oldest, (after, limit))
     ]
@@ -54,9 +59,12 @@ def _refuse(step: Transaction, arrival: Arrival, refused: Refused) -> None:
     if step.by_id([arrival.id]) or step.recall(arrival.id) is not None:
         return
     appear(step, refused.queue)
-    new = NewJob(id=arrival.id, task=arrival.task, payload=arrival.payload)
+    readable = arrival.payload.decode(errors="replace").encode()
+    new = NewJob(id=arrival.id, task=arrival.task, payload=readable)
     job = transitions.created(new, refused.queue, 0, step.now)
-    failed = replace(job, state=State.FAILED, finished=step.now, error=refused.error, reason="refused")
+    failed = replace(
+        job, state=State.FAILED, finished=step.now, error=refused.error, reason=transitions.REFUSED
+    )
     step.add(failed)
     step.ended.append(failed.id)
     step.remark(failed.queue, "failed", 1)

@@ -202,7 +202,7 @@ def _take(claiming: Claiming, queue: str, wanted: int) -> bool:
     claiming.mark(queue, picked.jobs)
     expire(step, [job.id for job in picked.passed])
     step.refresh_lanes()
-    return len(picked.jobs) < limit
+    return len(picked.jobs) < limit and not picked.stopped
 
 
 def _pick(claiming: Claiming, queue: str, settings: QueueSettings, limit: int) -> lanes.Picked[Ready]:

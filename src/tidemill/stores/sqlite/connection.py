@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -14,11 +13,11 @@ from tidemill.stores.sqlite.statements import migrations
 
 APPLICATION_ID = 0x54494445  # "TIDE"
 BUSY_PATIENCE = 4.0
-"""Below the 5 s an enqueue may take, so that a locked file is reported and not a timeout."""
+"""Seconds, below the 5 an enqueue may take, so that a locked file is reported and not a timeout."""
 CACHE_KIB = 32 * 1024
 
 
-def connect(path: Path) -> apsw.Connection:
+def connect(path: Path, patience: Patience | None = None) -> apsw.Connection:
     """A connection ready for work on a schema of this version."""
     if not path.parent.is_dir():
         raise StoreUnavailable(f"{path}: the folder {path.parent} does not exist; create it first")
@@ -27,9 +26,9 @@ def connect(path: Path) -> apsw.Connection:
     with translated(path):
         connection = apsw.Connection(str(path), statementcachesize=200)
         try:
-            connection.set_busy_handler(_wait_for_lock())
+            connection.set_busy_handler((patience or Patience()).wait)
             _check_owner(connection, path)
-            _prepare(connection)
+            _prepare(connection, path)
             _migrate(connection)
         except BaseException:
             connection.close()
@@ -37,31 +36,34 @@ def connect(path: Path) -> apsw.Connection:
     return connection
 
 
-def _prepare(connection: apsw.Connection) -> None:
+def _prepare(connection: apsw.Connection, path: Path) -> None:
     # Without it every changed parameter plans the statement anew: a claim took twice as long.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    connection.pragma("journal_mode", "wal")
+    if connection.pragma("journal_mode", "wal") != "wal":
+        raise StoreUnavailable(
+            f"{path}: the file system cannot share a write-ahead log; put the file on a local disk"
+        )
     connection.pragma("synchronous", "full")
     connection.pragma("wal_autocheckpoint", 1000)
     connection.pragma("cache_size", -CACHE_KIB)
     connection.pragma("temp_store", "memory")
 
 
-def _wait_for_lock() -> Callable[[int], bool]:
-    """SQLite's own busy handler sleeps in steps up to 100 ms; transactions here last about one."""
-    began = 0.0
+class Patience:
+    """How long a connection still waits for others to let go of the file.
 
-    def wait(tries: int) -> bool:
-        nonlocal began
-        now = time.monotonic()
-        if tries == 0:
-            began = now
-        if now - began > BUSY_PATIENCE:
+    SQLite's own waiting sleeps in steps up to 100 ms; transactions here last about one."""
+
+    def __init__(self) -> None:
+        self.left = BUSY_PATIENCE
+
+    def wait(self, tries: int) -> bool:
+        if self.left <= 0:
             return False
-        time.sleep(min(0.0001 * (tries + 1), 0.002))
+        nap = min(0.0001 * (tries + 1), 0.002)
+        self.left -= nap
+        time.sleep(nap)
         return True
-
-    return wait
 
 
 def _migrate(connection: apsw.Connection) -> None:

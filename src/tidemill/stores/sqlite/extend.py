@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from array import array
+from typing import NamedTuple
 
 import apsw
 
 from tidemill.contract.jobs import Extended
 from tidemill.core import transitions
-from tidemill.core.claims import Heartbeat, Held, is_current
-from tidemill.core.job import Job
+from tidemill.core.claims import Heartbeat, Held
 from tidemill.stores.sqlite.rows import text_of
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
 
 SQL = load("extend")
+
+
+class Standing(NamedTuple):
+    seq: int
+    generation: int
+    attempts: int
 
 
 def extend(step: Transaction, beat: Heartbeat) -> Extended:
@@ -23,21 +29,32 @@ def extend(step: Transaction, beat: Heartbeat) -> Extended:
         SQL.beat,
         (beat.worker, lease, step.now, beat.host, beat.pid, text_of(beat.queues), beat.concurrency),
     )
-    jobs = step.by_id(held.job for held in beat.held)
+    standings = _standings(step, beat)
     current = [
-        (jobs[held.job], held)
-        for held in beat.held
-        if held.job in jobs and is_current(jobs[held.job], held.fence, held.claim)
+        (standings[held.job, held.fence, held.claim], held) for held in beat.held if _key(held) in standings
     ]
-    renewed = array("q", [job.seq for job, held in current if held.renew])
+    renewed = array("q", [standing.seq for standing, held in current if held.renew])
     if renewed:
         step.execute(SQL.renew, (lease, apsw.carray(renewed)))
-    for job, held in current:
-        _keep_news(step, job, held)
-    listed = {held.job for _, held in current}
-    held_now = {(held.job, held.fence, held.claim) for _, held in current}
-    lost = tuple(h.job for h in beat.held if (h.job, h.fence, h.claim) not in held_now)
-    return Extended(lost, _return_unlisted(step, beat, listed))
+    for standing, held in current:
+        _keep_news(step, standing, held)
+    lost = tuple(held.job for held in beat.held if _key(held) not in standings)
+    return Extended(lost, _return_unlisted(step, beat, {held.job for _, held in current}))
+
+
+def _key(held: Held) -> tuple[str, int, int]:
+    return held.job, held.fence, held.claim
+
+
+def _standings(step: Transaction, beat: Heartbeat) -> dict[tuple[str, int, int], Standing]:
+    """The running jobs a beat lists, by their current claim."""
+    if not beat.held:
+        return {}
+    ids = apsw.carray(tuple(held.job for held in beat.held))
+    return {
+        (name, fence, claim): Standing(seq, generation, attempts)
+        for name, seq, generation, attempts, fence, claim in step.execute(SQL.standing, (ids,))
+    }
 
 
 def _return_unlisted(step: Transaction, beat: Heartbeat, listed: set[str]) -> tuple[str, ...]:
@@ -48,7 +65,7 @@ def _return_unlisted(step: Transaction, beat: Heartbeat, listed: set[str]) -> tu
     return tuple(job.id for job in unlisted)
 
 
-def _keep_news(step: Transaction, job: Job, held: Held) -> None:
+def _keep_news(step: Transaction, job: Standing, held: Held) -> None:
     if held.progress is not None or held.note is not None:
         step.execute(SQL.report, (held.progress, held.note, job.seq))
     if held.log:

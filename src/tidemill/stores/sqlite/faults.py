@@ -16,7 +16,8 @@ from tidemill.errors import (
     StoreUnavailable,
 )
 
-_NO_SPACE = (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_TRUNCATE)
+_NO_SPACE = (apsw.SQLITE_IOERR_SHMSIZE,)
+"""Everywhere else SQLite itself says FULL when the disk is."""
 
 
 @contextmanager

@@ -39,11 +39,20 @@ def insert_admitted(step: Transaction, group: Group) -> list[Inserted]:
 
 
 def _insert(step: Transaction, groups: Sequence[Group], *, limited: bool) -> list[list[Inserted]]:
-    answers = _already_answered(step, groups)
+    problems = [problem_with(group) for group in groups]
+    valid = [group for group, problem in zip(groups, problems, strict=True) if problem is None]
+    answers = _already_answered(step, valid)
     incoming = _Incoming(step, limited=limited)
-    results = [incoming.take(group, answers) for group in groups]
+    results = [
+        incoming.take(group, answers) if problem is None else _refused(group, problem)
+        for group, problem in zip(groups, problems, strict=True)
+    ]
     incoming.write()
     return results
+
+
+def _refused(group: Group, problem: str) -> list[Inserted]:
+    return [Inserted(_INVALID, job.id, problem) for job in group.jobs]
 
 
 def _already_answered(step: Transaction, groups: Sequence[Group]) -> dict[str, Inserted]:
@@ -67,8 +76,6 @@ class _Incoming:
         self._queues: dict[str, int | None] = {}
 
     def take(self, group: Group, answers: dict[str, Inserted]) -> list[Inserted]:
-        if (problem := problem_with(group)) is not None:
-            return [Inserted(_INVALID, job.id, problem) for job in group.jobs]
         fresh = [job for job in group.jobs if job.id not in answers]
         if fresh and (refusal := self._no_room(group.queue, fresh)):
             return [answers.get(job.id) or Inserted(_FULL, job.id, refusal) for job in group.jobs]

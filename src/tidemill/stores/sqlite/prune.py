@@ -7,7 +7,8 @@ from array import array
 import apsw
 
 from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
-from tidemill.core.queues import DAY, HOUR
+from tidemill.contract.reader import HISTORY_KEPT
+from tidemill.core.queues import HOUR
 from tidemill.core.states import FINAL, State
 from tidemill.stores.sqlite import queues, transaction
 from tidemill.stores.sqlite.expire import expire
@@ -15,7 +16,6 @@ from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
 
 SQL = load("prune")
-HISTORY_KEPT = 8 * DAY
 
 
 def prune(step: Transaction, limit: int) -> Pruned:
@@ -23,12 +23,13 @@ def prune(step: Transaction, limit: int) -> Pruned:
     expire(step, expired)
     pruned = 0
     for queue in queues.every(step):
+        step.execute(SQL.forget_history, (queue.name, int((step.now - HISTORY_KEPT) // 60)))
         for state in sorted(FINAL):
             pruned += _prune_state(step, queue.name, state, limit - pruned)
     step.execute(SQL.forget_ids, (step.now, step.boot, limit))
-    step.execute(SQL.forget_history, (int((step.now - HISTORY_KEPT) // 60),))
+    forgotten = step.connection.changes()
     step.execute(SQL.forget_workers, (step.boot - HOUR,))
-    return Pruned(pruned, len(expired), more=limit in (pruned, len(expired)))
+    return Pruned(pruned, len(expired), more=limit in (pruned, len(expired), forgotten))
 
 
 def _prune_state(step: Transaction, queue: str, state: State, limit: int) -> int:

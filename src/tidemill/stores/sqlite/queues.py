@@ -8,6 +8,7 @@ import msgspec
 
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.wakeups import queue_topic
+from tidemill.core.names import problem_with_name
 from tidemill.core.queues import Pause, QueueSettings
 from tidemill.errors import ConfigurationError
 from tidemill.stores.sqlite.rows import text_of
@@ -30,6 +31,7 @@ def declare(step: Transaction, queues: Mapping[str, QueueSettings]) -> None:
 
 
 def override(step: Transaction, queue: str, settings: QueueSettings | None) -> None:
+    check_name(queue)
     if settings is not None:
         _check(queue, settings)
     appear(step, queue)
@@ -38,6 +40,7 @@ def override(step: Transaction, queue: str, settings: QueueSettings | None) -> N
 
 
 def pause(step: Transaction, queue: str, until: float | None, reason: str | None) -> None:
+    check_name(queue)
     appear(step, queue)
     mark = Pause(since=step.now, until=until, reason=reason)
     step.execute(SQL.pause, (text_of(mark), queue))
@@ -45,6 +48,7 @@ def pause(step: Transaction, queue: str, until: float | None, reason: str | None
 
 
 def resume(step: Transaction, queue: str) -> None:
+    check_name(queue)
     appear(step, queue)
     step.execute(SQL.pause, (None, queue))
     step.topics.add(queue_topic(queue))
@@ -55,8 +59,14 @@ def every(step: Transaction) -> list[QueueInfo]:
 
 
 def _check(queue: str, settings: QueueSettings) -> None:
+    check_name(queue)
     if problem := settings.problem():
         raise ConfigurationError(f"queue {queue!r}: {problem}")
+
+
+def check_name(queue: str) -> None:
+    if problem := problem_with_name("queue", queue):
+        raise ConfigurationError(problem)
 
 
 def _limits_changed(step: Transaction, queue: str) -> None:

@@ -10,7 +10,6 @@ from tidemill.core.job import Error, Job
 from tidemill.core.states import State
 
 FIELDS = Job.__struct_fields__
-MUTABLE = tuple(field for field in FIELDS if field not in ("seq", "id", "queue", "task", "created"))
 
 _ERROR = msgspec.json.Decoder(Error)
 _TAGS = msgspec.json.Decoder(tuple[str, ...])

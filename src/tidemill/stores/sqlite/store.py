@@ -43,10 +43,11 @@ class SqliteStore:
         self.path = Path(path)
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
-        self._share(Wakeups(self.path))
+        self._share(Wakeups(self.path, self._entropy))
 
     async def open(self) -> Self:
         await asyncio.to_thread(self._writer.open)
+        self._reads.open()
         return self
 
     async def close(self) -> None:
@@ -71,16 +72,16 @@ class SqliteStore:
     # -- jobs
 
     async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        def step(now: Transaction) -> list[list[Inserted]]:
-            appended = inbox.append(now.connection, now.now, groups)
-            if appended is None or inbox.is_long(now.connection):
-                inbox.file(now)
+        def append_or_insert(step: Transaction) -> list[list[Inserted]]:
+            appended = inbox.append(step.connection, step.now, groups)
+            if appended is None or inbox.is_long(step.connection):
+                inbox.file(step)
             if appended is None:
-                return insert(now, groups)
-            now.topics.add(queue_topic(groups[0].queue))
+                return insert(step, groups)
+            step.topics.add(queue_topic(groups[0].queue))
             return appended
 
-        return await self._writer.submit(step, durable=True, files_inbox=False)
+        return await self._writer.submit(append_or_insert, durable=True, files_inbox=False)
 
     async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
         return await self._reads.run(lambda step: arrivals(step, limit, after))
@@ -94,13 +95,13 @@ class SqliteStore:
         )
 
     async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
-        def step(now: Transaction) -> Settled:
-            answers = settle(now, settlements)
-            now.refresh_lanes()
-            claims = None if request is None else claim(now, request, self._entropy.claim_id)
+        def settle_and_claim(step: Transaction) -> Settled:
+            answers = settle(step, settlements)
+            step.refresh_lanes()
+            claims = None if request is None else claim(step, request, self._entropy.claim_id)
             return Settled(answers, claims)
 
-        return await self._writer.submit(step, durable=bool(settlements))
+        return await self._writer.submit(settle_and_claim, durable=bool(settlements))
 
     async def extend(self, heartbeat: Heartbeat) -> Extended:
         return await self._writer.submit(lambda step: extend(step, heartbeat), durable=False)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from tidemill.core import transitions
 from tidemill.core.job import Job, NewJob
 from tidemill.core.queues import Inserted, Verdict
+from tidemill.core.states import PENDING
 from tidemill.core.uniqueness import Conflict, holds_key, resolve
+from tidemill.stores.sqlite.expire import expire
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
 
@@ -16,7 +18,7 @@ def insert_unique(step: Transaction, new: NewJob, queue: str) -> Inserted:
     unique = new.unique
     if unique is None:
         raise ValueError("a plain job takes the short way")
-    with_key = step.jobs(SQL.holders, (queue, unique.key))
+    with_key = _holders(step, queue, unique.key)
     # A waiting successor is its key's holder only when the job it waits for has lost the key.
     holders = [job for job in with_key if holds_key(job, step.now)]
     holder = max(holders, key=lambda job: (job.after is None, job.seq), default=None)
@@ -37,6 +39,16 @@ def insert_unique(step: Transaction, new: NewJob, queue: str) -> Inserted:
             return _accept(step, transitions.created(new, queue, 0, step.now))
         case Conflict.SUCCEED:
             return _succeed(step, new, holder, successor)
+
+
+def _holders(step: Transaction, queue: str, key: str) -> list[Job]:
+    """A pending one past its expiry is only not swept yet: nothing may be merged into it."""
+    found = step.jobs(SQL.holders, (queue, key))
+    over = [job.id for job in found if job.state in PENDING and transitions.is_expired(job, step.now)]
+    if not over:
+        return found
+    expire(step, over)
+    return step.jobs(SQL.holders, (queue, key))
 
 
 def _succeed(step: Transaction, new: NewJob, holder: Job, successor: Job | None) -> Inserted:

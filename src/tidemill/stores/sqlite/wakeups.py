@@ -16,45 +16,59 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import count
 from pathlib import Path
 
+from tidemill.clock import Entropy
 from tidemill.contract.wakeups import job_topic
+from tidemill.stores.sqlite.forking import survive_forks
 
-_SERIAL = count()
 _LONGEST_ADDRESS = 100
 
 
 class Wakeups:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, entropy: Entropy) -> None:
         self.folder = path.with_name(path.name + "-wake")
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-        self._armed: dict[str, list[SqliteListener]] = {}
+        self._entropy = entropy
         self._paths: dict[str, str] = {}
+        self._swept = False
+        self._start_afresh()
+        survive_forks(self, reader=False)
+
+    def _start_afresh(self) -> None:
+        self._lock = threading.Lock()
+        self._armed: dict[str, list[SqliteListener]] = {}
 
     def listen(self, topics: Iterable[str]) -> SqliteListener:
-        return SqliteListener(self, tuple(topics))
+        if not self._swept:
+            self._swept = True
+            _sweep(self.folder)
+        return SqliteListener(self, tuple(topics), self._entropy.new_id())
 
     def announce(self, topics: Iterable[str], ended: Sequence[str]) -> None:
         """Ring what a committed step asks for. Jobs that ended ring only if anyone waits for one."""
-        wanted = list(topics)
-        if ended:
-            waited_for = {name for name in self._folders() if name.startswith("job-")}
-            with self._lock:
-                local = any(topic.startswith("job:") for topic in self._armed)
-            if waited_for or local:
-                wanted += [job_topic(job) for job in ended]
-        self.ring(wanted)
+        self.ring(topics)
+        waited_for = {name for name in self._folders() if name.startswith("job-")} if ended else set()
+        with self._lock:
+            local = {topic for topic in self._armed if topic.startswith("job:")}
+        if waited_for or local:
+            over = [job_topic(job) for job in ended]
+            self.ring(topic for topic in over if topic in local or folder_of(topic) in waited_for)
 
     def ring(self, topics: Iterable[str]) -> None:
-        if os.getpid() != self._pid:
-            # After a fork: the listeners remembered here live in the parent, behind their sockets.
-            self._pid, self._lock, self._armed = os.getpid(), threading.Lock(), {}
         for topic in topics:
             one = topic.startswith("queue:")
             if not (self._ring_here(topic, one=one) and one):
                 self._ring_elsewhere(topic, one=one)
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """The listeners remembered here live in the parent, behind their sockets."""
+        self._start_afresh()
 
     def arm(self, listener: SqliteListener) -> None:
         with self._lock:
@@ -92,6 +106,9 @@ class Wakeups:
         for link in links:
             if _send(Path(folder, link)) and one:
                 return
+        if not links:
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()  # whoever listened here was killed
 
     def _folders(self) -> list[str]:
         try:
@@ -101,13 +118,15 @@ class Wakeups:
 
 
 class SqliteListener:
-    def __init__(self, wakeups: Wakeups, topics: tuple[str, ...]) -> None:
+    """`name` is never used twice: what a killed process left behind stands in nobody's way."""
+
+    def __init__(self, wakeups: Wakeups, topics: tuple[str, ...], name: str) -> None:
         self.topics = topics
         self.rung = False
         self._wakeups = wakeups
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
-        self._name = f"{os.getpid()}-{next(_SERIAL)}"
+        self._name = name
         self._folders = [wakeups.folder / folder_of(topic) for topic in topics]
         self._address = wakeups.folder / f"{self._name}.sock"
         self._socket = self._bind()
@@ -198,18 +217,29 @@ def folder_of(topic: str) -> str:
 
 
 def _send(link: Path) -> bool:
-    """Ring one listener. A link nobody answers belonged to a process that died: it goes."""
+    """Ring one listener. A link nobody answers belongs to a process that died, or that is stopped
+    with its buffer full of rings: it goes, and another is rung."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ringing, _short(link) as address:
             ringing.setblocking(False)
             ringing.sendto(b"!", address)
-    except BlockingIOError:
-        return True  # its buffer is full of rings already
     except OSError:
         _unlink(link)
         return False
     _unlink(link)
     return True
+
+
+def _sweep(folder: Path) -> None:
+    """Take away the sockets of processes that were killed."""
+    for left in folder.glob("*.sock"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking, _short(left) as address:
+            try:
+                asking.connect(address)
+            except ConnectionRefusedError:
+                _unlink(left)
+            except OSError:
+                continue
 
 
 @contextlib.contextmanager

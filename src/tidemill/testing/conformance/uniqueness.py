@@ -10,7 +10,7 @@ from tidemill.core.job import NewJob
 from tidemill.core.outcomes import Cancelled, Crashed, Done, Fail, Outcome, Release, Retrying, Snooze
 from tidemill.core.queues import QueueSettings, Retention, Verdict
 from tidemill.core.states import State
-from tidemill.core.transitions import REPLACED, SUPERSEDED
+from tidemill.core.transitions import EXPIRED, REPLACED, SUPERSEDED
 from tidemill.core.uniqueness import OnConflict, Unique
 from tidemill.testing.conformance.driver import OOPS, Driver, ids, new
 
@@ -102,6 +102,14 @@ class TestMerge:
         await drive.settle(await drive.take_one(), Retrying(60.0, OOPS))
         await drive.add(keyed("2", "merge", payload="new"))
         assert (await drive.take_one()).attempt == 1
+
+    async def test_j14_nothing_is_merged_into_an_expired_holder(self, drive: Driver) -> None:
+        """It is only not swept yet: the next claim would cancel it, and the request with it."""
+        await drive.add(keyed("1", "merge", expires=10.0))
+        drive.clock.advance(11.0)
+        assert await verdicts(drive, keyed("2", "merge")) == [(Verdict.ACCEPTED, "2")]
+        assert (await drive.job("1")).reason == EXPIRED
+        assert ids(await drive.take()) == ["2"]
 
 
 class TestReplace:

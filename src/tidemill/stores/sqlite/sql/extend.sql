@@ -1,5 +1,8 @@
 -- Heartbeats: what a worker holds, and news of the runs.
 
+-- name: standing  (carray of ids) as much of each job as a heartbeat is about
+SELECT id, seq, generation, attempts, fence, claim FROM jobs WHERE id IN carray(?) AND state = 'running';
+
 -- name: renew  (lease, carray of seqs)
 UPDATE jobs SET lease = ? WHERE seq IN carray(?);
 

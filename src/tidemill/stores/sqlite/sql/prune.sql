@@ -33,8 +33,8 @@ DELETE FROM attempts WHERE job IN carray(?);
 DELETE FROM remembered WHERE id IN
     (SELECT id FROM remembered WHERE until <= ? AND on_boot <= ? ORDER BY until LIMIT ?);
 
--- name: forget_history  (minute)
-DELETE FROM history WHERE minute < ?;
+-- name: forget_history  (queue, minute)
+DELETE FROM history WHERE queue = ? AND minute < ?;
 
 -- name: forget_workers  (boot)
 DELETE FROM workers

@@ -47,7 +47,8 @@ CREATE INDEX jobs_waiting          ON jobs (after)                       WHERE s
 CREATE INDEX jobs_ended            ON jobs (queue, state, finished)      WHERE finished IS NOT NULL;
 CREATE INDEX jobs_expiring         ON jobs (expires)
     WHERE expires IS NOT NULL AND state IN ('scheduled', 'ready', 'waiting');
-CREATE INDEX jobs_unique           ON jobs (queue, unique_key)           WHERE unique_key IS NOT NULL;
+CREATE INDEX jobs_unique           ON jobs (queue, unique_key)
+    WHERE unique_key IS NOT NULL AND (unique_holds OR state IN ('scheduled', 'ready', 'waiting', 'running'));
 
 -- The lanes that have something ready, with their heads. `blocked` is a hint that the lane
 -- was at its limit; whoever frees a place clears it.
@@ -101,7 +102,7 @@ CREATE TABLE leaders (
 -- Requests written by anyone who can INSERT; a worker turns them into jobs.
 CREATE TABLE arrivals (
     seq      INTEGER PRIMARY KEY AUTOINCREMENT,  -- a late admission must not meet a newer arrival
-    id       TEXT NOT NULL,
+    id       TEXT NOT NULL CHECK (instr(id, char(0)) = 0),
     task     TEXT NOT NULL,
     payload  TEXT NOT NULL,
     options  TEXT NOT NULL DEFAULT '{}',

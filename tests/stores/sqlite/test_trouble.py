@@ -1,0 +1,123 @@
+"""What goes wrong inside a step: a locked file, a rollback that fails, text no store can keep."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from tests.stores.sqlite.conftest import group
+from tidemill.core.claims import ClaimRequest, Heartbeat, Settlement, Share
+from tidemill.core.job import Group, NewJob
+from tidemill.core.lanes import PASS_AT_ONCE
+from tidemill.core.outcomes import Done
+from tidemill.core.queues import Verdict
+from tidemill.core.states import State
+from tidemill.errors import StoreError, StoreUnavailable
+from tidemill.stores.sqlite import SqliteStore
+from tidemill.testing.manual import ManualClock
+
+
+@pytest.mark.alone
+async def test_i22_everybody_learns_in_time_that_the_file_is_locked(path: Path, store: SqliteStore) -> None:
+    """Callers that share a commit share the wait, too."""
+    await store.insert([group("before")])
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    calls = [asyncio.to_thread(store.blocking.insert, [group(f"sync-{n}")]) for n in range(3)]
+    calls += [store.insert([group(f"async-{n}", f"more-{n}")]) for n in range(3)]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(result) for result in results} == {StoreUnavailable}
+    assert time.monotonic() - began < 5
+    other.execute("ROLLBACK")
+    await store.insert([group("after")])
+    assert (await store.counts())["default"] == {State.READY: 2}
+
+
+async def test_a_rollback_that_fails_does_not_end_the_writer(store: SqliteStore) -> None:
+    def break_connection(step: Any) -> None:
+        step.connection.close(force=True)
+        raise ZeroDivisionError
+
+    broken = store._writer.submit(break_connection, durable=True)
+    with pytest.raises(StoreError):
+        await broken
+    await store.insert([group("after")])
+    assert (await store.counts())["default"] == {State.READY: 1}
+
+
+@pytest.mark.parametrize(
+    ("bad", "field"),
+    [
+        (NewJob(id="a\0b", task="t", payload=b"{}"), "id"),
+        (NewJob(id="a\ud800", task="t", payload=b"{}"), "id"),
+        (NewJob(id="a", task="t\0", payload=b"{}"), "task"),
+        (NewJob(id="a", task="t", payload=b"{}", key="\0"), "key"),
+        (NewJob(id="a", task="t", payload=b"{}", trace="\0"), "trace"),
+        (NewJob(id="a", task="t", payload=b"{}", tags=("\0",)), "tags"),
+        (NewJob(id="a", task="t", payload=b"\xff"), "payload"),
+    ],
+    ids=["id", "surrogate", "task", "key", "trace", "tags", "payload"],
+)
+async def test_text_no_store_can_keep_is_refused_alone(store: SqliteStore, bad: NewJob, field: str) -> None:
+    """J10, J13."""
+    answers = await store.insert([Group("default", (bad,)), group("good")])
+    assert [answer.verdict for (answer,) in answers] == [Verdict.INVALID, Verdict.ACCEPTED]
+    assert str(answers[0][0].problem).startswith(field)
+
+
+async def test_an_arrival_in_no_encoding_hides_no_other(path: Path, store: SqliteStore) -> None:
+    outsider = apsw.Connection(str(path))
+    outsider.execute("INSERT INTO arrivals (id, task, payload) VALUES ('bad', 't', CAST(x'22ff22' AS TEXT))")
+    outsider.execute("INSERT INTO arrivals (id, task, payload) VALUES ('good', 't', '{}')")
+    assert [arrival.id for arrival in await store.arrivals(10)] == ["bad", "good"]
+
+
+async def test_a_night_of_expired_jobs_is_cleared_in_many_claims(path: Path) -> None:
+    """J36: no claim is ever a long one."""
+    clock = ManualClock()
+    store = await SqliteStore(path, clock=clock).open()
+    jobs = tuple(NewJob(id=f"j{n}", task="t", payload=b"{}", expires=10.0) for n in range(3 * PASS_AT_ONCE))
+    await store.insert([Group("q", jobs)])
+    clock.advance(60)
+    await store.insert([group("fresh", queue="q")])
+    request = ClaimRequest(worker="w", number=1, shares=(Share("q", 1),), limit=1, lease=30.0)
+    claims = await store.claim(request)
+    assert not claims.jobs
+    assert claims.more
+    assert (await store.counts())["q"][State.CANCELLED] <= 2 * PASS_AT_ONCE
+    number = 1
+    while not claims.jobs:
+        number += 1
+        assert claims.more
+        claims = await store.claim(
+            ClaimRequest(worker="w", number=number, shares=(Share("q", 1),), limit=1, lease=30.0)
+        )
+    assert [job.id for job in claims.jobs] == ["fresh"]
+    await store.close()
+
+
+async def test_what_may_not_be_forgotten_waits_for_the_disk(store: SqliteStore) -> None:
+    """J15: the synchronous mode at each commit is what a power cut would find."""
+    modes: list[str] = []
+    sync_mode = store._writer._sync_mode
+
+    def noting(connection: apsw.Connection, mode: str) -> None:
+        modes.append(mode)
+        sync_mode(connection, mode)
+        assert connection.pragma("synchronous") == {"full": 2, "normal": 1}[mode]
+
+    store._writer._sync_mode = noting  # type: ignore[method-assign]
+    await store.insert([group("a")])
+    await store.insert([group("b", "c")])
+    store.blocking.insert([group("d")])
+    request = ClaimRequest(worker="w", number=1, shares=(Share("default", 9),), limit=9, lease=30.0)
+    assert modes == ["full"] * 3
+    claims = await store.claim(request)
+    await store.extend(Heartbeat(worker="w", received=1, lease=30.0))
+    assert modes[3:] == ["normal", "normal"]
+    await store.settle([Settlement(job.id, job.fence, job.claim, Done()) for job in claims.jobs])
+    assert modes[5:] == ["full"]
