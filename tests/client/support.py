@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, cast
 
 from tidemill import Tidemill
 from tidemill.contract.store import Store
+from tidemill.contract.wakeups import Listener
 from tidemill.core.claims import Claimed, ClaimRequest, Settlement, Share
 from tidemill.core.job import Group
 from tidemill.core.outcomes import Done, Outcome
@@ -25,10 +27,10 @@ async def settle(store: Store, job: Claimed, outcome: Outcome) -> None:
     await store.settle([Settlement(job.id, job.fence, job.claim, outcome)])
 
 
-async def run_one(app: Tidemill, queue: str = "default") -> None:
+async def run_one(app: Tidemill, queue: str = "default", number: int = 1) -> None:
     """Claim one job and run its handler."""
     store = await app.client.store()
-    (job,) = await claim(store, queue)
+    (job,) = await claim(store, queue, number=number)
     task = app.tasks[job.task]
     args, kwargs = task.payload.decode(job.payload)
     result = task.handler(*args, **kwargs)
@@ -62,3 +64,43 @@ class Watched:
 
     def as_store(self) -> Store:
         return cast("Store", self)
+
+
+class Overheard(Watched):
+    """Knows how many listeners there are and how many of them wait. Callable from any thread."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.listeners = self.most = self.waiting = 0
+        self.changed = threading.Condition()
+
+    def listen(self, topics: Iterable[str]) -> Listener:
+        self.listeners += 1
+        self.most = max(self.most, self.listeners)
+        return _Ear(self, self.store.listen(topics))
+
+    def wait_for(self, listeners: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.waiting == listeners, timeout=30)
+
+    def count(self, step: int) -> None:
+        with self.changed:
+            self.waiting += step
+            self.changed.notify_all()
+
+
+class _Ear:
+    def __init__(self, heard: Overheard, listener: Listener) -> None:
+        self.heard, self.listener = heard, listener
+        self.arm, self.disarm = listener.arm, listener.disarm
+
+    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - the contract's word
+        self.heard.count(1)
+        try:
+            return await self.listener.wait(timeout)
+        finally:
+            self.heard.count(-1)
+
+    def close(self) -> None:
+        self.heard.listeners -= 1
+        self.listener.close()

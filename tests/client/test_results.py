@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from tests.client.support import claim, run_one, settle
+from tests.client.support import Overheard, claim, run_one, settle
 from tidemill import (
     Error,
     JobCancelled,
@@ -20,6 +20,7 @@ from tidemill import (
     Tidemill,
     Unique,
 )
+from tidemill.client.sessions import LISTENERS
 from tidemill.core.outcomes import Done, Fail
 from tidemill.stores.memory import MemoryStore
 from tidemill.testing.virtual import VirtualClock, run_virtual
@@ -44,12 +45,31 @@ async def test_a_result_comes_back_as_its_type(app: Tidemill) -> None:
     assert await app.job(handle.id).result() == Answer("WHY")
 
 
-async def test_everybody_who_waits_is_told(app: Tidemill) -> None:
-    handle = await _ask(app).enqueue("why")
-    waiting = [asyncio.create_task(handle.result(timeout=60)) for _ in range(3)]
-    await asyncio.sleep(0)
-    await run_one(app)
-    assert await asyncio.gather(*waiting) == [Answer("WHY")] * 3
+@pytest.mark.usefixtures("only_rings")
+async def test_everybody_who_waits_is_told_at_once(overheard: Overheard) -> None:
+    async with Tidemill(store=overheard.as_store()) as app:
+        handle = await _ask(app).enqueue("why")
+        waiting = [asyncio.create_task(handle.result(timeout=600)) for _ in range(3)]
+        await asyncio.to_thread(overheard.wait_for, 3)
+        await run_one(app)
+        async with asyncio.timeout(30):
+            assert await asyncio.gather(*waiting) == [Answer("WHY")] * 3
+
+
+@pytest.mark.usefixtures("only_rings")
+async def test_many_who_wait_share_few_listeners(overheard: Overheard) -> None:
+    """Whoever has none gets one as soon as another is done with it."""
+    many = LISTENERS + 20
+    async with Tidemill(store=overheard.as_store()) as app:
+        ask = _ask(app)
+        handles = [await ask.enqueue("why") for _ in range(many)]
+        waiting = [asyncio.create_task(handle.result(timeout=600)) for handle in handles]
+        await asyncio.to_thread(overheard.wait_for, LISTENERS)
+        for number in range(1, many + 1):
+            await run_one(app, number=number)
+        async with asyncio.timeout(30):
+            assert await asyncio.gather(*waiting) == [Answer("WHY")] * many
+    assert overheard.most == LISTENERS
 
 
 async def test_a_failed_job_says_what_it_died_of(app: Tidemill) -> None:

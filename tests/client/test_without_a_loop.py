@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.support import Watched, run_one
+from tests.client.support import Overheard, Watched, run_one
 from tidemill import (
     ConfigurationError,
     Filter,
@@ -72,14 +72,18 @@ def test_a_job_is_sent_and_followed(app: Tidemill) -> None:
         app.job("nowhere").cancel_sync()
 
 
-def test_a_waiter_in_one_thread_hears_of_an_end_in_another(app: Tidemill) -> None:
+@pytest.mark.usefixtures("only_rings")
+def test_a_waiter_in_one_thread_hears_of_an_end_in_another(overheard: Overheard) -> None:
+    app = Tidemill(store=overheard.as_store())
     handle = _double(app).enqueue_sync(4)
     results: list[int] = []
-    waiter = threading.Thread(target=lambda: results.append(handle.result_sync(timeout=30)))
+    waiter = threading.Thread(target=lambda: results.append(handle.result_sync(timeout=600)), daemon=True)
     waiter.start()
+    overheard.wait_for(1)
     app.client.run_sync(lambda: run_one(app))
     waiter.join(30)
     assert results == [8]
+    app.close_sync()
 
 
 def test_waiting_verbs_are_refused_on_a_loop_naming_their_twin(app: Tidemill) -> None:

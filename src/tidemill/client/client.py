@@ -47,7 +47,10 @@ class Client:
 
     async def store(self, *, declare: bool = True) -> Store:
         """The running loop's store, opened."""
-        return (self._sessions.here() or await self._sessions.open(declare=declare)).store
+        return (await self.session(declare=declare)).store
+
+    async def session(self, *, declare: bool = True) -> Session:
+        return self._sessions.here() or await self._sessions.open(declare=declare)
 
     def store_here(self) -> Store | None:
         """The running loop's store, if there is one."""

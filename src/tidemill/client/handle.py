@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
@@ -97,36 +98,42 @@ class JobHandle(Generic[R_co]):
         return job
 
     async def _ended(self, patience: float | None) -> Job:
-        store = await self._client.store()
-        loop = asyncio.get_running_loop()
-        until = None if patience is None else loop.time() + patience
+        until = None if patience is None else asyncio.get_running_loop().time() + patience
         job = await self.status()
         if job.state not in FINAL:
-            job = await self._wait(store, until)
+            job = await self._wait(until)
         if job.state not in FINAL:
             raise ResultTimeout(
                 f"job {self.id} did not end within {patience:g} s, it is {job.state}; it may still"
             )
         return job
 
-    async def _wait(self, store: Store, until: float | None) -> Job:
-        loop, topic, look = asyncio.get_running_loop(), job_topic(self.id), FIRST_LOOK
-        listener = store.listen([topic])
+    async def _wait(self, until: float | None) -> Job:
+        """Listen, or, while too many others do, look now and then until one of them is done."""
+        session = await self._client.session()
+        for look in _looks(until):
+            if await _acquired(session.listeners, look):
+                try:
+                    return await self._listen(session.store, until)
+                finally:
+                    session.listeners.release()
+            job = await self.status()
+            if job.state in FINAL:
+                return job
+        return await self.status()
+
+    async def _listen(self, store: Store, until: float | None) -> Job:
+        listener = store.listen([job_topic(self.id)])
         try:
-            while True:
+            for look in _looks(until):
                 listener.arm()
                 job = await self.status()
-                left = look if until is None else min(look, until - loop.time())
-                if job.state in FINAL or left <= 0:
-                    break
-                await listener.wait(left)
-                look = min(look * 2, LONGEST_LOOK)
+                if job.state in FINAL:
+                    return job
+                await listener.wait(look)
         finally:
             listener.close()
-        if job.state in FINAL:
-            # A ring may wake one listener only, and others may wait for the same job.
-            store.ring([topic])
-        return job
+        return await self.status()
 
     def _outcome(self, job: Job) -> R_co:
         named = f"job {job.id} of task {job.task!r}"
@@ -148,3 +155,19 @@ class JobHandle(Generic[R_co]):
         if task := self._client.tasks.get(job.task):
             return task.result.decode(job.result)
         return None if job.result is None else msgspec.json.decode(job.result)
+
+
+def _looks(until: float | None) -> Iterator[float]:
+    """How long to wait before each look, until there is no time left."""
+    loop, look = asyncio.get_running_loop(), FIRST_LOOK
+    while until is None or loop.time() < until:
+        yield look if until is None else min(look, until - loop.time())
+        look = min(look * 2, LONGEST_LOOK)
+
+
+async def _acquired(places: asyncio.Semaphore, patience: float) -> bool:
+    try:
+        async with asyncio.timeout(patience):
+            return await places.acquire()
+    except TimeoutError:
+        return False

@@ -15,11 +15,15 @@ from tidemill.client.enqueuer import Enqueuer
 from tidemill.contract.store import Store
 from tidemill.core.queues import QueueSettings
 
+LISTENERS = 32
+"""A listener may be an open socket, and a program may wait for thousands of jobs at once."""
+
 
 class Session:
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self.store = store
         self.enqueuer = Enqueuer(store, loop)
+        self.listeners = asyncio.Semaphore(LISTENERS)
 
     async def close(self) -> None:
         await self.enqueuer.drain()
