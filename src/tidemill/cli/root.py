@@ -8,9 +8,9 @@ import click
 
 _COMMANDS = {
     "doctor": "Say whether the store, its queues and its workers are well.",
-    "jobs": "Find jobs, look at one, retry or cancel some.",
-    "queues": "Show the queues, pause and resume them.",
-    "worker": "Run a worker for an application.",
+    "jobs": "Find jobs, newest first; or look at one, retry or cancel some.",
+    "queues": "Show the queues; or pause and resume one.",
+    "worker": "Run a worker for an application, such as myproject.jobs:app.",
 }
 
 
