@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import os
 import subprocess
 import sys
 import threading
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from tidemill.core.retry import Retry
@@ -69,6 +71,18 @@ def snoozes() -> None:
 
 def odd() -> object:
     return threading.Lock()
+
+
+def babbles() -> None:
+    """Writes into the pipe to its worker what no worker understands."""
+    for pipe in gc.get_objects():
+        if isinstance(pipe, Connection):
+            pipe.send_bytes(b"\xc1")
+    time.sleep(600)
+
+
+def returns_more_than_it_said() -> None:
+    return 5  # type: ignore[return-value]
 
 
 def waits(path: str) -> None:

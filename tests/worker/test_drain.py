@@ -9,7 +9,13 @@ import signal
 import pytest
 
 from tests.worker.bench import Bench, Unreliable, Virtually
+from tidemill.clock import SystemClock, SystemEntropy
+from tidemill.core.job import Group, NewJob
+from tidemill.core.retry import Retry
 from tidemill.core.states import State
+from tidemill.stores.memory import MemoryStore
+from tidemill.tasks.definition import define
+from tidemill.worker import Worker, WorkerOptions
 from tidemill.worker.drain import INSIST_AFTER, StopRequests, on_signals
 
 
@@ -217,3 +223,33 @@ def test_a_drain_goes_on_after_an_outage_within_its_time(virtually: Virtually) -
         assert (await bench.job(job)).state is State.DONE
 
     virtually(scenario)
+
+
+def test_i20_a_loop_that_ends_under_its_worker_charges_nothing() -> None:
+    """For real: `asyncio.run` cancels every task there is, the handlers' too, in one go."""
+    store = MemoryStore()
+
+    async def main() -> None:
+        began = asyncio.Event()
+
+        async def long() -> None:
+            began.set()
+            await asyncio.sleep(600)
+
+        await store.open()
+        await store.insert([Group("default", (NewJob(id="a", task="long", payload=b"{}"),))])
+        worker = Worker(
+            store,
+            {"long": define(long, name="long", retry=Retry(attempts=1))},
+            options=WorkerOptions(),
+            clock=SystemClock(),
+            entropy=SystemEntropy(),
+        )
+        background = asyncio.create_task(worker.run())
+        await began.wait()
+        assert not background.done()
+
+    asyncio.run(main())
+    [job] = store.blocking.get(["a"])
+    assert job is not None
+    assert (job.state, job.attempts, job.crashes) == (State.READY, 0, 0)

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from tidemill.core.job import Group, Job, NewJob
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
-from tidemill.tasks.definition import TaskDefinition, define
+from tidemill.tasks.context import Context
+from tidemill.tasks.definition import Middleware, TaskDefinition, define
 from tidemill.worker import Worker, WorkerOptions
 
 LONG = 60.0
@@ -45,6 +46,8 @@ TASKS = [
     isolated(isolated_tasks.snoozes),
     isolated(isolated_tasks.odd),
     isolated(isolated_tasks.waits),
+    isolated(isolated_tasks.babbles),
+    isolated(isolated_tasks.returns_more_than_it_said),
     isolated_tasks.picky.definition,
 ]
 
@@ -56,13 +59,16 @@ async def store() -> AsyncIterator[MemoryStore]:
     await opened.close()
 
 
-def make(store: Store, *more: TaskDefinition, **options: Any) -> Worker:
+def make(
+    store: Store, *more: TaskDefinition, middleware: tuple[Middleware, ...] = (), **options: Any
+) -> Worker:
     return Worker(
         store,
         {task.name: task for task in (*TASKS, *more)},
         options=WorkerOptions(**options),
         clock=SystemClock(),
         entropy=SystemEntropy(),
+        middleware=middleware,
     )
 
 
@@ -228,6 +234,51 @@ async def test_a_handler_that_cannot_be_imported_fails_with_the_reason(store: Me
     assert (job.state, job.reason) == (State.FAILED, "cannot isolate")
     assert job.error is not None
     assert "top of a module" in job.error.message
+
+
+async def test_i8_a_suspect_that_cannot_be_imported_runs_in_the_worker(store: MemoryStore) -> None:
+    """It was only running beside what crashed."""
+
+    def local() -> int:
+        return os.getpid()
+
+    await insert(store, "local", "a")
+    await store.settle([], _claim("gone"))
+    await store.reclaim(dead=["gone"])
+    await make(store, define(local, name="local"), until_idle=True).run()
+    job = await get(store, "a")
+    assert (job.state, job.result, job.crashes) == (State.DONE, str(os.getpid()).encode(), 1)
+
+
+async def test_a_process_in_use_does_not_retire(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.worker.runners.process.IDLE", 0.0)
+    for number in range(3):
+        await insert(store, "pid", str(number))
+    async with asyncio.timeout(LONG / 2):
+        await make(store, until_idle=True, isolated_processes=1).run()
+    assert {(await get(store, str(number))).state for number in range(3)} == {State.DONE}
+
+
+async def test_an_answer_nobody_understands_is_a_crash(store: MemoryStore) -> None:
+    await insert(store, "babbles", "a")
+    async with asyncio.timeout(LONG / 2):
+        await make(store, until_idle=True).run()
+    job = await get(store, "a")
+    assert (job.state, job.reason) == (State.FAILED, "poison")
+
+
+async def passes_on(_: Context, run: Callable[[], Awaitable[Any]]) -> Any:
+    return await run()
+
+
+@pytest.mark.parametrize("middleware", [(), (passes_on,)])
+async def test_a_result_that_was_not_annotated_is_kept_as_on_the_loop(
+    store: MemoryStore, middleware: tuple[Any, ...]
+) -> None:
+    await insert(store, "returns_more_than_it_said", "a")
+    await make(store, until_idle=True, middleware=middleware).run()
+    job = await get(store, "a")
+    assert (job.state, job.result) == (State.DONE, b"5")
 
 
 async def test_a_decorated_task_brings_its_own_policy(store: MemoryStore) -> None:

@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tidemill.clock import SystemClock, SystemEntropy
 from tidemill.core.job import Group, Job, NewJob
@@ -136,3 +137,36 @@ async def test_stop_iteration_reaches_the_caller_as_an_error() -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
         await threads.start(stops, (), {}).future
     threads.close()
+
+
+async def test_a_thread_that_cannot_be_started_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threads = Threads(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", exhausted)
+        await threads.free()
+        with pytest.raises(RuntimeError):
+            threads.start(int, (), {})
+    async with asyncio.timeout(5):
+        await threads.free()
+        assert await threads.start(int, ("7",), {}).future == 7
+    threads.close()
+
+
+async def test_i21_a_thread_that_outlives_its_timeout_is_reported() -> None:
+    release = threading.Event()
+
+    def deaf() -> None:
+        release.wait(30)
+
+    store = await MemoryStore().open()
+    await insert(store, "deaf", "a")
+    task = define(deaf, name="deaf", timeout=0.05, retry=Retry(attempts=1))
+    with capture_logs() as lines:
+        await make(store, task, until_idle=True).run()
+    release.set()
+    [stuck] = [line for line in lines if line["event"] == "slot stuck"]
+    assert (stuck["job"], stuck["task"]) == ("a", "deaf")
+    assert stuck["seconds"] >= 0.05

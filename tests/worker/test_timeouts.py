@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from structlog.testing import capture_logs
 
 from tests.worker.bench import Bench, Virtually
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
+from tidemill.tasks.context import Context
 
 
 def test_an_attempt_ends_at_its_timeout_and_is_retried(virtually: Virtually) -> None:
@@ -92,6 +97,52 @@ def test_i21_a_deaf_attempt_is_settled_reported_and_keeps_its_slot(virtually: Vi
         release.set()
         await asyncio.sleep(2)
         assert ((await bench.job(behind)).state, worker.stats.stuck) == (State.DONE, 0)
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_i21_middleware_that_hangs_before_the_handler_is_ended_too(virtually: Virtually) -> None:
+    async def hangs(ctx: Context, run: Callable[[], Awaitable[Any]]) -> Any:
+        await asyncio.sleep(3600)
+        return await run()
+
+    async def never_reached() -> None: ...
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(never_reached, timeout=10, retry=Retry(attempts=1))
+        job = await bench.enqueue("never_reached")
+        await bench.run_until_idle(middleware=(hangs,))
+        assert asyncio.get_running_loop().time() < 10.1
+        error = (await bench.job(job)).error
+        assert error is not None
+        assert error.type == "Timeout"
+
+    virtually(scenario)
+
+
+def test_i21_a_stuck_slot_is_reported(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        over = asyncio.Event()
+
+        async def deaf() -> None:
+            while not over.is_set():
+                try:
+                    await over.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        bench.task(deaf, timeout=10, retry=Retry(attempts=1))
+        job = await bench.enqueue("deaf")
+        worker = bench.worker()
+        running = bench.start(worker)
+        with capture_logs() as lines:
+            await asyncio.sleep(16)
+        [stuck] = [line for line in lines if line["event"] == "slot stuck"]
+        assert (stuck["job"], stuck["task"], stuck["seconds"]) == (job, "deaf", 15)
+        assert worker.stats.stuck == 1
+        over.set()
         worker.stop()
         await running
 

@@ -11,6 +11,8 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from tidemill.clock import Entropy
 from tidemill.core.job import Error
 from tidemill.core.outcomes import Done, Fail, Outcome, Release
@@ -20,8 +22,10 @@ from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.worker.attempt import LINGER, Attempt, Stop
 from tidemill.worker.deadlines import Deadlines
 from tidemill.worker.hands import Hands
+from tidemill.worker.log import logger
 from tidemill.worker.pace import Pace
-from tidemill.worker.runners.isolated import IsolatedRunner
+from tidemill.worker.runners.isolated import IsolatedRunner, cannot_isolate
+from tidemill.worker.runners.places import CannotIsolate
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.stats import Stats
 from tidemill.worker.translate import Ends, describe, outcome_of, timed_out
@@ -55,6 +59,7 @@ class Executor:
         self._state = state
         self._on_outcome, self._on_room = on_outcome, on_room
         self._loop = asyncio.get_running_loop()
+        self._worker = asyncio.current_task()
         self._deadlines = Deadlines(hands.held.values, self._overdue)
 
     def fill(self) -> None:
@@ -78,7 +83,7 @@ class Executor:
     def abandon(self, attempt: Attempt, outcome: Outcome) -> None:
         """Settle an attempt whose code does not stop. It keeps its slot until it does."""
         if attempt.outcome is None:
-            self._stats.stuck += 1
+            self._stuck(attempt)
             self._conclude(attempt, outcome)
 
     def close(self) -> None:
@@ -130,15 +135,28 @@ class Executor:
             if hands.ahead:
                 self.fill()
 
+    def _stuck(self, attempt: Attempt) -> None:
+        self._stats.stuck += 1
+        seconds = round(self._loop.time() - attempt.started, 3)
+        logger().warning("slot stuck", job=attempt.job.id, task=attempt.job.task, seconds=seconds)
+
     def _conclude(self, attempt: Attempt, outcome: Outcome) -> None:
         attempt.outcome = outcome
         self._on_outcome(attempt)
 
     def _watch(self, attempt: Attempt, definition: TaskDefinition) -> None:
-        """The timeout counts from here: waiting for a thread or a process does not count."""
+        """The timeout counts from here: waiting for a thread or a process does not count. One that was
+        stopped keeps the deadline it has."""
+        if attempt.stop is not None:
+            return
         attempt.deadline = deadline = self._loop.time() + (attempt.job.timeout or definition.timeout)
         if deadline < self._deadlines.soonest:
             self._deadlines.arm(deadline)
+
+    def _queueing(self, attempt: Attempt) -> None:
+        """It waits for a thread or a process, for which nobody is to blame."""
+        if attempt.stop is None:
+            attempt.deadline = math.inf
 
     def _overdue(self, attempt: Attempt) -> None:
         """First cancel; when the code is still there LINGER later, settle without it."""
@@ -167,6 +185,8 @@ class Executor:
         """In a thread, in a process, or through middleware."""
         context = self._context(attempt)
         call = self._runner(attempt, definition, context)
+        if self._middleware:  # which may hang before it calls the handler
+            self._watch(attempt, definition)
         for around in reversed(self._middleware):
             call = _wrapped(around, context, call)
         return await call()
@@ -175,10 +195,12 @@ class Executor:
         self, attempt: Attempt, definition: TaskDefinition, context: Context
     ) -> Callable[[], Awaitable[Any]]:
         if self._isolated is not None and (definition.isolate or attempt.job.alone):
-            return lambda: self._run_isolated(attempt, definition)
-        if definition.is_async:
-            return lambda: self._run_async(attempt, definition, context)
-        return lambda: self._run_in_thread(attempt, definition, context)
+            return lambda: self._run_isolated(attempt, definition, context)
+        return lambda: self._run_here(attempt, definition, context)
+
+    def _run_here(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Awaitable[Any]:
+        run = self._run_async if definition.is_async else self._run_in_thread
+        return run(attempt, definition, context)
 
     async def _run_async(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Any:
         self._watch(attempt, definition)
@@ -191,6 +213,7 @@ class Executor:
         args, kwargs = _arguments(definition, attempt.job.payload)
         if definition.takes_context:
             args = (context, *args)
+        self._queueing(attempt)
         await self._threads.free()
         self._watch(attempt, definition)
         call = self._threads.start(definition.handler, args, kwargs)
@@ -199,7 +222,7 @@ class Executor:
         except asyncio.CancelledError:
             if not call.over:
                 attempt.lingers = True
-                self._stats.stuck += 1
+                self._stuck(attempt)
                 call.when_over = lambda: self._thread_over(attempt)
             raise
 
@@ -210,14 +233,22 @@ class Executor:
         self.fill()
         self._on_room()
 
-    async def _run_isolated(self, attempt: Attempt, definition: TaskDefinition) -> Any:
+    async def _run_isolated(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Any:
         assert self._isolated is not None  # noqa: S101 - asked by _runner
+        self._queueing(attempt)
         chance = self._entropy.chance()
-        outcome = await self._isolated.run(
-            attempt, definition, chance, lambda: self._watch(attempt, definition)
-        )
-        if isinstance(outcome, Done):
-            return definition.result.decode(outcome.result)
+        try:
+            outcome = await self._isolated.run(
+                attempt, definition, chance, lambda: self._watch(attempt, definition)
+            )
+        except CannotIsolate as error:
+            if definition.isolate:
+                raise Ends(cannot_isolate(str(error))) from None
+            # A suspect, and more likely the neighbour of what crashed: failing it would punish the
+            # innocent. The store counts it as running alone all the same.
+            return await self._run_here(attempt, definition, context)
+        if self._middleware and isinstance(outcome, Done):
+            return _returned(definition, outcome.result)
         raise Ends(outcome)
 
     def _raised(self, definition: TaskDefinition, attempt: Attempt, error: BaseException) -> Outcome:
@@ -230,6 +261,10 @@ class Executor:
         seconds = job.timeout or definition.timeout
         return timed_out(seconds, definition.retry, job.attempt, job.priority, self._entropy.chance())
 
+    @property
+    def _worker_is_ending(self) -> bool:
+        return self._worker is not None and self._worker.cancelling() > 0
+
     def _cancelled(self, attempt: Attempt, error: asyncio.CancelledError) -> Outcome | None:
         match attempt.stop:
             case Stop.TIMEOUT:
@@ -238,6 +273,8 @@ class Executor:
                 return Release()
             case Stop.LOST:
                 return None
+            case None if self._worker_is_ending:  # and everything on its loop is cancelled with it
+                return Release()
             case None:  # something the handler awaited was cancelled: its own failure
                 assert attempt.definition is not None  # noqa: S101 - it ran
                 return self._raised(attempt.definition, attempt, error)
@@ -248,6 +285,14 @@ def _arguments(definition: TaskDefinition, payload: bytes) -> tuple[tuple[Any, .
         return definition.payload.decode(payload)
     except InvalidPayload as error:
         raise Ends(Fail(Error("InvalidPayload", str(error)), "invalid payload")) from None
+
+
+def _returned(definition: TaskDefinition, result: bytes | None) -> Any:
+    """What the handler returned, for middleware; as plain data when it is not what was annotated."""
+    try:
+        return definition.result.decode(result)
+    except Exception:  # noqa: BLE001 - decoding runs a user's own methods
+        return msgspec.json.decode(result or b"null")
 
 
 def _encoded(definition: TaskDefinition, result: Any) -> Outcome:

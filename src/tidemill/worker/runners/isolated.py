@@ -1,8 +1,9 @@
 """Runs a job in a process of its own, the only place where a hard timeout can be kept.
 
 Used for `isolate=True` and for every job with a crash on record, so that what kills its process
-kills nothing else. Processes are reused while they are healthy, one job at a time each. An
-isolated handler gets no lifespan state: `ctx.state` is None there.
+kills nothing else. A handler that cannot be found by import fails when its task asks for a process,
+and runs in the worker when it is only suspected. Processes are reused while they are healthy, one
+job at a time each. An isolated handler gets no lifespan state: `ctx.state` is None there.
 """
 
 from __future__ import annotations
@@ -36,11 +37,9 @@ class IsolatedRunner:
     async def run(
         self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
     ) -> Outcome:
-        """`started` is called when the handler is about to run: its timeout counts from there."""
-        try:
-            place = place_of(definition)
-        except CannotIsolate as error:
-            return _cannot_isolate(str(error))
+        """`started` is called when the handler is about to run: its timeout counts from there.
+        Raises `CannotIsolate` when a process does not find the handler."""
+        place = place_of(definition)
         async with self._places:
             process = self._take()
             try:
@@ -49,10 +48,13 @@ class IsolatedRunner:
                 )
             except Died as error:
                 return Crashed(Error("ProcessDied", str(error)))
+            except CannotIsolate:
+                self._put_back(process)
+                raise
             except BaseException:  # cancelled: whatever the handler is doing ends now
                 process.kill()
                 raise
-            self._free.append(process)
+            self._put_back(process)
             return outcome
 
     async def _run_in(
@@ -67,11 +69,10 @@ class IsolatedRunner:
                 problem = await process.prepare(Prepare(message.place))
         except TimeoutError:
             process.kill()
-            return _cannot_isolate(
-                f"importing {message.place.module} took more than {START_WITHIN:g} seconds"
-            )
+            sentence = f"importing {message.place.module} took more than {START_WITHIN:g} seconds"
+            raise CannotIsolate(sentence) from None
         if problem is not None:
-            return _cannot_isolate(problem)
+            raise CannotIsolate(problem)
         started()
         return await process.run(message, attempt)
 
@@ -80,10 +81,14 @@ class IsolatedRunner:
         for process in self._all:
             process.kill()
 
+    def _put_back(self, process: IsolatedProcess) -> None:
+        process.give_back()
+        self._free.append(process)
+
     def _take(self) -> IsolatedProcess:
         while self._free:
             process = self._free.pop()
-            if process.alive:
+            if process.take():
                 return process
         process = IsolatedProcess(self._all.discard)
         self._all.add(process)
@@ -113,6 +118,6 @@ def _policy(retry: Retry) -> dict[str, int | float | str]:
     return {name: value for name, value in policy.items() if isinstance(value, int | float | str)}
 
 
-def _cannot_isolate(problem: str) -> Outcome:
+def cannot_isolate(problem: str) -> Outcome:
     sentence = f"this job must run in a process of its own, which cannot find its handler: {problem}"
     return Fail(Error("CannotIsolate", sentence), "cannot isolate")

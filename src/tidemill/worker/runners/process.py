@@ -48,8 +48,20 @@ class IsolatedProcess:
         self._asked = SimpleQueue()
         self._process: SpawnProcess | None = None
         self._killed = False
+        self._handing_out = threading.Lock()
+        self._taken = True
         self.alive = True
         threading.Thread(target=self._serve, name="tidemill-isolated", daemon=True).start()
+
+    def take(self) -> bool:
+        """False when it has ended. A process that is taken does not retire before it is given back."""
+        with self._handing_out:
+            self._taken = self.alive
+            return self._taken
+
+    def give_back(self) -> None:
+        with self._handing_out:
+            self._taken = False
 
     async def prepare(self, message: Prepare) -> str | None:
         """The problem with the handler, if any."""
@@ -92,18 +104,25 @@ class IsolatedProcess:
             if self._killed:
                 self.kill()
             theirs.close()
-            while (asked := self._asked.get(timeout=IDLE)) is not None:
+            while (asked := self._next()) is not None:
                 message, attempt, future = asked
                 ours.send_bytes(encode(message))
                 self._tell(future, self._listen(ours, attempt))
-        except Empty:
-            pass
-        except (EOFError, OSError, RuntimeError) as error:
+        except Exception as error:  # noqa: BLE001 - a handler may write anything into the pipe
             if future is not None or (future := self._next_asked()) is not None:
                 self._tell(future, Died(self._how(error)))
         finally:
             ours.close()
             self._end()
+
+    def _next(self) -> tuple[ToChild, Attempt | None, asyncio.Future[FromChild]] | None:
+        while True:
+            with contextlib.suppress(Empty):
+                return self._asked.get(timeout=IDLE)
+            with self._handing_out:
+                if not self._taken:
+                    self.alive = False
+                    return None
 
     def _next_asked(self) -> asyncio.Future[FromChild] | None:
         with contextlib.suppress(Empty):
@@ -125,9 +144,11 @@ class IsolatedProcess:
     def _how(self, error: Exception) -> str:
         if self._process is None:
             return f"the process could not be started: {error}"
-        self._process.join()
+        self._process.join(timeout=1)
         code = self._process.exitcode
-        if code is not None and code < 0:
+        if code is None:
+            return f"the process could not be understood: {error}"
+        if code < 0:
             return f"the process was ended by {signal.Signals(-code).name}"
         return f"the process ended with exit code {code}"
 

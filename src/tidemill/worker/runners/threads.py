@@ -62,16 +62,23 @@ class Threads:
 
     def start(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         call = Call(function, args, kwargs, self._loop.create_future())
+        if self._taken == self._started:
+            self._start_thread()
         self._taken += 1
-        if self._taken > self._started:
-            self._started += 1
-            threading.Thread(target=self._serve, name=f"tidemill-{self._started}", daemon=True).start()
         self._calls.put(call)
         return call
 
     def close(self) -> None:
         for _ in range(self._started):
             self._calls.put(None)
+
+    def _start_thread(self) -> None:
+        try:
+            threading.Thread(target=self._serve, name=f"tidemill-{self._started + 1}", daemon=True).start()
+        except RuntimeError:  # the machine has none left: this attempt fails, its place is free again
+            self._places.release()
+            raise
+        self._started += 1
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
