@@ -18,7 +18,7 @@ from tidemill.stores.sqlite.transaction import Transaction
 SQL = load("admit")
 
 
-def arrivals(step: Transaction, limit: int, after: int) -> list[Arrival]:
+def arrivals(transaction: Transaction, limit: int, after: int) -> list[Arrival]:
     return [
         Arrival(
             seq=seq,
@@ -28,43 +28,43 @@ def arrivals(step: Transaction, limit: int, after: int) -> list[Arrival]:
             options=options,
             arrived=arrived,
         )
-        for seq, name, task, payload, options, arrived in step.execute(SQL.oldest, (after, limit))
+        for seq, name, task, payload, options, arrived in transaction.execute(SQL.oldest, (after, limit))
     ]
 
 
-def admit(step: Transaction, admissions: Sequence[Admission]) -> int:
+def admit(transaction: Transaction, admissions: Sequence[Admission]) -> int:
     admitted = 0
     for admission in admissions:
-        if step.execute(SQL.take, (admission.arrival.seq,)).fetchone() is None:
+        if transaction.execute(SQL.take, (admission.arrival.seq,)).fetchone() is None:
             continue
         admitted += 1
-        _admit(step, admission)
+        _admit(transaction, admission)
     return admitted
 
 
-def _admit(step: Transaction, admission: Admission) -> None:
+def _admit(transaction: Transaction, admission: Admission) -> None:
     verdict = admission.verdict
     if isinstance(verdict, NewJob):
         group = Group(admission.queue, (verdict,))
         problem = problem_with(group)
         if problem is None:
-            insert_admitted(step, group)
+            insert_admitted(transaction, group)
             return
         verdict = Refused(queue=admission.queue, error=Error("InvalidJob", problem))
-    _refuse(step, admission.arrival, verdict)
+    _refuse(transaction, admission.arrival, verdict)
 
 
-def _refuse(step: Transaction, arrival: Arrival, refused: Refused) -> None:
+def _refuse(transaction: Transaction, arrival: Arrival, refused: Refused) -> None:
     """Kept as a failed job, so that whoever wrote it can find out why."""
-    if step.by_id([arrival.id]) or step.recall(arrival.id) is not None:
+    if transaction.by_id([arrival.id]) or transaction.recall(arrival.id) is not None:
         return
-    appear(step, refused.queue)
+    appear(transaction, refused.queue)
     readable = arrival.payload.decode(errors="replace").encode()
     new = NewJob(id=arrival.id, task=arrival.task, payload=readable)
-    job = transitions.created(new, refused.queue, 0, step.now)
+    job = transitions.created(new, refused.queue, 0, transaction.now)
     failed = replace(
-        job, state=State.FAILED, finished=step.now, error=refused.error, reason=transitions.REFUSED
+        job, state=State.FAILED, finished=transaction.now, error=refused.error, reason=transitions.REFUSED
     )
-    step.add(failed)
-    step.ended.append(failed.id)
-    step.remark(failed.queue, "failed", 1)
+    transaction.add(failed)
+    transaction.ended.append(failed.id)
+    transaction.remark(failed.queue, "failed", 1)

@@ -48,12 +48,12 @@ _UNLIMITED = sys.maxsize
 _READY = msgspec.json.Decoder(list[Ready])
 
 
-def claim(step: Transaction, request: ClaimRequest, claim_id: Callable[[], int]) -> Claims:
-    last = step.execute(SQL.last_claim, (request.worker,)).get
+def claim(transaction: Transaction, request: ClaimRequest, claim_id: Callable[[], int]) -> Claims:
+    last = transaction.execute(SQL.last_claim, (request.worker,)).get
     if last is not None and request.number <= last:
-        held = step.jobs(SQL.of_claim, (request.worker, request.number))
+        held = transaction.jobs(SQL.of_claim, (request.worker, request.number))
         return Claims(jobs=[transitions.in_hand(job) for job in held])
-    claiming = Claiming(step, request, claim_id)
+    claiming = Claiming(transaction, request, claim_id)
     if request.ids is not None:
         return _by_ids(claiming, request.ids)
     return _by_queues(claiming)
@@ -62,8 +62,8 @@ def claim(step: Transaction, request: ClaimRequest, claim_id: Callable[[], int])
 class Claiming:
     """One claim under way: its identity, and the jobs it has so far."""
 
-    def __init__(self, step: Transaction, request: ClaimRequest, claim_id: Callable[[], int]) -> None:
-        self.step, self.request = step, request
+    def __init__(self, transaction: Transaction, request: ClaimRequest, claim_id: Callable[[], int]) -> None:
+        self.transaction, self.request = transaction, request
         self.jobs: list[Claimed] = []
         self._claim_id = claim_id
         self._fence = self._claim = 0
@@ -76,27 +76,27 @@ class Claiming:
         """How many jobs of the queue may start now, by its fleet-wide limit."""
         if settings.concurrency is None:
             return _UNLIMITED
-        running: int = self.step.execute(SQL.running, (queue,)).get
+        running: int = self.transaction.execute(SQL.running, (queue,)).get
         return settings.concurrency - running
 
     def room_in_lane(self, queue: str, lane: str, settings: QueueSettings) -> int:
         if not lane or settings.key_concurrency is None:
             return _UNLIMITED
-        running: int = self.step.execute(SQL.running_in_lane, (queue, lane)).get
+        running: int = self.transaction.execute(SQL.running_in_lane, (queue, lane)).get
         return settings.key_concurrency - running
 
     def mark(self, queue: str, jobs: list[Ready]) -> None:
         """Jobs become running under this claim's one fence."""
         if not jobs:
             return
-        step, request = self.step, self.request
+        transaction, request = self.transaction, self.request
         if not self._fence:
-            self._fence = step.advance("fence", 1)
+            self._fence = transaction.advance("fence", 1)
             self._claim = self._claim_id()
-        lease = step.boot + request.lease
-        identity = (self._fence, self._claim, request.worker, request.number, lease, step.now)
-        step.execute(SQL.mark, (*identity, apsw.carray(array("q", [job.seq for job in jobs]))))
-        step.counted(queue, State.READY, State.RUNNING, len(jobs))
+        lease = transaction.boot + request.lease
+        identity = (self._fence, self._claim, request.worker, request.number, lease, transaction.now)
+        transaction.execute(SQL.mark, (*identity, apsw.carray(array("q", [job.seq for job in jobs]))))
+        transaction.counted(queue, State.READY, State.RUNNING, len(jobs))
         fence, claim = self._fence, self._claim
         self.jobs += [
             Claimed(
@@ -108,37 +108,40 @@ class Claiming:
 
     def note(self) -> None:
         """Remember the claim by its number, so that repeating it finds the same jobs."""
-        step, request = self.step, self.request
-        step.execute(SQL.note_claim, (request.worker, request.number, step.boot + request.lease, step.now))
+        transaction, request = self.transaction, self.request
+        transaction.execute(
+            SQL.note_claim,
+            (request.worker, request.number, transaction.boot + request.lease, transaction.now),
+        )
 
 
 def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
     """What a transport delivered: each is claimed, blocked for now, or gone for good."""
-    step = claiming.step
+    transaction = claiming.transaction
     blocked: list[str] = []
     gone: list[str] = []
     for name in dict.fromkeys(ids):
-        job = step.by_id([name]).get(name)
-        if job is not None and job.state is State.SCHEDULED and job.due <= step.now:
-            step.save(job, job := transitions.promoted(job))
+        job = transaction.by_id([name]).get(name)
+        if job is not None and job.state is State.SCHEDULED and job.due <= transaction.now:
+            transaction.save(job, job := transitions.promoted(job))
         if job is None or job.state in FINAL:
             gone.append(name)
-        elif job.state is State.READY and transitions.is_expired(job, step.now):
-            expire(step, [name])
+        elif job.state is State.READY and transitions.is_expired(job, transaction.now):
+            expire(transaction, [name])
             gone.append(name)
         elif job.state is State.READY and claiming.left > 0 and _open(claiming, job):
             claiming.mark(job.queue, [_as_ready(job)])
-            step.touch(job.queue, job.lane)
+            transaction.touch(job.queue, job.lane)
         else:
             blocked.append(name)
-    step.refresh_lanes()
+    transaction.refresh_lanes()
     claiming.note()
     return Claims(jobs=claiming.jobs, blocked=tuple(blocked), gone=tuple(gone))
 
 
 def _open(claiming: Claiming, job: Job) -> bool:
-    row = claiming.step.queue(job.queue)
-    if row.pause is not None and row.pause.closed(claiming.step.now):
+    row = claiming.transaction.queue(job.queue)
+    if row.pause is not None and row.pause.closed(claiming.transaction.now):
         return False
     room = claiming.room(job.queue, row.settings)
     return min(room, claiming.room_in_lane(job.queue, job.lane, row.settings)) > 0
@@ -152,13 +155,13 @@ def _as_ready(job: Job) -> Ready:
 
 
 def _by_queues(claiming: Claiming) -> Claims:
-    step, request = claiming.step, claiming.request
+    transaction, request = claiming.transaction, claiming.request
     next_due: float | None = None
     open_queues: list[str] = []
     for share in request.shares:
-        due = _promote(step, share.queue)
-        pause = step.queue(share.queue).pause
-        if pause is not None and pause.closed(step.now):
+        due = _promote(transaction, share.queue)
+        pause = transaction.queue(share.queue).pause
+        if pause is not None and pause.closed(transaction.now):
             due = pause.until
         elif not _take(claiming, share.queue, min(share.jobs, claiming.left)):
             open_queues.append(share.queue)
@@ -167,57 +170,57 @@ def _by_queues(claiming: Claiming) -> Claims:
     unexhausted = [queue for queue in open_queues if not _take(claiming, queue, claiming.left)]
     more = any(_startable(claiming, queue) for queue in unexhausted)
     claiming.note()
-    wait = None if next_due is None else max(0.0, next_due - step.now)
+    wait = None if next_due is None else max(0.0, next_due - transaction.now)
     return Claims(jobs=claiming.jobs, more=more, next_due=wait)
 
 
-def _promote(step: Transaction, queue: str) -> float | None:
+def _promote(transaction: Transaction, queue: str) -> float | None:
     """Due jobs become ready; answers when the next one will be due."""
-    due = step.execute(SQL.next_due, (queue,)).get
-    if due is None or due > step.now:
+    due = transaction.execute(SQL.next_due, (queue,)).get
+    if due is None or due > transaction.now:
         return due if due is None else float(due)
-    rows = step.execute(SQL.due, (queue, step.now, PROMOTE_AT_ONCE)).fetchall()
-    step.execute(SQL.promote, (apsw.carray(array("q", [seq for seq, _ in rows])),))
-    step.counted(queue, State.SCHEDULED, State.READY, len(rows))
+    rows = transaction.execute(SQL.due, (queue, transaction.now, PROMOTE_AT_ONCE)).fetchall()
+    transaction.execute(SQL.promote, (apsw.carray(array("q", [seq for seq, _ in rows])),))
+    transaction.counted(queue, State.SCHEDULED, State.READY, len(rows))
     for lane in {lane for _, lane in rows}:
-        step.touch(queue, lane)
-    step.refresh_lanes()
-    step.topics.add(queue_topic(queue))
-    following = step.execute(SQL.next_due, (queue,)).get
+        transaction.touch(queue, lane)
+    transaction.refresh_lanes()
+    transaction.topics.add(queue_topic(queue))
+    following = transaction.execute(SQL.next_due, (queue,)).get
     return None if following is None else float(following)
 
 
 def _take(claiming: Claiming, queue: str, wanted: int) -> bool:
     """Claim up to `wanted` jobs of an open queue; True when it has nothing more to give."""
-    step = claiming.step
-    settings = step.settings(queue)
+    transaction = claiming.transaction
+    settings = transaction.settings(queue)
     limit = min(wanted, claiming.room(queue, settings))
     if limit <= 0:
         return False
     picked = _pick(claiming, queue, settings, limit)
     for lane, served in picked.served.items():
-        step.touch(queue, lane, served)
+        transaction.touch(queue, lane, served)
     if picked.jobs:
-        step.advance("picks", len(picked.jobs))
+        transaction.advance("picks", len(picked.jobs))
     claiming.mark(queue, picked.jobs)
-    expire(step, [job.id for job in picked.passed])
-    step.refresh_lanes()
+    expire(transaction, [job.id for job in picked.passed])
+    transaction.refresh_lanes()
     return len(picked.jobs) < limit and not picked.stopped
 
 
 def _pick(claiming: Claiming, queue: str, settings: QueueSettings, limit: int) -> lanes.Picked[Ready]:
     """Each job taken makes at most one lane give way, so the first `limit` lanes decide, unless an
     expired head was met: then a lane behind them may come forward, and all are asked."""
-    step = claiming.step
-    picks = step.number("picks")
+    transaction = claiming.transaction
+    picks = transaction.number("picks")
 
     def pick(first: list[lanes.OpenLane]) -> lanes.Picked[Ready]:
         return lanes.pick(
             first,
             limit,
             picks,
-            lambda lane, offset, count: _ready(step, queue, lane, offset, count),
-            lambda job: job.expires is not None and job.expires <= step.now,
+            lambda lane, offset, count: _ready(transaction, queue, lane, offset, count),
+            lambda job: job.expires is not None and job.expires <= transaction.now,
         )
 
     first = _open_lanes(claiming, queue, settings, limit)
@@ -228,28 +231,28 @@ def _pick(claiming: Claiming, queue: str, settings: QueueSettings, limit: int) -
 
 
 def _startable(claiming: Claiming, queue: str) -> bool:
-    settings = claiming.step.settings(queue)
+    settings = claiming.transaction.settings(queue)
     return claiming.room(queue, settings) > 0 and bool(_open_lanes(claiming, queue, settings, 1))
 
 
 def _open_lanes(claiming: Claiming, queue: str, settings: QueueSettings, limit: int) -> list[lanes.OpenLane]:
     """The lanes that could give the next `limit` jobs; those found full are passed over from now on."""
-    step = claiming.step
+    transaction = claiming.transaction
     found: list[lanes.OpenLane] = []
     while True:
-        rows = step.execute(SQL.open_lanes, (queue, limit)).fetchall()
+        rows = transaction.execute(SQL.open_lanes, (queue, limit)).fetchall()
         full = 0
         for name, served, priority, seq in rows:
             room = claiming.room_in_lane(queue, name, settings)
             if room > 0:
                 found.append(lanes.OpenLane(name, served, priority, seq, room))
             else:
-                step.execute(SQL.block, (queue, name))
+                transaction.execute(SQL.block, (queue, name))
                 full += 1
         if not full:
             return found
         found.clear()
 
 
-def _ready(step: Transaction, queue: str, lane: str, offset: int, count: int) -> list[Ready]:
-    return _READY.decode(step.execute(SQL.ready, (queue, lane, count, offset)).get)
+def _ready(transaction: Transaction, queue: str, lane: str, offset: int, count: int) -> list[Ready]:
+    return _READY.decode(transaction.execute(SQL.ready, (queue, lane, count, offset)).get)

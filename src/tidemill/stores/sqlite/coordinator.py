@@ -8,10 +8,10 @@ from tidemill.stores.sqlite.transaction import Transaction
 SQL = load("coordinator")
 
 
-def lead(step: Transaction, duty: str, worker: str, lease: float) -> bool:
-    asked = (duty, worker, step.boot + lease, worker, step.boot)
-    return step.execute(SQL.lead, asked).fetchone() is not None
+def lead(transaction: Transaction, duty: str, worker: str, lease: float) -> bool:
+    asked = (duty, worker, transaction.boot + lease, worker, transaction.boot)
+    return transaction.execute(SQL.lead, asked).fetchone() is not None
 
 
-def resign(step: Transaction, duty: str, worker: str) -> None:
-    step.execute(SQL.resign, (duty, worker))
+def resign(transaction: Transaction, duty: str, worker: str) -> None:
+    transaction.execute(SQL.resign, (duty, worker))

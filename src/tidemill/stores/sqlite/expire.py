@@ -8,9 +8,9 @@ from tidemill.core import transitions
 from tidemill.stores.sqlite.transaction import Transaction
 
 
-def expire(step: Transaction, ids: Sequence[str]) -> None:
+def expire(transaction: Transaction, ids: Sequence[str]) -> None:
     for name in ids:
         # Read one by one: a successor released by the one before it has changed.
-        job = step.by_id([name])[name]
-        step.save(job, transitions.expired(job, step.now))
-        step.release_successors([name])
+        job = transaction.by_id([name])[name]
+        transaction.save(job, transitions.expired(job, transaction.now))
+        transaction.release_successors([name])

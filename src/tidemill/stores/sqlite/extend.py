@@ -23,53 +23,53 @@ class Standing(NamedTuple):
     attempts: int
 
 
-def extend(step: Transaction, beat: Heartbeat) -> Extended:
-    lease = step.boot + beat.lease
-    step.execute(
+def extend(transaction: Transaction, beat: Heartbeat) -> Extended:
+    lease = transaction.boot + beat.lease
+    transaction.execute(
         SQL.beat,
-        (beat.worker, lease, step.now, beat.host, beat.pid, text_of(beat.queues), beat.concurrency),
+        (beat.worker, lease, transaction.now, beat.host, beat.pid, text_of(beat.queues), beat.concurrency),
     )
-    standings = _standings(step, beat)
+    standings = _standings(transaction, beat)
     current = [
         (standings[held.job, held.fence, held.claim], held) for held in beat.held if _key(held) in standings
     ]
     renewed = array("q", [standing.seq for standing, held in current if held.renew])
     if renewed:
-        step.execute(SQL.renew, (lease, apsw.carray(renewed)))
+        transaction.execute(SQL.renew, (lease, apsw.carray(renewed)))
     for standing, held in current:
-        _keep_news(step, standing, held)
+        _keep_news(transaction, standing, held)
     lost = tuple(held.job for held in beat.held if _key(held) not in standings)
-    return Extended(lost, _return_unlisted(step, beat, {held.job for _, held in current}))
+    return Extended(lost, _return_unlisted(transaction, beat, {held.job for _, held in current}))
 
 
 def _key(held: Held) -> tuple[str, int, int]:
     return held.job, held.fence, held.claim
 
 
-def _standings(step: Transaction, beat: Heartbeat) -> dict[tuple[str, int, int], Standing]:
+def _standings(transaction: Transaction, beat: Heartbeat) -> dict[tuple[str, int, int], Standing]:
     """The running jobs a beat lists, by their current claim."""
     if not beat.held:
         return {}
     ids = apsw.carray(tuple(held.job for held in beat.held))
     return {
         (name, fence, claim): Standing(seq, generation, attempts)
-        for name, seq, generation, attempts, fence, claim in step.execute(SQL.standing, (ids,))
+        for name, seq, generation, attempts, fence, claim in transaction.execute(SQL.standing, (ids,))
     }
 
 
-def _return_unlisted(step: Transaction, beat: Heartbeat, listed: set[str]) -> tuple[str, ...]:
-    running = step.jobs(SQL.unlisted, (beat.worker, beat.received))
+def _return_unlisted(transaction: Transaction, beat: Heartbeat, listed: set[str]) -> tuple[str, ...]:
+    running = transaction.jobs(SQL.unlisted, (beat.worker, beat.received))
     unlisted = [job for job in running if job.id not in listed]
     for job in unlisted:
-        step.save(job, transitions.returned(job))
+        transaction.save(job, transitions.returned(job))
     return tuple(job.id for job in unlisted)
 
 
-def _keep_news(step: Transaction, job: Standing, held: Held) -> None:
+def _keep_news(transaction: Transaction, job: Standing, held: Held) -> None:
     if held.progress is not None or held.note is not None:
-        step.execute(SQL.report, (held.progress, held.note, job.seq))
+        transaction.execute(SQL.report, (held.progress, held.note, job.seq))
     if held.log:
         attempt = (job.seq, job.generation, job.attempts + 1)
         for line in held.log:
-            step.execute(SQL.log, (*attempt, *attempt, step.now, line))
-        step.execute(SQL.forget_lines, (*attempt, *attempt))
+            transaction.execute(SQL.log, (*attempt, *attempt, transaction.now, line))
+        transaction.execute(SQL.forget_lines, (*attempt, *attempt))

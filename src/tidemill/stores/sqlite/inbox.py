@@ -51,24 +51,24 @@ def has_anything(connection: apsw.Connection) -> bool:
     return bool(connection.execute(SQL.anything).get)
 
 
-def file(step: Transaction) -> None:
+def file(transaction: Transaction) -> None:
     """Every job of the inbox takes its place in line, in the order they came."""
-    if not has_anything(step.connection):
+    if not has_anything(transaction.connection):
         return
-    if step.execute(SQL.repeats).get:
-        _file_one_by_one(step)
+    if transaction.execute(SQL.repeats).get:
+        _file_one_by_one(transaction)
         return
-    for queue, lane, jobs in step.execute(SQL.per_lane).fetchall():
-        step.counted(queue, None, State.READY, jobs)
-        step.touch(queue, lane)
-    step.execute(SQL.file, (step.next_seq() - 1,))
-    step.execute(SQL.empty)
-    step.refresh_lanes()
+    for queue, lane, jobs in transaction.execute(SQL.per_lane).fetchall():
+        transaction.counted(queue, None, State.READY, jobs)
+        transaction.touch(queue, lane)
+    transaction.execute(SQL.file, (transaction.next_seq() - 1,))
+    transaction.execute(SQL.empty)
+    transaction.refresh_lanes()
 
 
-def _file_one_by_one(step: Transaction) -> None:
+def _file_one_by_one(transaction: Transaction) -> None:
     """Of a job that was sent twice the first counts."""
-    arrived = {row[0]: row for row in reversed(step.execute(SQL.all).fetchall())}
-    step.execute(SQL.empty)
-    known = known_ids(step, arrived)
-    write_rows(step, [row for name, row in reversed(arrived.items()) if name not in known])
+    arrived = {row[0]: row for row in reversed(transaction.execute(SQL.all).fetchall())}
+    transaction.execute(SQL.empty)
+    known = known_ids(transaction, arrived)
+    write_rows(transaction, [row for name, row in reversed(arrived.items()) if name not in known])

@@ -29,20 +29,20 @@ _ACCEPTED, _EXISTING, _FULL, _INVALID = (
 )
 
 
-def insert(step: Transaction, groups: Sequence[Group]) -> list[list[Inserted]]:
-    return _insert(step, groups, limited=True)
+def insert(transaction: Transaction, groups: Sequence[Group]) -> list[list[Inserted]]:
+    return _insert(transaction, groups, limited=True)
 
 
-def insert_admitted(step: Transaction, group: Group) -> list[Inserted]:
+def insert_admitted(transaction: Transaction, group: Group) -> list[Inserted]:
     """Length limits are for callers who can be refused; an arrival has nobody to tell."""
-    return _insert(step, [group], limited=False)[0]
+    return _insert(transaction, [group], limited=False)[0]
 
 
-def _insert(step: Transaction, groups: Sequence[Group], *, limited: bool) -> list[list[Inserted]]:
+def _insert(transaction: Transaction, groups: Sequence[Group], *, limited: bool) -> list[list[Inserted]]:
     problems = [problem_with(group) for group in groups]
     valid = [group for group, problem in zip(groups, problems, strict=True) if problem is None]
-    answers = _already_answered(step, valid)
-    incoming = _Incoming(step, limited=limited)
+    answers = _already_answered(transaction, valid)
+    incoming = _Incoming(transaction, limited=limited)
     results = [
         incoming.take(group, answers) if problem is None else _refused(group, problem)
         for group, problem in zip(groups, problems, strict=True)
@@ -55,22 +55,24 @@ def _refused(group: Group, problem: str) -> list[Inserted]:
     return [Inserted(_INVALID, job.id, problem) for job in group.jobs]
 
 
-def _already_answered(step: Transaction, groups: Sequence[Group]) -> dict[str, Inserted]:
+def _already_answered(transaction: Transaction, groups: Sequence[Group]) -> dict[str, Inserted]:
     """What ids seen before were told the first time."""
     ids = tuple(job.id for group in groups for job in group.jobs)
     if not ids:
         return {}
     return {
         name: Inserted(Verdict(verdict), job)
-        for name, verdict, job in step.execute(SQL.answered, (apsw.carray(ids), step.now, step.boot))
+        for name, verdict, job in transaction.execute(
+            SQL.answered, (apsw.carray(ids), transaction.now, transaction.boot)
+        )
     }
 
 
 class _Incoming:
     """Collects the rows of one insert so that they are written together."""
 
-    def __init__(self, step: Transaction, *, limited: bool) -> None:
-        self._step = step
+    def __init__(self, transaction: Transaction, *, limited: bool) -> None:
+        self._transaction = transaction
         self._limited = limited
         self._rows: list[Row] = []
         self._queues: dict[str, int | None] = {}
@@ -83,14 +85,14 @@ class _Incoming:
 
     def _no_room(self, queue: str, fresh: list[NewJob]) -> str | None:
         if queue not in self._queues:
-            appear(self._step, queue)
-            self._queues[queue] = self._step.settings(queue).max_length
+            appear(self._transaction, queue)
+            self._queues[queue] = self._transaction.settings(queue).max_length
         limit = self._queues[queue]
         if limit is None or not self._limited:
             return None
         # Jobs already taken by this insert must be counted before the next group is judged.
         self.write()
-        pending = self._step.count(queue, *PENDING)
+        pending = self._transaction.count(queue, *PENDING)
         if pending + len(fresh) <= limit:
             return None
         return (
@@ -103,12 +105,12 @@ class _Incoming:
             answer = Inserted(_ACCEPTED, job.id)
         else:
             self.write()
-            answer = insert_unique(self._step, job, queue)
+            answer = insert_unique(self._transaction, job, queue)
         answers[job.id] = answer
         return answer
 
     def _add_plain(self, job: NewJob, queue: str) -> None:
-        now = self._step.now
+        now = self._transaction.now
         due = job.at if job.at is not None else now + job.delay
         state = State.SCHEDULED if due > now else State.READY
         expires = None if job.expires is None else now + job.expires
@@ -120,27 +122,27 @@ class _Incoming:
 
     def write(self) -> None:
         rows, self._rows = self._rows, []
-        write_rows(self._step, rows)
+        write_rows(self._transaction, rows)
 
 
-def known_ids(step: Transaction, ids: Iterable[str]) -> set[str]:
+def known_ids(transaction: Transaction, ids: Iterable[str]) -> set[str]:
     """Those of which there is a job."""
-    return {name for (name,) in step.execute(SQL.known, (apsw.carray(tuple(ids)),))}
+    return {name for (name,) in transaction.execute(SQL.known, (apsw.carray(tuple(ids)),))}
 
 
-def write_rows(step: Transaction, rows: Sequence[Row]) -> None:
+def write_rows(transaction: Transaction, rows: Sequence[Row]) -> None:
     """Plain jobs take their places in line, with their counts and their lanes."""
     if not rows:
         return
-    first = step.next_seq()
-    step.connection.executemany(SQL.add_plain, [(seq, *row) for seq, row in enumerate(rows, first)])
+    first = transaction.next_seq()
+    transaction.connection.executemany(SQL.add_plain, [(seq, *row) for seq, row in enumerate(rows, first)])
     heads: dict[tuple[str, str], tuple[int, float, int]] = {}
     for seq, row in enumerate(rows, first):
         queue, state, lane = row[1], row[4], row[6]
-        step.counted(queue, None, State(state), 1)
-        step.topics.add(queue_topic(queue))
+        transaction.counted(queue, None, State(state), 1)
+        transaction.topics.add(queue_topic(queue))
         if state == "ready":
             place = (row[5], row[8], seq)
             heads[queue, lane] = min(heads.get((queue, lane), place), place)
     for (queue, lane), place in heads.items():
-        step.arrived(queue, lane, place)
+        transaction.arrived(queue, lane, place)

@@ -18,44 +18,44 @@ from tidemill.stores.sqlite.transaction import Transaction
 _DEFAULT = msgspec.json.encode(QueueSettings()).decode()
 
 
-def appear(step: Transaction, queue: str) -> None:
-    if not step.queue(queue).known:
-        step.execute(SQL.appear, (queue, _DEFAULT))
+def appear(transaction: Transaction, queue: str) -> None:
+    if not transaction.queue(queue).known:
+        transaction.execute(SQL.appear, (queue, _DEFAULT))
 
 
-def declare(step: Transaction, queues: Mapping[str, QueueSettings]) -> None:
+def declare(transaction: Transaction, queues: Mapping[str, QueueSettings]) -> None:
     for name, settings in queues.items():
         _check(name, settings)
-        step.execute(SQL.declare, (name, text_of(settings)))
-        _limits_changed(step, name)
+        transaction.execute(SQL.declare, (name, text_of(settings)))
+        _limits_changed(transaction, name)
 
 
-def override(step: Transaction, queue: str, settings: QueueSettings | None) -> None:
+def override(transaction: Transaction, queue: str, settings: QueueSettings | None) -> None:
     check_name(queue)
     if settings is not None:
         _check(queue, settings)
-    appear(step, queue)
-    step.execute(SQL.override, (None if settings is None else text_of(settings), queue))
-    _limits_changed(step, queue)
+    appear(transaction, queue)
+    transaction.execute(SQL.override, (None if settings is None else text_of(settings), queue))
+    _limits_changed(transaction, queue)
 
 
-def pause(step: Transaction, queue: str, until: float | None, reason: str | None) -> None:
+def pause(transaction: Transaction, queue: str, until: float | None, reason: str | None) -> None:
     check_name(queue)
-    appear(step, queue)
-    mark = Pause(since=step.now, until=until, reason=reason)
-    step.execute(SQL.pause, (text_of(mark), queue))
-    step.topics.add(queue_topic(queue))  # a parked worker learns when to look again
+    appear(transaction, queue)
+    mark = Pause(since=transaction.now, until=until, reason=reason)
+    transaction.execute(SQL.pause, (text_of(mark), queue))
+    transaction.topics.add(queue_topic(queue))  # a parked worker learns when to look again
 
 
-def resume(step: Transaction, queue: str) -> None:
+def resume(transaction: Transaction, queue: str) -> None:
     check_name(queue)
-    appear(step, queue)
-    step.execute(SQL.pause, (None, queue))
-    step.topics.add(queue_topic(queue))
+    appear(transaction, queue)
+    transaction.execute(SQL.pause, (None, queue))
+    transaction.topics.add(queue_topic(queue))
 
 
-def every(step: Transaction) -> list[QueueInfo]:
-    return [queue_info(*row) for row in step.execute(SQL.all)]
+def every(transaction: Transaction) -> list[QueueInfo]:
+    return [queue_info(*row) for row in transaction.execute(SQL.all)]
 
 
 def _check(queue: str, settings: QueueSettings) -> None:
@@ -69,6 +69,6 @@ def check_name(queue: str) -> None:
         raise ConfigurationError(problem)
 
 
-def _limits_changed(step: Transaction, queue: str) -> None:
-    step.execute(SQL.reopen_lanes, (queue,))
-    step.topics.add(queue_topic(queue))
+def _limits_changed(transaction: Transaction, queue: str) -> None:
+    transaction.execute(SQL.reopen_lanes, (queue,))
+    transaction.topics.add(queue_topic(queue))

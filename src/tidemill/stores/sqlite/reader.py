@@ -18,39 +18,39 @@ SQL = load("reader")
 _ATTEMPT = msgspec.json.Decoder(AttemptRecord)
 
 
-def get(step: Transaction, ids: Sequence[str]) -> list[Job | None]:
-    found = step.by_id(ids)
+def get(transaction: Transaction, ids: Sequence[str]) -> list[Job | None]:
+    found = transaction.by_id(ids)
     return [found.get(name) for name in ids]
 
 
-def find(step: Transaction, wanted: Filter, limit: int, cursor: int | None) -> Page:
-    jobs = step.jobs(filters.SQL.find, filters.values(wanted, limit + 1, cursor))
+def find(transaction: Transaction, wanted: Filter, limit: int, cursor: int | None) -> Page:
+    jobs = transaction.jobs(filters.SQL.find, filters.values(wanted, limit + 1, cursor))
     page = tuple(jobs[:limit])
     return Page(page, page[-1].seq if len(jobs) > limit else None)
 
 
-def counts(step: Transaction) -> dict[str, dict[State, int]]:
+def counts(transaction: Transaction) -> dict[str, dict[State, int]]:
     found: dict[str, dict[State, int]] = {}
-    for queue, name, value in step.execute(SQL.counts):
+    for queue, name, value in transaction.execute(SQL.counts):
         if value:
             found.setdefault(queue, {})[State(name)] = value
     return found
 
 
-def history(step: Transaction, queue: str, since: float) -> list[Minute]:
-    rows = step.execute(SQL.history, (queue, int(since // 60)))
+def history(transaction: Transaction, queue: str, since: float) -> list[Minute]:
+    rows = transaction.execute(SQL.history, (queue, int(since // 60)))
     return [Minute(minute * 60.0, *counters) for minute, *counters in rows]
 
 
-def logs(step: Transaction, job: str) -> list[LogLine]:
-    return [LogLine(*row) for row in step.execute(SQL.logs, (job,))]
+def logs(transaction: Transaction, job: str) -> list[LogLine]:
+    return [LogLine(*row) for row in transaction.execute(SQL.logs, (job,))]
 
 
-def attempts(step: Transaction, job: str) -> list[AttemptRecord]:
-    return [_ATTEMPT.decode(packed) for (packed,) in step.execute(SQL.attempts, (job,))]
+def attempts(transaction: Transaction, job: str) -> list[AttemptRecord]:
+    return [_ATTEMPT.decode(packed) for (packed,) in transaction.execute(SQL.attempts, (job,))]
 
 
-def workers(step: Transaction) -> list[WorkerInfo]:
+def workers(transaction: Transaction) -> list[WorkerInfo]:
     return [
         WorkerInfo(
             id=name,
@@ -61,5 +61,7 @@ def workers(step: Transaction) -> list[WorkerInfo]:
             seen=seen,
             holds=holds,
         )
-        for name, host, pid, served, concurrency, seen, holds in step.execute(SQL.workers, (step.boot,))
+        for name, host, pid, served, concurrency, seen, holds in transaction.execute(
+            SQL.workers, (transaction.boot,)
+        )
     ]

@@ -14,23 +14,23 @@ from tidemill.stores.sqlite.transaction import Transaction
 SQL = load("reclaim")
 
 
-def reclaim(step: Transaction, dead: Sequence[str]) -> Reclaimed:
+def reclaim(transaction: Transaction, dead: Sequence[str]) -> Reclaimed:
     names = text_of(list(dead))
     ready: list[str] = []
     poison: list[str] = []
-    for job in step.jobs(SQL.silent, (step.boot, names)):
-        after = transitions.reclaimed(job, step.settings(job.queue), step.now)
-        step.record_attempt(job, "reclaimed", after.error)
-        step.save(job, after)
+    for job in transaction.jobs(SQL.silent, (transaction.boot, names)):
+        after = transitions.reclaimed(job, transaction.settings(job.queue), transaction.now)
+        transaction.record_attempt(job, "reclaimed", after.error)
+        transaction.save(job, after)
         (ready if after.state is State.READY else poison).append(job.id)
-    step.release_successors(poison)
-    step.execute(SQL.forget_dead, (names,))
+    transaction.release_successors(poison)
+    transaction.execute(SQL.forget_dead, (names,))
     return Reclaimed(tuple(ready), tuple(poison))
 
 
-def notice_boot(step: Transaction, boot_id: str) -> None:
+def notice_boot(transaction: Transaction, boot_id: str) -> None:
     """The boot clock started anew: no lease of the last boot can be compared with it."""
-    if step.execute(SQL.boot).get == boot_id:
+    if transaction.execute(SQL.boot).get == boot_id:
         return
-    step.execute(SQL.new_boot)
-    step.execute(SQL.set_boot, (boot_id,))
+    transaction.execute(SQL.new_boot)
+    transaction.execute(SQL.set_boot, (boot_id,))

@@ -14,7 +14,7 @@ from tidemill.stores.sqlite.faults import translate
 from tidemill.stores.sqlite.transaction import Transaction
 
 T = TypeVar("T")
-Step = Callable[[Transaction], T]
+Work = Callable[[Transaction], T]
 
 
 class Request:
@@ -28,20 +28,20 @@ class Request:
         "files_inbox",
         "future",
         "loop",
-        "step",
         "transaction",
+        "work",
     )
 
     def __init__(
         self,
-        step: Step[Any],
+        work: Work[Any],
         began: float,
         *,
         durable: bool,
         files_inbox: bool = True,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        self.step, self.began, self.durable, self.files_inbox = step, began, durable, files_inbox
+        self.work, self.began, self.durable, self.files_inbox = work, began, durable, files_inbox
         self.loop = loop
         self.future: asyncio.Future[Any] | None = None if loop is None else loop.create_future()
         self.answer: Any = None

@@ -35,17 +35,17 @@ class Standing(msgspec.Struct, array_like=True, frozen=True):
 _STANDINGS = msgspec.json.Decoder(list[Standing])
 
 
-def settle(step: Transaction, settlements: Sequence[Settlement]) -> list[Answer]:
+def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[Answer]:
     if not settlements:
         return []
     ids = apsw.carray(tuple(item.job for item in settlements))
-    standings = {s.id: s for s in _STANDINGS.decode(step.execute(SQL.standing, (ids,)).get)}
+    standings = {s.id: s for s in _STANDINGS.decode(transaction.execute(SQL.standing, (ids,)).get)}
     answers: list[Answer] = []
     successes: list[tuple[Standing, bytes | None]] = []
     settled: set[str] = set()
     for item in settlements:
         standing = standings.get(item.job)
-        answer = _answer(step, item, standing, settled)
+        answer = _answer(transaction, item, standing, settled)
         answers.append(answer)
         if answer is not Answer.OK or standing is None:
             continue
@@ -53,47 +53,49 @@ def settle(step: Transaction, settlements: Sequence[Settlement]) -> list[Answer]
         if isinstance(item.outcome, Done):
             successes.append((standing, item.outcome.result))
         else:
-            _apply(step, item.job, item.outcome)
-    _succeed(step, successes)
+            _apply(transaction, item.job, item.outcome)
+    _succeed(transaction, successes)
     return answers
 
 
-def _answer(step: Transaction, item: Settlement, standing: Standing | None, settled: set[str]) -> Answer:
+def _answer(
+    transaction: Transaction, item: Settlement, standing: Standing | None, settled: set[str]
+) -> Answer:
     if standing is None:
-        return Answer.AGAIN if step.recall(item.job) == (item.fence, item.claim) else Answer.GONE
+        return Answer.AGAIN if transaction.recall(item.job) == (item.fence, item.claim) else Answer.GONE
     if standing.claim != item.claim or standing.fence != item.fence:
         return Answer.STALE
     return Answer.OK if standing.state == "running" and item.job not in settled else Answer.AGAIN
 
 
-def _succeed(step: Transaction, successes: list[tuple[Standing, bytes | None]]) -> None:
+def _succeed(transaction: Transaction, successes: list[tuple[Standing, bytes | None]]) -> None:
     if not successes:
         return
     plain = array("q", [standing.seq for standing, result in successes if result is None])
     if plain:
-        step.execute(SQL.done, (step.now, apsw.carray(plain)))
+        transaction.execute(SQL.done, (transaction.now, apsw.carray(plain)))
     given = [(standing.seq, result.decode()) for standing, result in successes if result is not None]
     if given:
-        step.execute(SQL.done_with_result, (step.now, text_of(given)))
+        transaction.execute(SQL.done_with_result, (transaction.now, text_of(given)))
     for (queue, lane), jobs in Counter((s.queue, s.lane) for s, _ in successes).items():
-        step.counted(queue, State.RUNNING, State.DONE, jobs)
-        step.remark(queue, "done", jobs)
-        step.freed(queue, lane)
+        transaction.counted(queue, State.RUNNING, State.DONE, jobs)
+        transaction.remark(queue, "done", jobs)
+        transaction.freed(queue, lane)
     ended = [standing.id for standing, _ in successes]
-    step.ended += ended
-    step.release_successors(ended)
+    transaction.ended += ended
+    transaction.release_successors(ended)
 
 
-def _apply(step: Transaction, name: str, outcome: Outcome) -> None:
+def _apply(transaction: Transaction, name: str, outcome: Outcome) -> None:
     """Any outcome but success, by the pure transitions."""
-    before = step.by_id([name])[name]
-    after = transitions.settled(before, outcome, step.settings(before.queue), step.now)
+    before = transaction.by_id([name])[name]
+    after = transitions.settled(before, outcome, transaction.settings(before.queue), transaction.now)
     if isinstance(outcome, Retrying):
-        step.remark(before.queue, "retried", 1)
-        if step.successor_of(name) is not None:
-            after = transitions.superseded(after, step.now)
+        transaction.remark(before.queue, "retried", 1)
+        if transaction.successor_of(name) is not None:
+            after = transitions.superseded(after, transaction.now)
     if isinstance(outcome, Retrying | Fail | Crashed):
-        step.record_attempt(before, str(outcome.__struct_config__.tag), outcome.error)
-    step.save(before, after)
+        transaction.record_attempt(before, str(outcome.__struct_config__.tag), outcome.error)
+    transaction.save(before, after)
     if after.state in FINAL:
-        step.release_successors([name])
+        transaction.release_successors([name])

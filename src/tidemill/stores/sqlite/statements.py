@@ -35,6 +35,6 @@ def load(verb: str) -> Statements:
 
 @cache
 def migrations() -> list[tuple[int, str]]:
-    """(version, script) of every schema step, oldest first."""
+    """(version, script) of every schema transaction, oldest first."""
     scripts = (entry for entry in (_FOLDER / "schema").iterdir() if entry.name.endswith(".sql"))
     return sorted((int(entry.name.split(".")[0]), entry.read_text()) for entry in scripts)

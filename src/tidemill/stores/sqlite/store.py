@@ -72,48 +72,50 @@ class SqliteStore:
     # -- jobs
 
     async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        def append_or_insert(step: Transaction) -> list[list[Inserted]]:
-            appended = inbox.append(step.connection, step.now, groups)
-            if appended is None or inbox.is_long(step.connection):
-                inbox.file(step)
+        def append_or_insert(transaction: Transaction) -> list[list[Inserted]]:
+            appended = inbox.append(transaction.connection, transaction.now, groups)
+            if appended is None or inbox.is_long(transaction.connection):
+                inbox.file(transaction)
             if appended is None:
-                return insert(step, groups)
-            step.topics.add(queue_topic(groups[0].queue))
+                return insert(transaction, groups)
+            transaction.topics.add(queue_topic(groups[0].queue))
             return appended
 
         return await self._writer.submit(append_or_insert, durable=True, files_inbox=False)
 
     async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
-        return await self._reads.run(lambda step: arrivals(step, limit, after))
+        return await self._reads.run(lambda transaction: arrivals(transaction, limit, after))
 
     async def admit(self, admissions: Sequence[Admission]) -> int:
-        return await self._writer.submit(lambda step: admit(step, admissions), durable=True)
+        return await self._writer.submit(lambda transaction: admit(transaction, admissions), durable=True)
 
     async def claim(self, request: ClaimRequest) -> Claims:
         return await self._writer.submit(
-            lambda step: claim(step, request, self._entropy.claim_id), durable=False
+            lambda transaction: claim(transaction, request, self._entropy.claim_id), durable=False
         )
 
     async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
-        def settle_and_claim(step: Transaction) -> Settled:
-            answers = settle(step, settlements)
-            step.refresh_lanes()
-            claims = None if request is None else claim(step, request, self._entropy.claim_id)
+        def settle_and_claim(transaction: Transaction) -> Settled:
+            answers = settle(transaction, settlements)
+            transaction.refresh_lanes()
+            claims = None if request is None else claim(transaction, request, self._entropy.claim_id)
             return Settled(answers, claims)
 
         return await self._writer.submit(settle_and_claim, durable=bool(settlements))
 
     async def extend(self, heartbeat: Heartbeat) -> Extended:
-        return await self._writer.submit(lambda step: extend(step, heartbeat), durable=False)
+        return await self._writer.submit(lambda transaction: extend(transaction, heartbeat), durable=False)
 
     async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
-        return await self._writer.submit(lambda step: reclaim(step, dead), durable=True)
+        return await self._writer.submit(lambda transaction: reclaim(transaction, dead), durable=True)
 
     async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
-        return await self._writer.submit(lambda step: amend(step, wanted, change, limit), durable=True)
+        return await self._writer.submit(
+            lambda transaction: amend(transaction, wanted, change, limit), durable=True
+        )
 
     async def prune(self, limit: int = 1000) -> Pruned:
-        return await self._writer.submit(lambda step: prune(step, limit), durable=False)
+        return await self._writer.submit(lambda transaction: prune(transaction, limit), durable=False)
 
     async def read_clock(self) -> Reading:
         return Reading(self._clock.wall(), self._clock.boot())
@@ -121,16 +123,20 @@ class SqliteStore:
     # -- queues
 
     async def declare(self, settings: Mapping[str, QueueSettings]) -> None:
-        await self._writer.submit(lambda step: queues.declare(step, settings), durable=True)
+        await self._writer.submit(lambda transaction: queues.declare(transaction, settings), durable=True)
 
     async def override(self, queue: str, settings: QueueSettings | None) -> None:
-        await self._writer.submit(lambda step: queues.override(step, queue, settings), durable=True)
+        await self._writer.submit(
+            lambda transaction: queues.override(transaction, queue, settings), durable=True
+        )
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
-        await self._writer.submit(lambda step: queues.pause(step, queue, until, reason), durable=True)
+        await self._writer.submit(
+            lambda transaction: queues.pause(transaction, queue, until, reason), durable=True
+        )
 
     async def resume(self, queue: str) -> None:
-        await self._writer.submit(lambda step: queues.resume(step, queue), durable=True)
+        await self._writer.submit(lambda transaction: queues.resume(transaction, queue), durable=True)
 
     async def queues(self) -> list[QueueInfo]:
         return await self._reads.run(queues.every)
@@ -138,22 +144,22 @@ class SqliteStore:
     # -- reader
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        return await self._reads.run(lambda step: reader.get(step, ids))
+        return await self._reads.run(lambda transaction: reader.get(transaction, ids))
 
     async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
-        return await self._reads.run(lambda step: reader.find(step, wanted, limit, cursor))
+        return await self._reads.run(lambda transaction: reader.find(transaction, wanted, limit, cursor))
 
     async def counts(self) -> dict[str, dict[State, int]]:
         return await self._reads.run(reader.counts)
 
     async def history(self, queue: str, since: float) -> list[Minute]:
-        return await self._reads.run(lambda step: reader.history(step, queue, since))
+        return await self._reads.run(lambda transaction: reader.history(transaction, queue, since))
 
     async def logs(self, job: str) -> list[LogLine]:
-        return await self._reads.run(lambda step: reader.logs(step, job))
+        return await self._reads.run(lambda transaction: reader.logs(transaction, job))
 
     async def attempts(self, job: str) -> list[AttemptRecord]:
-        return await self._reads.run(lambda step: reader.attempts(step, job))
+        return await self._reads.run(lambda transaction: reader.attempts(transaction, job))
 
     async def workers(self) -> list[WorkerInfo]:
         return await self._reads.run(reader.workers)
@@ -162,11 +168,13 @@ class SqliteStore:
 
     async def lead(self, duty: str, worker: str, lease: float) -> bool:
         return await self._writer.submit(
-            lambda step: coordinator.lead(step, duty, worker, lease), durable=False
+            lambda transaction: coordinator.lead(transaction, duty, worker, lease), durable=False
         )
 
     async def resign(self, duty: str, worker: str) -> None:
-        await self._writer.submit(lambda step: coordinator.resign(step, duty, worker), durable=False)
+        await self._writer.submit(
+            lambda transaction: coordinator.resign(transaction, duty, worker), durable=False
+        )
 
     # -- wake-ups
 
@@ -186,12 +194,12 @@ class BlockingStore:
     def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
         appended = self._writer.append(groups)
         if appended is None:
-            return self._writer.run(lambda step: insert(step, groups), durable=True)
+            return self._writer.run(lambda transaction: insert(transaction, groups), durable=True)
         self._wakeups.ring((queue_topic(groups[0].queue),))
         return appended
 
     def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
-        return self._writer.run(lambda step: amend(step, wanted, change, limit), durable=True)
+        return self._writer.run(lambda transaction: amend(transaction, wanted, change, limit), durable=True)
 
     def get(self, ids: Sequence[str]) -> list[Job | None]:
-        return self._reads.run_here(lambda step: reader.get(step, ids))
+        return self._reads.run_here(lambda transaction: reader.get(transaction, ids))

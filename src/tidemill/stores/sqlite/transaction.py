@@ -1,7 +1,7 @@
-"""One atomic step: the verbs' common view of the database and of time.
+"""One atomic transaction: the verbs' common view of the database and of time.
 
 Verbs change jobs through `add`, `save` and `drop`; counts, lanes, history and wake-ups
-follow from what changed and are written once, at the end of the step, however many jobs
+follow from what changed and are written once, at the end of the transaction, however many jobs
 it moved.
 """
 
@@ -41,6 +41,10 @@ class Transaction:
         self._counts: dict[tuple[str, str], int] = {}
         self._history: dict[tuple[str, str], int] = {}
         self._lanes: dict[tuple[str, str], int | None] = {}
+
+    @property
+    def rings(self) -> bool:
+        return bool(self.topics or self.ended)
 
     # -- reading
 
@@ -122,10 +126,15 @@ class Transaction:
     def next_seq(self) -> int:
         return int(self.execute(SQL.next_seq).get)
 
+    def keep_place(self, seq: int) -> None:
+        """The job with that place in line goes; the place is not given again."""
+        self.connection.execute(SQL.gave_seq, (seq,))
+
     def drop(self, job: Job) -> None:
         """The record goes, its id is remembered."""
         self.remember(job.id, Verdict.ACCEPTED, job.id, job.fence, job.claim)
-        for sql in (SQL.gave_seq, SQL.drop, SQL.drop_logs, SQL.drop_attempts):
+        self.keep_place(job.seq)
+        for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts):
             self.connection.execute(sql, (job.seq,))
         self.counted(job.queue, job.state, None, 1)
         if job.state is State.READY:

@@ -28,7 +28,7 @@ from tidemill.stores.sqlite.connection import BUSY_PATIENCE, Patience, connect
 from tidemill.stores.sqlite.faults import translated
 from tidemill.stores.sqlite.forking import survive_forks
 from tidemill.stores.sqlite.reclaim import notice_boot
-from tidemill.stores.sqlite.requests import Request, Step, answer
+from tidemill.stores.sqlite.requests import Request, Work, answer
 from tidemill.stores.sqlite.settings import SettingsCache
 from tidemill.stores.sqlite.transaction import Transaction
 from tidemill.stores.sqlite.wakeups import Wakeups
@@ -76,9 +76,9 @@ class Writer:
         with self._lock:
             self._disconnect()
 
-    def run(self, step: Step[T], *, durable: bool) -> T:
+    def run(self, work: Work[T], *, durable: bool) -> T:
         """Run a step here and now, in the caller's thread."""
-        request = Request(step, self._clock.boot(), durable=durable)
+        request = Request(work, self._clock.boot(), durable=durable)
         with self._connection_in_hand():
             self._commit([request])
         if request.error is not None:
@@ -104,11 +104,11 @@ class Writer:
                 self.run(lambda _: None, durable=False)
         return inserted
 
-    def submit(self, step: Step[T], *, durable: bool, files_inbox: bool = True) -> asyncio.Future[T]:
+    def submit(self, work: Work[T], *, durable: bool, files_inbox: bool = True) -> asyncio.Future[T]:
         """Run a step in the writer's thread, together with whatever else waits there."""
         loop = asyncio.get_running_loop()
         began = self._clock.boot()
-        request = Request(step, began, durable=durable, files_inbox=files_inbox, loop=loop)
+        request = Request(work, began, durable=durable, files_inbox=files_inbox, loop=loop)
         with self._door:
             self._check_open()
             if self._thread is None:
@@ -152,10 +152,10 @@ class Writer:
 
     def _ring(self, group: list[Request]) -> None:
         for request in group:
-            step = request.transaction
-            if step is not None and request.error is None and (step.topics or step.ended):
+            transaction = request.transaction
+            if transaction is not None and request.error is None and transaction.rings:
                 with contextlib.suppress(OSError):  # a hint that cannot be given is only a hint
-                    self._wakeups.announce(step.topics, step.ended)
+                    self._wakeups.announce(transaction.topics, transaction.ended)
 
     def _commit(self, group: list[Request]) -> None:
         try:
@@ -181,14 +181,14 @@ class Writer:
                 self._commit([request])
 
     def _perform(self, connection: apsw.Connection, request: Request) -> None:
-        step = Transaction(connection, self._clock.wall(), self._clock.boot(), self._settings)
+        transaction = Transaction(connection, self._clock.wall(), self._clock.boot(), self._settings)
         if self._boot_id != self._clock.boot_id:
-            notice_boot(step, self._clock.boot_id)
+            notice_boot(transaction, self._clock.boot_id)
         if request.files_inbox:
-            inbox.file(step)
-        request.answer = request.step(step)
-        step.finish()
-        request.transaction = step
+            inbox.file(transaction)
+        request.answer = request.work(transaction)
+        transaction.finish()
+        request.transaction = transaction
         self._boot_id = self._clock.boot_id
 
     def _connected(self) -> apsw.Connection:
