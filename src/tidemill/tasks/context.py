@@ -41,7 +41,9 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True when the job was cancelled or its lease lost: stop, the outcome is refused anyway."""
+        """True when the attempt was told to stop: its job was cancelled, its lease lost, its timeout is
+        over, or the worker's grace time. Stop soon: what a thread still returns is not recorded. An
+        isolated handler is killed instead."""
         return self._reporter.cancelled()
 
     async def progress(self, fraction: float, note: str | None = None) -> None:
