@@ -13,7 +13,7 @@ from tidemill.core.states import State
 from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE
 from tidemill.core.uniqueness import Unique
 from tidemill.stores.memory import MemoryStore
-from tidemill.tasks.definition import define
+from tidemill.tasks.definition import TaskDefinition, define
 from tidemill.testing.manual import ManualClock
 from tidemill.worker.admitter import AT_ONCE, Admitter, judge
 
@@ -162,3 +162,66 @@ async def test_i26_a_stepped_clock_refuses_no_arrival() -> None:
     clock.step_wall(2 * UNKNOWN_TASK_PATIENCE)
     await admitter.admit()
     assert [arrival.id for arrival in await store.arrivals(10)] == ["foreign"]
+
+
+def _raises_what_it_likes(number: int, host: str = "a") -> str:
+    raise RecursionError("too deep")
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class Picky:
+    """A model of another library, whose validators may raise anything."""
+
+    @classmethod
+    def model_validate(cls, value: object) -> Picky:
+        raise Mute
+
+
+async def takes_picky(what: Picky) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("task", "payload", "field"),
+    [
+        (define(add, name="add", key=lambda number, host: number), b'{"number":1}', "key"),
+        (define(add, name="add", unique=lambda number, host: number), b'{"number":1}', "unique"),
+        (define(add, name="add", key=_raises_what_it_likes), b'{"number":1}', "key"),
+        (define(takes_picky, name="add"), b'{"what":{}}', "payload"),
+        (define(add, name="add"), b'{"number":' + b"[" * 100_000, "payload"),
+    ],
+)
+async def test_one_bad_arrival_never_holds_up_the_others(
+    task: TaskDefinition, payload: bytes, field: str
+) -> None:
+    store = MemoryStore()
+    store.arrive("bad", "add", payload)
+    store.arrive("good", "fine", b'{"number":1}')
+    admitter = Admitter(store, {"add": task, "fine": define(add, name="fine")})
+    await admitter.admit()
+    bad, good = await store.get(["bad", "good"])
+    assert bad is not None
+    assert bad.state is State.FAILED
+    assert bad.error is not None
+    assert field in bad.error.message
+    assert good is not None
+    assert good.state is State.READY
+
+
+def test_an_unknown_task_is_refused_after_a_day_however_full_the_last_page(virtually: Virtually) -> None:
+    """Exactly full pages end with an empty one, which says nothing about the others."""
+
+    async def scenario(bench: Bench) -> None:
+        for number in range(AT_ONCE):
+            bench.store.arrive(f"foreign-{number}", "not here", b"{}")
+        admitter = Admitter(bench.store, {"add": TASK})
+        for _ in range(26):
+            while await admitter.admit():
+                pass
+            await asyncio.sleep(3600)
+        assert await bench.store.arrivals(10) == []
+
+    virtually(scenario)

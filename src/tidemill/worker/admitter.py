@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -14,8 +14,9 @@ from tidemill.core.job import Error, Group, NewJob, problem_with
 from tidemill.core.queues import HOUR
 from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE
 from tidemill.core.uniqueness import Unique
-from tidemill.errors import InvalidPayload
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.worker.attempt import storable
+from tidemill.worker.translate import describe
 
 AT_ONCE = 500
 
@@ -44,6 +45,7 @@ class Admitter:
         self.admitted = 0
         self._seen = 0
         self._unknown: dict[int, float] = {}
+        self._unknown_this_round: dict[int, float] = {}
         self._loop = asyncio.get_running_loop()
 
     async def admit(self) -> bool:
@@ -51,8 +53,8 @@ class Admitter:
         them. True when more may be waiting."""
         arrivals = await self._store.arrivals(AT_ONCE, self._seen)
         self._seen = arrivals[-1].seq if len(arrivals) == AT_ONCE else 0
+        self._note_unknown(arrivals)
         if not arrivals:
-            self._unknown.clear()
             return False
         now = (await self._store.read_clock()).wall
         judged = [self._judge(arrival, now) for arrival in arrivals]
@@ -61,11 +63,18 @@ class Admitter:
             self.admitted += await self._store.admit(admissions)
         return len(arrivals) == AT_ONCE
 
+    def _note_unknown(self, arrivals: Sequence[Arrival]) -> None:
+        """A round ends with a page that is not full: what it did not come across is gone."""
+        now = self._loop.time()
+        for arrival in arrivals:
+            if arrival.task not in self._tasks:
+                self._unknown_this_round[arrival.seq] = self._unknown.setdefault(arrival.seq, now)
+        if len(arrivals) < AT_ONCE:
+            self._unknown, self._unknown_this_round = self._unknown_this_round, {}
+
     def _judge(self, arrival: Arrival, now: float) -> Admission | None:
-        if arrival.task not in self._tasks:
-            first_seen = self._unknown.setdefault(arrival.seq, self._loop.time())
-            if self._loop.time() - first_seen < HOUR:
-                return None
+        if self._loop.time() - self._unknown.get(arrival.seq, -math.inf) < HOUR:
+            return None
         return judge(arrival, self._tasks, now)
 
 
@@ -79,11 +88,12 @@ def judge(arrival: Arrival, tasks: Mapping[str, TaskDefinition], now: float) -> 
         )
     try:
         options = msgspec.json.decode(arrival.options or b"{}", type=Options)
-        task.payload.check(arrival.payload)
-    except InvalidPayload as error:
-        return _refused(arrival, task.queue, "InvalidPayload", f"payload: {error}")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except Exception as error:  # noqa: BLE001 - too deep a nesting is a RecursionError
         return _refused(arrival, task.queue, "InvalidJob", f"options: {error}".replace("`$.", "`"))
+    try:
+        task.payload.check(arrival.payload)
+    except Exception as error:  # noqa: BLE001 - a model's own validators may raise anything
+        return _refused(arrival, task.queue, "InvalidPayload", f"payload: {describe(error).message}")
     return _accepted(arrival, task, options)
 
 
@@ -94,9 +104,11 @@ def _accepted(arrival: Arrival, task: TaskDefinition, options: Options) -> Admis
         return _refused(arrival, task.queue, "PayloadTooLarge", sentence)
     try:
         job = _job(arrival, task, options)
+        problem = problem_with(Group(queue, (job,)))
     except Exception as error:  # noqa: BLE001 - the task's own key functions may raise anything
-        return _refused(arrival, queue, type(error).__name__, f"key or unique: {error}")
-    if problem := problem_with(Group(queue, (job,))):
+        described = describe(error)
+        return _refused(arrival, task.queue, described.type, f"key or unique: {described.message}")
+    if problem:
         return _refused(arrival, task.queue, "InvalidJob", problem)
     return Admission(arrival, queue, job)
 
@@ -109,6 +121,10 @@ def _job(arrival: Arrival, task: TaskDefinition, options: Options) -> NewJob:
     key = options.key
     if key is None and task.key is not None:
         key = task.key(*args, **kwargs)
+    if not isinstance(key, str | None):
+        raise TypeError(f"the task's key is {key!r}, which is not text")
+    if not isinstance(unique, str | Unique | None):
+        raise TypeError(f"the task's unique is {unique!r}, which is neither a Unique nor text")
     # A delay counts from the arrival, not from when a worker got round to it.
     at = options.at if options.at is not None or not options.delay else arrival.arrived + options.delay
     return NewJob(
@@ -128,4 +144,4 @@ def _job(arrival: Arrival, task: TaskDefinition, options: Options) -> NewJob:
 
 
 def _refused(arrival: Arrival, queue: str, kind: str, sentence: str) -> Admission:
-    return Admission(arrival, queue, Refused(queue=queue, error=Error(kind, sentence)))
+    return Admission(arrival, queue, Refused(queue=queue, error=Error(kind, storable(sentence))))
