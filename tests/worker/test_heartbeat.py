@@ -8,6 +8,7 @@ import threading
 from tests.worker.bench import Bench, Virtually
 from tidemill.clock import SystemClock, SystemEntropy
 from tidemill.contract.jobs import Extended
+from tidemill.contract.reader import LOG_LINES
 from tidemill.core.changes import Cancel
 from tidemill.core.claims import Claimed, Heartbeat
 from tidemill.core.filters import Filter
@@ -261,3 +262,57 @@ async def test_a_heartbeat_that_breaks_is_started_again_and_holds_no_outcome_up(
         await worker.run()
     assert broken.is_set()
     assert worker.stats.done == 3
+
+
+def test_i7_a_beat_that_failed_is_repeated_within_a_second(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        store = Deaf(bench.store)
+        worker = bench.worker(store=store, lease=30)
+        running = bench.start(worker)
+        await asyncio.sleep(9)
+        before = worker.stats.beats
+        store.deaf = True
+        await asyncio.sleep(3)
+        store.deaf = False
+        await asyncio.sleep(1)
+        assert worker.stats.beats == before + 1
+        await asyncio.sleep(8)
+        assert worker.stats.beats == before + 1, "and then as often as before"
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_what_a_talkative_job_says_in_an_outage_is_bounded(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        async def talks(ctx: Context) -> None:
+            for number in range(20):
+                for line in range(LOG_LINES // 2):
+                    ctx.log(f"{number}-{line}")
+                await asyncio.sleep(1)
+            await asyncio.sleep(60)
+
+        bench.task(talks)
+        job = await bench.enqueue("talks")
+        store = Deaf(bench.store)
+        sent: list[int] = []
+        extend = store.extend
+
+        async def watched(heartbeat: Heartbeat) -> Extended:
+            sent.extend(len(held.log) for held in heartbeat.held)
+            return await extend(heartbeat)
+
+        store.extend = watched  # type: ignore[method-assign]
+        store.deaf = True
+        worker = bench.worker(store=store, lease=120)
+        running = bench.start(worker)
+        await asyncio.sleep(30)
+        store.deaf = False
+        await asyncio.sleep(2)
+        assert max(sent) == LOG_LINES
+        assert (await bench.store.logs(job))[-1].line == f"19-{LOG_LINES // 2 - 1}"
+        worker.stop_now()
+        await running
+
+    virtually(scenario)

@@ -31,11 +31,12 @@ class News(msgspec.Struct, eq=False):
     """What a handler said about its attempt and the store has not heard yet.
 
     Handlers write from any thread, the heartbeat takes: a bounded deque needs no lock for that.
-    `unsent` and `sending` belong to the heartbeat alone, which keeps them until a beat got through.
+    `unsent` and `sending` belong to the heartbeat alone, which keeps them until a beat got through;
+    in a long outage the oldest lines go, as they would in the store.
     """
 
     lines: deque[str]
-    unsent: list[str]
+    unsent: deque[str]
     progress: tuple[float, str | None] | None = None
     sending: tuple[float, str | None] | None = None
 
@@ -90,7 +91,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     def _news(self) -> News:
         if self.news is None:
-            self.news = News(deque(maxlen=LOG_LINES), [])
+            self.news = News(deque(maxlen=LOG_LINES), deque(maxlen=LOG_LINES))
         return self.news
 
 

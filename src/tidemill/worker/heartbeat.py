@@ -27,6 +27,8 @@ from tidemill.worker.options import WorkerOptions
 from tidemill.worker.stats import Stats
 
 NEWS_EVERY = 0.5
+RETRY_AFTER = 1.0
+"""A beat that failed is repeated soon: another whole period later a lease might be over."""
 LAST_NEWS_EVERY = 0.02
 """An outcome waits for its attempt's last news, so that no line is lost; but a beat lists all that
 is held, so there are at most fifty of these a second."""
@@ -130,7 +132,10 @@ class Heartbeat:
             return 0.0
         if self._last_words:
             return LAST_NEWS_EVERY
-        return min(NEWS_EVERY, self._options.beat_every) if self._news else self._options.beat_every
+        usual = self._options.beat_every
+        if self._failing:
+            return min(RETRY_AFTER, usual)
+        return min(NEWS_EVERY, usual) if self._news else usual
 
     async def _beat(self, store: Store) -> None:
         self._news = self._rung = False
