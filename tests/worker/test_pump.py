@@ -10,6 +10,7 @@ from tests.worker.bench import Bench, Unreliable, Virtually
 from tidemill.core.job import Group, NewJob
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import State
+from tidemill.worker.options import FreshId
 
 
 async def noop() -> None: ...
@@ -227,5 +228,24 @@ def test_weights_share_the_slots(virtually: Virtually) -> None:
             await bench.enqueue("small", queue="small")
         await bench.run_until_idle(queues={"small": 1, "big": 4}, concurrency=1)
         assert 70 <= ran[:100].count("big") <= 85
+
+    virtually(scenario)
+
+
+def test_a_restarted_worker_of_the_same_id_is_not_taken_for_the_first(virtually: Virtually) -> None:
+    """Claims are numbered from 1 again, and the store would take them for repetitions."""
+
+    async def noop() -> None: ...
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        names = set()
+        for _ in range(3):
+            job = await bench.enqueue("noop")
+            names.add((await bench.run_until_idle(id="host-1")).id)
+            assert (await bench.job(job)).state is State.DONE
+        assert len(names) == 3
+        assert all(name.startswith("host-1-") for name in names)
+        assert bench.worker(id=FreshId("made-by-a-supervisor")).id == "made-by-a-supervisor"
 
     virtually(scenario)

@@ -9,6 +9,12 @@ from dataclasses import dataclass, field
 from tidemill.errors import ConfigurationError
 
 
+class FreshId(str):
+    """A worker's id that nobody had before, as a supervisor makes one for each process."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
     """Durations are seconds. `queues` maps a name to its weight: larger gets more.
@@ -20,6 +26,8 @@ class WorkerOptions:
     poll: how long a job may wait when every wake-up is lost.
     threads: how many sync handlers run at once; as many as `concurrency` by default.
     isolated_processes: how many jobs run in processes of their own at once; one per core by default.
+    id: what the worker's name begins with. The rest is random: a store remembers the claims of a
+        worker by its name, so one that was restarted must not go by the name it had.
     until_idle: stop when nothing is ready, due or running.
     heartbeat_thread: renew leases from a thread of its own, whatever the event loop does. Only a
         test under virtual time turns it off.

@@ -19,6 +19,7 @@ from tidemill.clock import Entropy
 from tidemill.contract.store import Store
 from tidemill.errors import StoreError
 from tidemill.worker.log import logger
+from tidemill.worker.options import FreshId
 from tidemill.worker.parent import die_with_parent
 
 WORKER_ID = "TIDEMILL_WORKER_ID"
@@ -29,7 +30,7 @@ LONGEST_WAIT = 5.0
 HEALTHY_AFTER = 10.0
 
 
-def supervised_id() -> str | None:
+def supervised_id() -> FreshId | None:
     """Called once by a process that may have been started by a supervisor: its worker's id.
 
     The variables are taken out, so that nothing a job starts takes itself for this worker."""
@@ -37,7 +38,7 @@ def supervised_id() -> str | None:
     parent = os.environ.pop(SUPERVISOR, None)
     if parent is not None:
         die_with_parent(signal.SIGTERM, int(parent))
-    return worker
+    return None if worker is None else FreshId(worker)
 
 
 class Supervisor:

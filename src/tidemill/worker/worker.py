@@ -11,7 +11,7 @@ from tidemill.contract.store import Store
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.worker.crew import Crew
 from tidemill.worker.log import logger
-from tidemill.worker.options import WorkerOptions
+from tidemill.worker.options import FreshId, WorkerOptions
 from tidemill.worker.stats import Stats
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
@@ -40,7 +40,7 @@ class Worker:
         self._middleware = middleware
         self._crew: Crew | None = None
         self._stopping = self._hurried = False
-        self.id = options.id or entropy.new_id()
+        self.id = _fresh(options.id, entropy)
         self.stats = Stats(since=clock.wall())
 
     async def run(self) -> None:
@@ -73,3 +73,10 @@ class Worker:
         self._stopping = self._hurried = True
         if self._crew is not None:
             self._crew.stop(hurry=True)
+
+
+def _fresh(given: str | None, entropy: Entropy) -> str:
+    made = entropy.new_id()
+    if given is None or isinstance(given, FreshId):
+        return given or made
+    return f"{given}-{made[-12:]}"
