@@ -140,3 +140,34 @@ def test_ended_jobs_are_pruned(virtually: Virtually) -> None:
         await running
 
     virtually(scenario)
+
+
+def test_i26_after_a_suspend_a_worker_that_never_led_reclaims_nothing_of_the_living(
+    virtually: Virtually,
+) -> None:
+    """The leader's lease is over by the store's clock like any other, so another may lead first."""
+
+    async def scenario(bench: Bench) -> None:
+        async def long() -> None:
+            await asyncio.sleep(60)
+
+        bench.task(long)
+        job = await bench.enqueue("long")
+        owner = bench.worker(concurrency=1)
+        running = [bench.start(owner)]
+        await asyncio.sleep(0.1)
+        running.append(bench.start(other := bench.worker()))
+        await asyncio.sleep(14.95)  # the owner has just looked, the other is about to
+        assert not await bench.store.lead("reclaim", other.id, 1)
+        boot = bench.clock.boot
+        bench.clock.boot = lambda: boot() + 3600  # type: ignore[method-assign]
+        await asyncio.sleep(1)
+        assert not await bench.store.lead("reclaim", owner.id, 1), "the other leads now"
+        await asyncio.sleep(60)
+        record = await bench.job(job)
+        assert (record.state, record.attempts, record.crashes) == (State.DONE, 1, 0)
+        owner.stop()
+        other.stop()
+        await asyncio.gather(*running)
+
+    virtually(scenario)

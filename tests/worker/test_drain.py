@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
+from collections.abc import Sequence
 
 import pytest
 
 from tests.worker.bench import Bench, Unreliable, Virtually
 from tidemill.clock import SystemClock, SystemEntropy
+from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.job import Group, NewJob
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.definition import define
+from tidemill.testing.virtual import VirtualClock, run_virtual
 from tidemill.worker import Worker, WorkerOptions
 from tidemill.worker.drain import INSIST_AFTER, StopRequests, on_signals
 
@@ -253,3 +257,66 @@ def test_i20_a_loop_that_ends_under_its_worker_charges_nothing() -> None:
     [job] = store.blocking.get(["a"])
     assert job is not None
     assert (job.state, job.attempts, job.crashes) == (State.READY, 0, 0)
+
+
+class Hangs(MemoryStore):
+    """Answers nothing that a worker says when it leaves. `left` is set by its last settlement."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = asyncio.Event()
+
+    def another(self) -> Hangs:
+        return self
+
+    async def close(self) -> None: ...
+
+    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        if request is None:
+            self.left.set()
+            await asyncio.Event().wait()
+        return await super().settle(settlements, request)
+
+    async def resign(self, duty: str, worker: str) -> None:
+        await asyncio.Event().wait()
+
+
+def test_a_store_that_hangs_cannot_keep_a_worker_from_leaving() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        bench = Bench(Hangs(), clock)
+        worker = bench.worker(grace=1)
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        worker.stop()
+        async with asyncio.timeout(60):
+            await running
+
+    run_virtual(main())
+
+
+async def test_a_worker_cancelled_twice_leaves_no_heartbeat_behind() -> None:
+    """A heartbeat that went on would keep its jobs from everybody."""
+    store, began = Hangs(), asyncio.Event()
+
+    async def long() -> None:
+        began.set()
+        await asyncio.sleep(600)
+
+    await store.insert([Group("default", (NewJob(id="a", task="long", payload=b"{}"),))])
+    tasks = {"long": define(long, name="long")}
+    worker = Worker(store, tasks, options=WorkerOptions(), clock=SystemClock(), entropy=SystemEntropy())
+    threads = set(threading.enumerate())
+    running = asyncio.create_task(worker.run())
+    await began.wait()
+    [heartbeat] = [
+        thread
+        for thread in threading.enumerate()
+        if thread.name == "tidemill-heartbeat" and thread not in threads
+    ]
+    running.cancel()
+    await store.left.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await asyncio.to_thread(heartbeat.join, 5)
+    assert not heartbeat.is_alive()

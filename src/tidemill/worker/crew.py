@@ -119,14 +119,23 @@ class Crew:
                 for service in services:
                     service.cancel()
         finally:
+            await self._leave(pulse)
+
+    async def _leave(self, pulse: InThread | OnLoop) -> None:
+        """Nothing here waits long for a store that hangs, and a second cancellation skips only what waits."""
+        try:
             await self._drain.end()
             await self._hand_back_everything()
+        finally:
             self._executor.close()
-            await pulse.stop()
+            pulse.stop()
             self._threads.close()
             if self._isolated is not None:
                 self._isolated.close()
-            await self._leader.resign()
+        await pulse.stopped(within=LAST_TRIP_WITHIN)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_TRIP_WITHIN):
+                await self._leader.resign()
 
     def _give_up(self) -> None:
         self._gave_up = True
@@ -171,6 +180,7 @@ class Crew:
             self._producer.watch_settings(self._store),
             # Twice per period: a leader that died has been replaced before its jobs' leases are over.
             every(options.reclaim_every / 2, "reclaim", self._leader, reclaimer.reclaim),
+            every(options.reclaim_every / 2, "watch the clocks", None, reclaimer.watch),
             every(options.prune_every, "prune", self._leader, pruner.prune),
             # Not led: the leader might be the one worker that does not know the task.
             every(options.admit_every, "admit", None, self._admitter.admit),

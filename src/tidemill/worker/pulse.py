@@ -17,9 +17,11 @@ class OnLoop:
     def __init__(self, heartbeat: Heartbeat, store: Store) -> None:
         self._task = asyncio.create_task(heartbeat.run(store))
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def stopped(self, within: float) -> None:
+        await asyncio.wait([self._task], timeout=within)
 
 
 class InThread:
@@ -33,11 +35,14 @@ class InThread:
         self._thread = threading.Thread(target=self._serve, name="tidemill-heartbeat", daemon=True)
         self._thread.start()
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         self._stopping.set()
         with contextlib.suppress(RuntimeError):  # the thread may have closed its loop already
             self._loop.call_soon_threadsafe(self._cancel)
-        await asyncio.to_thread(self._thread.join)
+
+    async def stopped(self, within: float) -> None:
+        """A store that hangs may keep the thread longer; it does not keep the process."""
+        await asyncio.to_thread(self._thread.join, within)
 
     def _cancel(self) -> None:
         if self._main is not None:

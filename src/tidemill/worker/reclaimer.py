@@ -13,12 +13,19 @@ MAY_PART_BY = 2.0
 class Reclaimer:
     """A lease is over by the store's clock. If that clock and this process's own moved by different
     amounts since the last look (a suspended machine, a stepped or restored host), living owners may
-    only seem silent: they get one whole lease to say so before anything is taken from them."""
+    only seem silent: they get one whole lease to say so before anything is taken from them.
+
+    Every worker watches, also one that never led: after a suspend the leader's lease is over too, and
+    whoever leads next must have seen the clocks from before."""
 
     def __init__(self, store: Store, lease: float) -> None:
         self._store, self._lease = store, lease
         self._seen: tuple[float, float] | None = None
         self._not_before = 0.0
+
+    async def watch(self) -> bool:
+        await self._trusted()
+        return False
 
     async def reclaim(self) -> bool:
         if not await self._trusted():
