@@ -1,0 +1,127 @@
+"""I20 for real: `python -m tidemill worker` on SQLite and uvloop, told to stop while it is busy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tidemill.clock import SystemClock, SystemEntropy
+from tidemill.core.job import Group, NewJob
+from tidemill.core.states import State
+from tidemill.stores.sqlite import SqliteStore
+from tidemill.worker.attempt import LINGER
+
+GRACE = 2.0
+
+APP = """
+import asyncio
+import socket
+from pathlib import Path
+from tidemill import Tidemill
+
+app = Tidemill()
+
+def began():
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.sendto(type(asyncio.get_running_loop()).__module__.encode(), "began")
+
+@app.task(name="short")
+async def short() -> str:
+    began()
+    while not Path("go").exists():
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(0.5)
+    return "finished"
+
+@app.task(name="long")
+async def long() -> None:
+    began()
+    await asyncio.sleep(600)
+"""
+
+
+class Scene:
+    """A folder with an application, a store with eight jobs, and a line on which handlers call."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"sqlite:///{folder / 'jobs.db'}"
+        self.store = SqliteStore(str(folder / "jobs.db"), clock=SystemClock(), entropy=SystemEntropy())
+        self.line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+    async def prepare(self) -> None:
+        (self.folder / "application.py").write_text(APP)
+        self.line.bind(str(self.folder / "began"))
+        self.line.setblocking(False)
+        await self.store.open()
+        names = ["short", "short", "short", "long", "long", "long", "long", "long"]
+        jobs = [NewJob(id=f"{name}-{n}", task=name, payload=b"{}") for n, name in enumerate(names)]
+        await self.store.insert([Group("default", tuple(jobs))])
+
+    @asynccontextmanager
+    async def worker(self, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """In a process group of its own, as under a service manager."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tidemill", "worker", f"--grace={GRACE}s", *options),
+            *("--", "application:app"),
+            cwd=self.folder,
+            env={**os.environ, "TIDEMILL_URL": self.url, "PYTHONPATH": str(self.folder)},
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+    async def four_have_begun(self) -> None:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(30):
+            for _ in range(4):
+                assert (await loop.sock_recv(self.line, 100)).startswith(b"uvloop")
+
+    async def stop(self, worker: asyncio.subprocess.Process) -> None:
+        """The whole group hears it; running jobs may go on for a while."""
+        began = asyncio.get_running_loop().time()
+        os.killpg(worker.pid, signal.SIGTERM)
+        (self.folder / "go").touch()
+        async with asyncio.timeout(30):
+            assert await worker.wait() == 0
+        assert asyncio.get_running_loop().time() - began < GRACE + LINGER
+
+    async def nothing_is_lost_or_charged(self) -> None:
+        jobs = [job for job in await self.store.get([f"short-{n}" for n in range(3)]) if job is not None]
+        assert [(job.state, job.result) for job in jobs] == [(State.DONE, b'"finished"')] * 3
+        rest = [job for job in await self.store.get([f"long-{n}" for n in range(3, 8)]) if job is not None]
+        assert [(job.state, job.attempts, job.crashes) for job in rest] == [(State.READY, 0, 0)] * 5
+        assert (await self.store.counts())["default"] == {State.DONE: 3, State.READY: 5}
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    made = Scene(tmp_path)
+    await made.prepare()
+    yield made
+    await made.store.close()
+    made.line.close()
+
+
+@pytest.mark.parametrize("_round", range(2))
+@pytest.mark.parametrize(
+    "options",
+    [["--concurrency=4"], ["--concurrency=2", "--processes=2"]],
+    ids=["alone", "supervised"],
+)
+async def test_i20_sigterm_loses_and_charges_nothing(scene: Scene, options: list[str], _round: int) -> None:
+    async with scene.worker(*options) as worker:
+        await scene.four_have_begun()
+        await scene.stop(worker)
+    await scene.nothing_is_lost_or_charged()
