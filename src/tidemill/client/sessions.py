@@ -65,9 +65,9 @@ class Sessions:
 
     def queues_changed(self) -> None:
         """Every open session declares again before its next use."""
-        for loop in list(self._open):
-            if session := self._open.pop(loop, None):
-                self._behind[loop] = session
+        for loop, session in list(self._open.items()):
+            self._behind[loop] = session  # first: another thread's loop must find it in one of the two
+            self._open.pop(loop, None)
 
     async def _begin(self, loop: asyncio.AbstractEventLoop) -> Session:
         await self._close_left_behind()
