@@ -38,7 +38,7 @@ def weights(_ctx: click.Context, _option: click.Parameter, value: str | None) ->
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
-    help="Under a parent that restarts any that dies. Default: none.",
+    help="Under a parent that starts again any that ends. Default: none.",
 )
 @click.option("--strict", is_flag=True, default=None, help="Serve queues in the order given, not by weight.")
 @click.option("--lease", callback=duration, help="How long a silent worker keeps its jobs. Default: 30s.")
