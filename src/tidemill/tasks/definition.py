@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemill.core.job import DEFAULT_PRIORITY
-from tidemill.core.retry import Retry
 from tidemill.core.names import MAX_NAME
+from tidemill.core.retry import Retry
 from tidemill.core.uniqueness import Unique
 from tidemill.errors import ConfigurationError
 from tidemill.tasks.context import Context
