@@ -23,6 +23,7 @@ GRACE = 2.0
 
 APP = """
 import asyncio
+import os
 import socket
 from pathlib import Path
 from tidemill import Tidemill
@@ -45,6 +46,12 @@ async def short() -> str:
 async def long() -> None:
     began()
     await asyncio.sleep(600)
+
+@app.task(name="leaves", queue="other")
+async def leaves() -> None:
+    if not Path("left").exists():
+        Path("left").touch()
+        os._exit(0)
 """
 
 
@@ -125,3 +132,16 @@ async def test_i20_sigterm_loses_and_charges_nothing(scene: Scene, options: list
         await scene.four_have_begun()
         await scene.stop(worker)
     await scene.nothing_is_lost_or_charged()
+
+
+async def test_i1_supervised_workers_end_when_idle_but_not_by_a_jobs_exit_code(scene: Scene) -> None:
+    """The job ends its worker with 0, as an idle worker ends, and is run again nevertheless."""
+    await scene.store.insert([Group("other", (NewJob(id="a", task="leaves", payload=b"{}"),))])
+    async with (
+        scene.worker("--processes=1", "--until-idle", "--queues=other") as worker,
+        asyncio.timeout(30),
+    ):
+        assert await worker.wait() == 0
+    [job] = await scene.store.get(["a"])
+    assert job is not None
+    assert (job.state, job.crashes) == (State.DONE, 1)

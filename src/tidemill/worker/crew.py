@@ -132,9 +132,9 @@ class Crew:
             self._threads.close()
             if self._isolated is not None:
                 self._isolated.close()
-        await pulse.stopped(within=LAST_TRIP_WITHIN)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_TRIP_WITHIN):
+            async with asyncio.timeout(2 * LAST_TRIP_WITHIN):
+                await pulse.stopped(within=LAST_TRIP_WITHIN)
                 await self._leader.resign()
 
     def _give_up(self) -> None:
