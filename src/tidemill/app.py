@@ -211,7 +211,8 @@ class Tidemill:
         return WorkerOptions(**given)
 
     async def work(self, **options: Any) -> None:
-        """Run a worker on this loop until SIGTERM or SIGINT: the first drains, the second hands back."""
+        """Run a worker on this loop until SIGTERM or SIGINT: the first drains, another a second later
+        hands everything back."""
         from tidemill.worker.drain import on_signals
 
         async with self:

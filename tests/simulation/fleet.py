@@ -15,7 +15,7 @@ from tidemill.core.job import Job
 from tidemill.testing.manual import SeededEntropy
 from tidemill.testing.virtual import VirtualClock, VirtualLoop
 from tidemill.testing.virtual_processes import Process, context_of
-from tidemill.worker.options import WorkerOptions
+from tidemill.worker.options import FreshId, WorkerOptions
 from tidemill.worker.worker import Worker
 
 LEASE, RECLAIM, POLL, GRACE = 6.0, 2.0, 1.0, 2.0
@@ -120,7 +120,7 @@ class Fleet:
 
 def _options(name: str, chance: random.Random) -> WorkerOptions:
     return WorkerOptions(
-        id=name,
+        id=FreshId(name),
         queues={queue: chance.choice((1, 1, 3)) for queue in QUEUES},
         strict=chance.random() < 0.2,
         concurrency=chance.choice((2, 4, 8)),
