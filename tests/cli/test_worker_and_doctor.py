@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from tests.cli.support import Cli
+from tidemill import Tidemill
+from tidemill.clock import SystemClock
 from tidemill.core.claims import ClaimRequest, Heartbeat, Share
 
 
@@ -35,7 +37,7 @@ def test_all_is_well(cli: Cli) -> None:
     assert ran.code == 0
     assert "ok   store: sqlite:///shop.db answers" in ran.out
     assert "ok   sqlite: version 3." in ran.out
-    assert "note workers: none is running" in ran.out
+    assert "note workers: no worker is running" in ran.out
 
 
 def test_a_queue_nobody_serves_and_an_expired_lease_are_found(cli: Cli) -> None:
@@ -68,3 +70,34 @@ def test_a_paused_queue_with_work_is_noted(cli: Cli) -> None:
     cli.send("a@example.org")
     cli("queues", "pause", "mail", "--app", "shop:app")
     assert "note queue mail: 1 pending" in cli("doctor", "--app", "shop:app").out
+
+
+def test_a_backlog_without_any_worker_is_bad(cli: Cli) -> None:
+    cli.send("a@example.org")
+    ran = cli("doctor", "--app", "shop:app")
+    assert ran.code == 1
+    assert "bad  queue mail: 1 pending" in ran.out
+    assert "no worker is running; start one: tidemill worker module:app" in ran.out
+
+
+class Behind(SystemClock):
+    """The wall clock of two minutes ago."""
+
+    def wall(self) -> float:
+        return super().wall() - 120
+
+
+@pytest.mark.parametrize(("delay", "level"), [(1, "bad"), (100, "ok"), (600, "ok")])
+def test_a_scheduled_job_is_backlog_when_it_is_overdue_by_a_minute(cli: Cli, delay: int, level: str) -> None:
+    """Due 119 seconds ago, 20 seconds ago, and in eight minutes."""
+    app = Tidemill("sqlite:///shop.db", clock=Behind())
+
+    @app.task(queue="mail", name="send")
+    async def send() -> None: ...
+
+    job = send.using(delay=delay).enqueue_sync()
+    app.close_sync()
+    ran = cli("doctor", "--url", "sqlite:///shop.db", "--json")
+    (queue,) = (finding for finding in ran.json if finding["about"] == "queue mail")
+    assert (queue["level"], ran.code) == (level, int(level == "bad"))
+    assert (f"overdue by more than a minute, such as {job.id}" in queue["says"]) == (level == "bad")

@@ -18,7 +18,13 @@ from tidemill.core.states import PENDING, State
 from tidemill.errors import StoreError
 
 LOOKED_AT = 1000
-"""How many running jobs are looked at for expired leases."""
+"""How many running jobs are looked at for expired leases, and scheduled ones at a time."""
+
+LATE = 60.0
+"""A worker promotes a job within a second or so of its due time; after a minute nobody does."""
+
+
+_START_ONE = "no worker is running; start one: tidemill worker module:app"
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -69,7 +75,7 @@ def _sqlite_version() -> Finding:
 
 def _workers(workers: list[WorkerInfo]) -> Finding:
     if not workers:
-        return Finding("workers", "note", "none is running; start one with: tidemill worker module:app")
+        return Finding("workers", "note", _START_ONE)
     slots = sum(worker.concurrency for worker in workers)
     return Finding(
         "workers", "ok", f"{len(workers)} with {slots} slots, {sum(w.holds for w in workers)} jobs"
@@ -82,15 +88,34 @@ async def _queues(store: Store, workers: list[WorkerInfo]) -> AsyncIterator[Find
     counts = await store.counts()
     for info in await store.queues():
         has = counts.get(info.name, {})
-        backlog = sum(has.get(state, 0) for state in PENDING)
-        says = f"{backlog} pending, {has.get(State.RUNNING, 0)} running, {has.get(State.FAILED, 0)} failed"
+        pending = sum(has.get(state, 0) for state in PENDING)
+        says = f"{pending} pending, {has.get(State.RUNNING, 0)} running, {has.get(State.FAILED, 0)} failed"
+        late = await _late(store, info.name, now) if has.get(State.SCHEDULED) else None
+        if late is not None:
+            says += f"; scheduled jobs are overdue by more than a minute, such as {late}"
         about = f"queue {info.name}"
-        if backlog and workers and info.name not in served:
+        if pending and workers and info.name not in served:
             yield Finding(about, "bad", f"{says}; no worker serves it: add it to a worker's --queues")
-        elif backlog and info.pause is not None and info.pause.closed(now):
+        elif pending and info.pause is not None and info.pause.closed(now):
             yield Finding(about, "note", f"{says}; paused: tidemill queues resume {info.name}")
+        elif not workers and (has.get(State.READY) or late is not None):
+            yield Finding(about, "bad", f"{says}; {_START_ONE}")
         else:
             yield Finding(about, "ok", says)
+
+
+async def _late(store: Store, queue: str, now: float) -> str | None:
+    """A scheduled job that should have become ready long ago. The newest come first and are the
+    least likely, so all are looked through."""
+    cursor = None
+    while True:
+        page = await store.find(Filter(queue=queue, states=(State.SCHEDULED,)), LOOKED_AT, cursor)
+        for job in page.jobs:
+            if job.due < now - LATE:
+                return job.id
+        if page.cursor is None:
+            return None
+        cursor = page.cursor
 
 
 async def _leases(store: Store) -> Finding:
