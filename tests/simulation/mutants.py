@@ -84,7 +84,7 @@ def _reclaim_by_age() -> Patch:
     def by_age(records: Records, _dead: Sequence[str]) -> Reclaimed:
         now = records.clock.wall()
         over = [job for job in reclaim._running(records) if now - (job.started or now) > LEASE]
-        back = [reclaim._take_back(records, job) for job in over]
+        back = [reclaim._take_back(records, job, died=False) for job in over]
         return Reclaimed(tuple(job.id for job in back if job.state is State.READY), ())
 
     return patch.object(reclaim, "reclaim", by_age)
@@ -95,7 +95,7 @@ def _leases_by_wall_clock() -> Patch:
         clock = records.clock
         assert isinstance(clock, VirtualClock)
         over = [job for job in reclaim._running(records) if job.lease <= clock.boot() + clock._skew]
-        back = [reclaim._take_back(records, job) for job in over]
+        back = [reclaim._take_back(records, job, died=False) for job in over]
         return Reclaimed(tuple(job.id for job in back if job.state is State.READY), ())
 
     return patch.object(reclaim, "reclaim", by_wall)
@@ -130,7 +130,7 @@ def _lost_reply_is_a_crash() -> Patch:
 
 
 def _company_is_charged() -> Patch:
-    def reclaimed(job: Job, settings: QueueSettings, now: float) -> Job:
+    def reclaimed(job: Job, settings: QueueSettings, now: float, *, died: bool = False) -> Job:
         error = describe(TimeoutError("lease"))
         after = transitions._crashed(job, Verb.RECLAIM, settings, error, now)
         return replace(after, claim=0, crashes=job.crashes + 2)
@@ -197,8 +197,8 @@ def _successors_are_forgotten() -> Patch:
 def _reclaim_forgets_to_count() -> Patch:
     take_back = reclaim._take_back
 
-    def take_back_only(records: Records, job: Job) -> Job:
-        after = take_back(records, job)
+    def take_back_only(records: Records, job: Job, *, died: bool) -> Job:
+        after = take_back(records, job, died=died)
         records.queue(job.queue).running_in[job.lane] += 1
         return after
 
@@ -229,8 +229,8 @@ def _cancel_leaves_the_claim() -> Patch:
 def _reclaim_leaves_the_claim() -> Patch:
     reclaimed = transitions.reclaimed
 
-    def leave(job: Job, settings: QueueSettings, now: float) -> Job:
-        return replace(reclaimed(job, settings, now), claim=job.claim)
+    def leave(job: Job, settings: QueueSettings, now: float, *, died: bool = False) -> Job:
+        return replace(reclaimed(job, settings, now, died=died), claim=job.claim)
 
     return patch.object(transitions, "reclaimed", leave)
 

@@ -167,9 +167,12 @@ def superseded(retrying: Job, now: float) -> Job:
     return _ended(retrying, Verb.CANCEL, State.CANCELLED, now, SUPERSEDED)
 
 
-def reclaimed(job: Job, settings: QueueSettings, now: float) -> Job:
-    """The lease ran out. Alone, that is a crash of this job; in company it is only suspect."""
+def reclaimed(job: Job, settings: QueueSettings, now: float, *, died: bool = False) -> Job:
+    """The lease ran out, or its worker is known to have died. Alone, that is a crash of this job;
+    in company it is only suspect."""
     error = Error("LeaseExpired", f"worker {job.worker} stopped renewing its lease")
+    if died:
+        error = Error("WorkerDied", f"worker {job.worker} died while the job was in its hands")
     if job.alone:
         return replace(_crashed(job, Verb.RECLAIM, settings, error, now), claim=0)
     back = _given_back(job, Verb.RECLAIM)

@@ -23,6 +23,7 @@ from tidemill.worker.executor import Executor
 from tidemill.worker.hands import Hands
 from tidemill.worker.heartbeat import Heartbeat, Identity
 from tidemill.worker.leader import Leader
+from tidemill.worker.log import logger
 from tidemill.worker.options import WorkerOptions
 from tidemill.worker.pace import Pace
 from tidemill.worker.producer import Producer
@@ -54,6 +55,7 @@ class Crew:
         self._store, self._tasks, self._options = store, tasks, options
         self._stats = stats
         self._draining = False
+        self._strangers: set[str] = set()
         self._hands = hands = Hands()
         pace = Pace(options.concurrency)
         self._threads = Threads(options.threads or options.concurrency)
@@ -132,10 +134,12 @@ class Crew:
             self._threads.close()
             if self._isolated is not None:
                 self._isolated.close()
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError, StoreError):
             async with asyncio.timeout(2 * LAST_TRIP_WITHIN):
                 await pulse.stopped(within=LAST_TRIP_WITHIN)
                 await self._leader.resign()
+                if not self._hands.held:
+                    await self._heartbeat.farewell(self._store)
 
     def _give_up(self) -> None:
         self._gave_up = True
@@ -204,6 +208,7 @@ class Crew:
                 self._lose([held[job.id]])  # claimed anew, so the older claim is over
             held[job.id] = attempt
             if attempt.definition is None:
+                self._tell_unknown(job.task)
                 attempt.outcome = Release(unknown=True)
                 hands.outcomes.append(attempt)
             else:
@@ -213,6 +218,12 @@ class Crew:
             self._hand_back_unstarted()
         else:
             self._executor.fill()
+
+    def _tell_unknown(self, task: str) -> None:
+        """Once a task: the job goes back for another worker, and a typo would go round for a day."""
+        if task not in self._strangers:
+            self._strangers.add(task)
+            logger().warning("unknown task handed back", task=task, known=sorted(self._tasks))
 
     def _hand_back_unstarted(self) -> None:
         ahead = self._hands.ahead

@@ -43,6 +43,8 @@ class Drain:
     def begin(self) -> None:
         if self._task is None:
             self._task = asyncio.create_task(self._drain())
+            running = sum(attempt.outcome is None for attempt in self._hands.held.values())
+            logger().info("draining", running=running, up_to_seconds=self._grace)
 
     def hurry(self) -> None:
         self._hurried.set()

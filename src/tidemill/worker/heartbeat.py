@@ -106,6 +106,10 @@ class Heartbeat:
             listener.close()
             self._release_last_words()
 
+    async def farewell(self, store: Store) -> None:
+        """A worker that holds nothing any more is off the list of workers at once."""
+        await store.extend(self._message(self._hands.received, [], lease=0.0))
+
     async def _hear(self, listener: Listener, wake: asyncio.Event) -> None:
         """A cancelled job rings: beat at once and learn which one."""
         while True:
@@ -164,13 +168,12 @@ class Heartbeat:
             lost = set(extended.lost)
             self._to_worker(self._lose, [attempt for attempt in listed if attempt.job.id in lost])
 
-    def _message(self, received: int, listed: list[Attempt]) -> Beat:
-        assert self._loop is not None  # noqa: S101 - running
-        now = self._loop.time()
+    def _message(self, received: int, listed: list[Attempt], lease: float | None = None) -> Beat:
+        now = asyncio.get_running_loop().time()
         return Beat(
             worker=self._identity.worker,
             received=received,
-            lease=self._options.lease,
+            lease=self._options.lease if lease is None else lease,
             held=tuple([held_as(attempt, now) for attempt in listed]),
             host=self._identity.host,
             pid=self._identity.pid,

@@ -22,7 +22,7 @@ def reclaim(records: Records, dead: Sequence[str]) -> Reclaimed:
     ready: list[str] = []
     poison: list[str] = []
     for job in sorted(over, key=lambda job: job.seq):
-        after = _take_back(records, job)
+        after = _take_back(records, job, died=job.worker in workers)
         (ready if after.state is State.READY else poison).append(job.id)
     for worker in workers & records.workers.keys():
         records.workers[worker] = replace(records.workers[worker], lease=0.0)
@@ -47,9 +47,9 @@ def _running(records: Records) -> list[Job]:
     return [records.jobs[id_] for ids in records.running.values() for id_ in ids]
 
 
-def _take_back(records: Records, job: Job) -> Job:
+def _take_back(records: Records, job: Job, *, died: bool) -> Job:
     now = records.clock.wall()
-    after = transitions.reclaimed(job, records.queues[job.queue].settings, now)
+    after = transitions.reclaimed(job, records.queues[job.queue].settings, now, died=died)
     record_attempt(records, job, after, "reclaimed", now)
     move(records, after, now)
     return after

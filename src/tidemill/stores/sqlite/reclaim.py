@@ -19,7 +19,8 @@ def reclaim(transaction: Transaction, dead: Sequence[str]) -> Reclaimed:
     ready: list[str] = []
     poison: list[str] = []
     for job in transaction.jobs(SQL.silent, (transaction.boot, names)):
-        after = transitions.reclaimed(job, transaction.settings(job.queue), transaction.now)
+        settings, died = transaction.settings(job.queue), job.worker in dead
+        after = transitions.reclaimed(job, settings, transaction.now, died=died)
         transaction.record_attempt(job, "reclaimed", after.error)
         transaction.save(job, after)
         (ready if after.state is State.READY else poison).append(job.id)

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from tidemill.contract.wakeups import Listener, job_topic, queue_topic, worker_topic
 from tidemill.core.changes import Cancel, RetryNow, RunNow
 from tidemill.core.outcomes import Fail, Release
@@ -29,6 +31,24 @@ async def armed(drive: Driver, *topics: str) -> AsyncIterator[Listener]:
 
 
 class TestListener:
+    @pytest.mark.parametrize("turns", range(4))
+    async def test_w1_a_cancellation_that_meets_a_ring_is_not_swallowed(
+        self, drive: Driver, turns: int
+    ) -> None:
+        """A worker that cannot be cancelled while it waits cannot be stopped."""
+        listener = drive.store.listen([queue_topic("q")])
+        listener.arm()
+        waiting = asyncio.create_task(_wait_for_ever(listener))
+        await asyncio.sleep(0.01)
+        drive.store.ring([queue_topic("q")])
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(10):
+                await waiting
+        listener.close()
+
     async def test_w1_a_ring_after_arm_is_not_missed(self, drive: Driver) -> None:
         async with armed(drive, "topic") as listener:
             drive.store.ring(["topic"])
@@ -173,3 +193,10 @@ class TestRings:
         async with armed(drive, worker_topic("w")) as listener:
             await drive.amend(Cancel(), "a")
             assert await listener.wait(AT_MOST)
+
+
+async def _wait_for_ever(listener: Listener) -> None:
+    """As a worker does: wait, look, arm, wait."""
+    while True:
+        await listener.wait(60.0)
+        listener.arm()
