@@ -46,6 +46,12 @@ class Cli:
         out, err = self._capsys.readouterr()
         return Ran(int(ended.value.code or 0), out, err)
 
+    def make_store(self) -> None:
+        """An empty database, as the first use by a program leaves it, with nothing declared."""
+        app = Tidemill("sqlite:///shop.db")
+        app.client.run_sync(app.client.store)
+        app.close_sync()
+
     def app(self) -> Tidemill:
         app: Tidemill = importlib.import_module("shop").app
         return app

@@ -23,6 +23,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["jobs", "--app", "shop:store"], "module 'shop' has no 'store'"),
     (["jobs", "--app", "shop:not_an_app"], "is a int, not a Tidemill application"),
     (["jobs", "--url", "redis://:secret@host"], "not available in this version"),
+    (["jobs", "--url", "memory://"], "memory:// is always empty here"),
+    (["doctor", "--url", "memory://"], "memory:// is always empty here"),
     (["jobs", "--url", "sqlite:///a.db", "--state", "lost"], "'lost' is not one of"),
     (["jobs", "--url", "sqlite:///a.db", "--since", "soon"], "'soon' is not a duration"),
     (["jobs", "retry", "--url", "sqlite:///a.db"], "Missing argument 'IDS...'"),
@@ -63,6 +65,33 @@ def test_a_store_that_cannot_be_used_is_one_sentence_and_code_1(cli: Cli, tmp_pa
         sick = cli("doctor", "--url", url)
         assert sick.code == FAILURE
         assert sick.out.startswith("bad  store: ")
+
+
+LOOKING = (
+    ("jobs",),
+    ("jobs", "show", "x"),
+    ("jobs", "retry", "x"),
+    ("jobs", "cancel", "x"),
+    ("queues",),
+    ("queues", "pause", "x"),
+    ("queues", "resume", "x"),
+    ("doctor",),
+)
+
+
+@pytest.mark.parametrize("command", LOOKING, ids=" ".join)
+@pytest.mark.parametrize("target", [("--url", "sqlite:///new.db"), ("--app", "shop:app")], ids=["url", "app"])
+def test_only_a_worker_makes_a_database(
+    cli: Cli, tmp_path: Path, command: tuple[str, ...], target: tuple[str, str]
+) -> None:
+    before = set(tmp_path.glob("*.db*"))
+    ran = cli(*command, *target)
+    assert ran.code == FAILURE
+    said = ran.out if command == ("doctor",) else ran.err
+    name = "new.db" if target[0] == "--url" else "shop.db"
+    assert f"there is no database {tmp_path / name}: check the URL" in said
+    assert len(said.splitlines()) == 1
+    assert set(tmp_path.glob("*.db*")) == before == set()
 
 
 def test_help_imports_no_store_and_no_command() -> None:

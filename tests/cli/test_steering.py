@@ -10,6 +10,7 @@ from tests.cli.support import Cli
 @pytest.fixture(autouse=True)
 def on_path(cli: Cli) -> None:
     """The first command makes the folder importable, as it does for a user."""
+    cli.make_store()
     assert cli("jobs", "--app", "shop:app").code == 0
 
 

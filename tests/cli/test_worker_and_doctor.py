@@ -15,6 +15,7 @@ from tidemill.core.claims import ClaimRequest, Heartbeat, Share
 
 @pytest.fixture(autouse=True)
 def on_path(cli: Cli) -> None:
+    cli.make_store()
     assert cli("jobs", "--app", "shop:app").code == 0
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from tidemill.app import Tidemill
+from tidemill.errors import StoreUnavailable
 
 T = TypeVar("T")
 
@@ -36,8 +37,10 @@ class Target:
         raise click.UsageError("say which store: --app module:app, --url sqlite:///jobs.db, or TIDEMILL_URL")
 
     def run(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` with the application's store opened, and close it again."""
+        """Run `work` with the application's store opened, and close it again. Only a store that is
+        there already: looking at a mistyped one must not make it."""
         app = self.application()
+        _require_store(app)
 
         async def opened() -> T:
             try:
@@ -64,6 +67,21 @@ def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(ctx.obj, **options)
 
     return wrapped
+
+
+def _require_store(app: Tidemill) -> None:
+    if app._store is not None:  # noqa: SLF001 - a store the program made itself has no URL
+        return
+    if app.url.scheme == "memory":
+        raise click.UsageError(
+            "url: memory:// is always empty here, it lives inside the program that uses it; "
+            "name a sqlite:/// store"
+        )
+    if not Path(app.url.path).exists():
+        raise StoreUnavailable(
+            f"there is no database {Path(app.url.path).absolute()}: check the URL and the folder you are in; "
+            "the first enqueue or worker makes it"
+        )
 
 
 def load(spec: str) -> Tidemill:
