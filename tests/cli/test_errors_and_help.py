@@ -112,3 +112,8 @@ def test_the_list_of_commands_says_what_the_commands_say(cli: Cli, name: str) ->
 
 def test_version(cli: Cli) -> None:
     assert cli("--version").out.startswith("tidemill 0.")
+
+
+def test_until_idle_says_what_it_leaves(cli: Cli) -> None:
+    said = " ".join(cli("worker", "--help").out.split())
+    assert "Stop when nothing is ready or running; retries and delayed jobs that are not due stay." in said

@@ -49,7 +49,12 @@ def weights(_ctx: click.Context, _option: click.Parameter, value: str | None) ->
     "--poll", callback=duration, help="How late a job may start when a wake-up is lost. Default: 1s."
 )
 @click.option("--threads", type=click.IntRange(min=1), help="Sync handlers at once. Default: --concurrency.")
-@click.option("--until-idle", is_flag=True, default=None, help="Stop when nothing is left to do.")
+@click.option(
+    "--until-idle",
+    is_flag=True,
+    default=None,
+    help="Stop when nothing is ready or running; retries and delayed jobs that are not due stay.",
+)
 @click.option("--json-logs/--no-json-logs", default=None, help="Default: JSON unless stderr is a terminal.")
 def worker(app: str, *, processes: int | None, json_logs: bool | None, **options: Any) -> None:
     """Run a worker for an application, such as myproject.jobs:app."""
