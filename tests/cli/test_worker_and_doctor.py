@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -31,6 +32,18 @@ def test_a_worker_runs_until_idle(cli: Cli, processes: tuple[str, ...]) -> None:
         found = cli("jobs", "show", job, "--app", "shop:app", "--json").json
         assert found["state"] == "done"
         assert found["result"].startswith("sent to ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.usefixtures("cli")
+def test_a_worker_that_drained_ends_with_0(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "tidemill", "worker", "shop:app", "--json-logs"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
+        assert worker.stderr is not None
+        assert any("worker started" in line for line in worker.stderr)
+        worker.send_signal(number)
+        _, said = worker.communicate(timeout=60)
+    assert worker.returncode == 0, said
 
 
 def test_all_is_well(cli: Cli) -> None:
