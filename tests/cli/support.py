@@ -12,7 +12,7 @@ from tidemill import Task, Tidemill
 from tidemill.cli import main
 
 APPLICATION = """
-from tidemill import Tidemill
+from tidemill import Context, Retry, Tidemill
 
 app = Tidemill("sqlite:///shop.db")
 app.queue("mail", weight=3, max_length=50)
@@ -20,6 +20,11 @@ app.queue("mail", weight=3, max_length=50)
 @app.task(queue="mail", name="send")
 async def send(to: str) -> str:
     return f"sent to {to}"
+
+@app.task(queue="mail", name="bounce", retry=Retry(attempts=2, first=0.0))
+async def bounce(ctx: Context) -> None:
+    ctx.log(f"knocking, {ctx.attempt}")
+    raise ConnectionError("nobody home")
 
 not_an_app = 7
 """

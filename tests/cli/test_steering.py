@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import re
+import subprocess
+import sys
+
 import pytest
 
 from tests.cli.support import Cli
@@ -50,6 +55,26 @@ def test_a_job_that_is_not_there_fails_and_the_others_are_done(cli: Cli) -> None
     assert (ran.code, ran.out) == (1, f"{job} cancelled\n")
     assert ran.err.startswith("tidemill: there is no job nowhere")
     assert cli("jobs", "show", "nowhere", "--app", "shop:app").code == 1
+
+
+def test_a_failed_job_is_shown_with_its_traceback_once_and_its_log(cli: Cli) -> None:
+    job = importlib.import_module("shop").bounce.enqueue_sync()
+    cli.app().close_sync()
+    command = [sys.executable, "-m", "tidemill", "worker", "shop:app", "--until-idle"]
+    subprocess.run(command, capture_output=True, timeout=60, check=True)
+    lines = cli("jobs", "show", job.id, "--app", "shop:app").out.splitlines()
+    assert len([line for line in lines if line.strip() == "Traceback (most recent call last):"]) == 1
+    assert len([line for line in lines if line.strip() == 'raise ConnectionError("nobody home")']) == 1
+    assert "error:            ConnectionError: nobody home" in lines
+    log = lines[lines.index("log:") + 1 :]
+    said = [re.sub(r"^  \d\d:\d\d:\d\d ", "", line) for line in log]
+    assert said == ["#1 knocking, 1", "#2 knocking, 2"]
+    fields = {line.partition(":")[0] for line in lines}
+    assert not fields & {"unknown_for", "claim", "number", "part", "lease"}
+    found = cli("jobs", "show", job.id, "--app", "shop:app", "--json").json
+    assert found["unknown_for"] == 0
+    assert [line["line"] for line in found["log"]] == ["knocking, 1", "knocking, 2"]
+    assert found["failed_attempts"][0]["error"]["traceback"].startswith("Traceback")
 
 
 def test_a_payload_cannot_drive_the_terminal(cli: Cli) -> None:

@@ -8,9 +8,11 @@ import click
 import msgspec
 
 from tidemill.app import Tidemill
-from tidemill.cli.output import moment, print_json, print_table, printable
+from tidemill.cli.output import moment, print_json, print_table
+from tidemill.cli.record import lines_about
 from tidemill.cli.target import Target, with_target
 from tidemill.cli.times import duration
+from tidemill.contract.reader import AttemptRecord, LogLine
 from tidemill.core.changes import Cancel, Change, RetryNow
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
@@ -58,20 +60,16 @@ def jobs(target: Target, *, limit: int, cursor: int | None, since: float | None,
 def show(target: Target, id: str) -> None:  # noqa: A002 - the word for it
     """Everything known about one job."""
 
-    async def look(app: Tidemill) -> dict[str, Any]:
+    async def look(app: Tidemill) -> tuple[dict[str, Any], list[AttemptRecord], list[LogLine]]:
         job = await app.job(id).status()
-        return as_data(job) | {
-            "failed_attempts": await app.store.attempts(id),
-            "log": await app.store.logs(id),
-        }
+        return as_data(job), await app.store.attempts(id), await app.store.logs(id)
 
-    found = target.run(look)
+    record, attempts, log = target.run(look)
     if target.json:
-        print_json(found)
+        print_json(record | {"failed_attempts": attempts, "log": log})
         return
-    for field, value in found.items():
-        if field not in _INSIDE and value not in (None, "", [], ()):
-            click.echo(f"{field + ':':<17} {_shown(field, value)}")
+    for line in lines_about(record, attempts, log):
+        click.echo(line)
 
 
 @jobs.command()
@@ -117,17 +115,3 @@ def _remark(job: Job) -> str:
     if job.error is not None:
         return f"{job.error.type}: {job.error.message}"
     return job.reason or job.note or ""
-
-
-def _shown(field: str, value: Any) -> str:
-    if field in _TIMES:
-        return moment(value)
-    if isinstance(value, list | msgspec.Struct):
-        return printable(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
-    return printable(bytes(value).decode() if isinstance(value, msgspec.Raw) else value)
-
-
-_TIMES = frozenset({"created", "due", "expires", "started", "finished", "unique_until"})
-
-_INSIDE = frozenset({"seq", "fence", "claim", "number", "lease", "alone", "part", "unique_holds"})
-"""What only the store and its workers need; `--json` shows it all the same."""

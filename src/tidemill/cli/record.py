@@ -1,0 +1,74 @@
+"""One job as text for people: its record, its failed attempts, its log lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tidemill.cli.output import moment, printable
+from tidemill.contract.reader import AttemptRecord, LogLine
+from tidemill.core.job import Error
+
+
+def lines_about(
+    record: dict[str, Any], attempts: Sequence[AttemptRecord], log: Sequence[LogLine]
+) -> Iterator[str]:
+    for field, value in record.items():
+        if field not in _HIDDEN and value not in _NOTHING.get(field, (None, "", ())):
+            yield f"{field + ':':<17} {printable(_shown(field, value))}"
+    yield from _tracebacks(record["error"], attempts)
+    if log:
+        yield "log:"
+    for line in log:
+        yield printable(f"  {_clock(line.at)} #{line.attempt} {line.line}")
+
+
+def _tracebacks(last: Error | None, attempts: Sequence[AttemptRecord]) -> Iterator[str]:
+    """Each once: a job's error is that of its last attempt, and most retries fail alike."""
+    seen: set[str] = set()
+    if attempts:
+        yield "failed_attempts:"
+    for attempt in attempts:
+        by = f" by {attempt.worker}" if attempt.worker else ""
+        cause = f": {_sentence(attempt.error)}" if attempt.error else ""
+        yield printable(f"  #{attempt.attempt} {attempt.outcome} {moment(attempt.ended)}{by}{cause}")
+        yield from _traceback(attempt.error, seen)
+    yield from _traceback(last, seen)
+
+
+def _traceback(error: Error | None, seen: set[str]) -> Iterator[str]:
+    if error is None or not error.traceback or error.traceback in seen:
+        return
+    seen.add(error.traceback)
+    for line in error.traceback.splitlines():
+        yield printable(f"    {line}")
+
+
+def _shown(field: str, value: Any) -> str:
+    if field in _TIMES:
+        return moment(value)
+    if isinstance(value, Error):
+        return _sentence(value)
+    if field == "tags":
+        return ", ".join(value)
+    return bytes(value).decode() if isinstance(value, msgspec.Raw) else str(value)
+
+
+def _sentence(error: Error) -> str:
+    return f"{error.type}: {error.message}"
+
+
+def _clock(wall: float) -> str:
+    return datetime.fromtimestamp(wall, UTC).astimezone().strftime("%H:%M:%S")
+
+
+_TIMES = frozenset({"created", "due", "expires", "started", "finished", "unique_until"})
+
+_HIDDEN = frozenset({"seq", "fence", "claim", "number", "lease", "alone", "part", "unique_holds"})
+"""What only the store and its workers need; `--json` shows it all the same."""
+
+_NOTHING = {"unknown_for": (0,)}
+"""Values that say nothing, where they are not the usual ones."""
