@@ -17,11 +17,18 @@ WRONG: list[tuple[list[str], str]] = [
     (["jobs"], "say which store: --app module:app"),
     (["jobz"], "No such command 'jobz'"),
     (["jobs", "--app", "shop"], "'shop' is not of the form module:app"),
-    (["jobs", "--app", "nothing:app"], "module 'nothing' could not be imported: ModuleNotFoundError"),
+    (["jobs", "--app", "nothing:app"], "module 'nothing' was not found in {here} nor among"),
+    (["jobs", "--app", "nothing.jobs:app"], "module 'nothing' was not found in {here} nor among"),
+    (["jobs", "--app", "needy:app"], "module 'needy' could not be imported: ModuleNotFoundError"),
+    (["worker", "shop.py:app"], "'shop.py' is a file, not a module; write shop:app"),
+    (["worker", "jobs/shop.py:app"], "write jobs.shop:app"),
+    (["worker", "shop:application"], "module 'shop' has no 'application'; write shop:app"),
+    (["worker", "needy:app"], "No module named 'elsewhere'"),
+    (["worker", "bare:app"], "module 'bare' has no 'app'; it has no Tidemill application"),
     (["jobs", "--app", "broken:app"], "ZeroDivisionError: division by zero at"),
     (["jobs", "--app", "confused:app"], "AttributeError"),
     (["jobs", "--app", "shop:store"], "module 'shop' has no 'store'"),
-    (["jobs", "--app", "shop:not_an_app"], "is a int, not a Tidemill application"),
+    (["jobs", "--app", "shop:not_an_app"], "is a int, not a Tidemill application; write shop:app"),
     (["jobs", "--url", "redis://:secret@host"], "not available in this version"),
     (["jobs", "--url", "memory://"], "memory:// is always empty here"),
     (["doctor", "--url", "memory://"], "memory:// is always empty here"),
@@ -46,11 +53,13 @@ def test_wrong_use_is_one_sentence_and_code_2(
 ) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "confused.py").write_text("None.missing\n")
+    (tmp_path / "needy.py").write_text("import elsewhere\n")
+    (tmp_path / "bare.py").write_text("")
     ran = cli(*arguments)
     assert ran.code == USAGE
     assert not ran.out
     assert ran.err.startswith("tidemill: ")
-    assert says in ran.err
+    assert says.format(here=tmp_path) in ran.err
     assert len(ran.err.splitlines()) == 1
     assert "secret" not in ran.err
 

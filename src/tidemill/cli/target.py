@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import click
@@ -90,20 +91,50 @@ def load(spec: str) -> Tidemill:
     module_name, colon, attribute = spec.partition(":")
     if not (colon and module_name and attribute):
         raise click.UsageError(f"app: {spec!r} is not of the form module:app, such as myproject.jobs:app")
+    if module_name.endswith(".py"):
+        dotted = ".".join(Path(module_name).with_suffix("").parts)
+        raise click.UsageError(f"app: {module_name!r} is a file, not a module; write {dotted}:{attribute}")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
+    module = _import(module_name, here)
     try:
-        found = functools.reduce(getattr, attribute.split("."), importlib.import_module(module_name))
+        found = functools.reduce(getattr, attribute.split("."), module)
     except AttributeError as error:
         if _raised_in_user_code(error):
             raise click.UsageError(_import_failed(module_name, error)) from error
-        raise click.UsageError(f"app: module {module_name!r} has no {attribute!r}") from None
+        raise click.UsageError(
+            f"app: module {module_name!r} has no {attribute!r}; {_applications(module)}"
+        ) from None
     except Exception as error:
         raise click.UsageError(_import_failed(module_name, error)) from error
     if not isinstance(found, Tidemill):
-        raise click.UsageError(f"app: {spec} is a {type(found).__name__}, not a Tidemill application")
+        raise click.UsageError(
+            f"app: {spec} is a {type(found).__name__}, not a Tidemill application; {_applications(module)}"
+        )
     return found
+
+
+def _import(name: str, here: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # What the module itself imports in vain is its own trouble, not a mistyped name.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise click.UsageError(_import_failed(name, error)) from error
+        raise click.UsageError(
+            f"app: module {error.name!r} was not found in {here} nor among the installed packages; "
+            "go to the folder it is in, or correct the name"
+        ) from None
+    except Exception as error:
+        raise click.UsageError(_import_failed(name, error)) from error
+
+
+def _applications(module: ModuleType) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Tidemill)]
+    if not names:
+        return "it has no Tidemill application"
+    return "write " + " or ".join(f"{module.__name__}:{name}" for name in names)
 
 
 def _raised_in_user_code(error: BaseException) -> bool:
