@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -32,6 +33,21 @@ def test_a_worker_runs_until_idle(cli: Cli, processes: tuple[str, ...]) -> None:
         found = cli("jobs", "show", job, "--app", "shop:app", "--json").json
         assert found["state"] == "done"
         assert found["result"].startswith("sent to ")
+
+
+@pytest.mark.parametrize("processes", [(), ("--processes", "2")], ids=["alone", "supervised"])
+@pytest.mark.parametrize(("queues", "warnings"), [("mail,nosuch", 1), ("mail", 0)])
+@pytest.mark.usefixtures("cli")
+def test_a_queue_the_application_does_not_know_is_warned_of_once(
+    queues: str, warnings: int, processes: tuple[str, ...]
+) -> None:
+    options = ("--until-idle", "--json-logs", "--queues", queues, *processes)
+    command = [sys.executable, "-m", "tidemill", "worker", "shop:app", *options]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    said = [json.loads(line) for line in ran.stderr.splitlines() if "neither declares" in line]
+    assert [(line["level"], line["unknown"], line["known"]) for line in said] == [
+        ("warning", ["nosuch"], ["mail"])
+    ] * warnings
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

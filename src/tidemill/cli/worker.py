@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
+from tidemill.app import Tidemill
 from tidemill.cli.target import load
 from tidemill.cli.times import duration
 from tidemill.logs import use_stderr
+from tidemill.worker.log import logger
 
 
 def weights(_ctx: click.Context, _option: click.Parameter, value: str | None) -> dict[str, int | None] | None:
@@ -64,13 +66,28 @@ def worker(app: str, *, processes: int | None, json_logs: bool | None, **options
     json = not sys.stderr.isatty() if json_logs is None else json_logs
     use_stderr(json=json)
     given = {name: value for name, value in options.items() if value is not None}
+    worker_id = supervised_id()
+    if worker_id is None:  # a supervised worker's parent has said it
+        _mind_unknown(application, given.get("queues", ()))
     if processes is None:
-        application.run_worker(id=supervised_id(), **given)
+        application.run_worker(id=worker_id, **given)
         return
     application.worker_options(**given)  # refused here, not in every child again and again
     command = [sys.executable, "-m", "tidemill", "worker", *_as_arguments(given | {"json_logs": json})]
     until_idle = bool(given.get("until_idle"))
     asyncio.run(application.supervise([*command, "--", app], processes, until_idle=until_idle))
+
+
+def _mind_unknown(app: Tidemill, named: Iterable[str]) -> None:
+    """A warning and no more: jobs may be put on a queue by a program that declares other tasks."""
+    known = {*app.queues, *(task.queue for task in app.tasks.values())}
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        logger().warning(
+            "queues that the application neither declares nor has a task on",
+            unknown=unknown,
+            known=sorted(known),
+        )
 
 
 def _as_arguments(options: dict[str, Any]) -> Iterator[str]:
