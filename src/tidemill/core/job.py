@@ -108,13 +108,28 @@ def problem_with(group: Group) -> str | None:
 
 
 def _problem_with(job: NewJob) -> str | None:
-    if problem := _problem_with_texts(job):
+    if not _is_plain(job) and (problem := _problem_with_texts(job)):
         return problem
     if problem := problem_with_priority(job.priority):
         return problem
     if job.unique is not None and (problem := job.unique.problem()):
         return problem
     return _problem_with_times(job)
+
+
+def _is_plain(job: NewJob) -> bool:
+    """The usual job, seen to be fine at a glance: every enqueue asks."""
+    names = job.id + job.task
+    return (
+        0 < len(job.id) <= MAX_NAME
+        and 0 < len(job.task) <= MAX_NAME
+        and job.key is None
+        and job.trace is None
+        and not job.tags
+        and names.isascii()
+        and "\0" not in names
+        and job.payload.isascii()
+    )
 
 
 def _problem_with_texts(job: NewJob) -> str | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -25,7 +25,7 @@ from tidemill.core.queues import Inserted
 from tidemill.errors import StoreError, StoreUnavailable
 from tidemill.stores.sqlite import inbox
 from tidemill.stores.sqlite.connection import BUSY_PATIENCE, Patience, connect
-from tidemill.stores.sqlite.faults import translated
+from tidemill.stores.sqlite.faults import translate, translated
 from tidemill.stores.sqlite.forking import survive_forks
 from tidemill.stores.sqlite.reclaim import notice_boot
 from tidemill.stores.sqlite.requests import Request, Work, answer
@@ -79,8 +79,11 @@ class Writer:
     def run(self, work: Work[T], *, durable: bool) -> T:
         """Run a step here and now, in the caller's thread."""
         request = Request(work, self._clock.boot(), durable=durable)
-        with self._connection_in_hand():
+        self._take_connection()
+        try:
             self._commit([request])
+        finally:
+            self._lock.release()
         if request.error is not None:
             raise request.error
         self._ring([request])
@@ -90,14 +93,21 @@ class Writer:
     def append(self, groups: Sequence[Group]) -> list[list[Inserted]] | None:
         """A lone job straight into the inbox, in the caller's thread: a statement that is a durable
         transaction by itself. None when the general way has to be taken."""
+        # No context managers here: this is a program's commonest call, and each costs a microsecond.
         began = self._clock.boot()
-        with self._connection_in_hand(), translated(self._path):
-            if self._connection is None or self._boot_id != self._clock.boot_id:
+        self._take_connection()
+        try:
+            connection = self._connection
+            if connection is None or self._boot_id != self._clock.boot_id:
                 return None
             self._be_patient(began)
-            self._sync_mode(self._connection, "full")
-            inserted = inbox.append(self._connection, self._clock.wall(), groups)
-            is_long = inserted is not None and inbox.is_long(self._connection)
+            self._sync_mode(connection, "full")
+            inserted = inbox.append(connection, self._clock.wall(), groups)
+            is_long = inserted is not None and inbox.is_long(connection)
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+        finally:
+            self._lock.release()
         if is_long:
             # The job is accepted, whatever becomes of the filing: another step will see to it.
             with contextlib.suppress(StoreError):
@@ -119,16 +129,13 @@ class Writer:
         assert request.future is not None  # noqa: S101 - a request with a loop has one
         return request.future
 
-    @contextlib.contextmanager
-    def _connection_in_hand(self) -> Iterator[None]:
+    def _take_connection(self) -> None:
         """Nobody waits longer for a neighbour in this process than for one in another."""
         if not self._lock.acquire(timeout=BUSY_PATIENCE):
             raise StoreUnavailable(f"{self._path}: this process has held the database for too long")
-        try:
-            self._check_open()
-            yield
-        finally:
+        if self._closed:
             self._lock.release()
+            self._check_open()
 
     def _check_open(self) -> None:
         if self._closed:
