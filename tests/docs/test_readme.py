@@ -67,8 +67,9 @@ def test_the_script_of_the_readme_may_isolate_its_jobs(tmp_path: Path) -> None:
     write_scripts(README, tmp_path)
     script = tmp_path / "first.py"
     text = script.read_text(encoding="utf-8")
-    assert "@app.task\n" in text
-    script.write_text(text.replace("@app.task\n", "@app.task(isolate=True)\n"), encoding="utf-8")
+    assert '@app.task(name="greet")\n' in text
+    isolated = text.replace('(name="greet")', '(name="greet", isolate=True)')
+    script.write_text(isolated, encoding="utf-8")
     assert run(tmp_path, "first.py") == "".join(blocks(README, "text"))
 
 
