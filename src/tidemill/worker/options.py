@@ -28,7 +28,7 @@ class WorkerOptions:
     isolated_processes: how many jobs run in processes of their own at once; one per core by default.
     id: what the worker's name begins with. The rest is random: a store remembers the claims of a
         worker by its name, so one that was restarted must not go by the name it had.
-    until_idle: stop when nothing is ready, due or running.
+    until_idle: stop when nothing is ready or running; what is scheduled for later stays.
     heartbeat_thread: renew leases from a thread of its own, whatever the event loop does. Only a
         test under virtual time turns it off.
     isolation: run suspects and `isolate=True` tasks in processes of their own. Only a test under
