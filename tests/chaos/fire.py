@@ -51,8 +51,8 @@ class Fire:
     async def burn(self, seconds: float, *, workers: int = 3, producers: int = 2) -> Report:
         try:
             await self._start(workers, producers)
-            until = time.monotonic() + seconds
-            while time.monotonic() < until:
+            began = time.monotonic()
+            while time.monotonic() - began < seconds or self._too_tame(began, seconds):
                 await asyncio.sleep(self._random.uniform(0.2, 0.7))
                 await self._hurt_someone()
                 self._resume(older_than=2.6)
@@ -65,6 +65,10 @@ class Fire:
             await self._end(self._workers, signal.SIGKILL)
             await self._end(self._producers, signal.SIGKILL)
         return await self._reckon()
+
+    def _too_tame(self, began: float, seconds: float) -> bool:
+        """No stopped worker has come back with an outcome yet: go on a while, or nothing is shown."""
+        return time.monotonic() - began < 3 * seconds and not read(self._folder).refused
 
     async def _start(self, workers: int, producers: int) -> None:
         for alive in (self._workers, self._producers):

@@ -12,7 +12,7 @@ SEED = int(os.environ.get("TIDEMILL_CHAOS_SEED", "1"))
 RATE = float(os.environ.get("TIDEMILL_CHAOS_RATE", "150"))
 
 
-@pytest.mark.timeout(SECONDS + 200)
+@pytest.mark.timeout(3 * SECONDS + 200)
 @pytest.mark.alone
 async def test_kills_and_stops_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fire = Fire(tmp_path, SEED, per_second=RATE)
