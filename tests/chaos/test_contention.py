@@ -1,4 +1,4 @@
-"""Sixteen processes on one file: no job is claimed twice, none lost, nobody waits for ever (I1, I5, I9)."""
+"""Sixteen processes on one file: no job is claimed twice, none lost, counts equal a recount (I1, I9)."""
 
 import asyncio
 import os

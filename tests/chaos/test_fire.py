@@ -1,4 +1,4 @@
-"""Kills and stops at random moments lose nothing and let no stale holder in (I1, I5, I6, I7, I9)."""
+"""Kills and stops at random moments lose nothing and let no stale holder in (I1, I6)."""
 
 import os
 from pathlib import Path

@@ -93,7 +93,7 @@ class Writer:
     def append(self, groups: Sequence[Group]) -> list[list[Inserted]] | None:
         """A lone job straight into the inbox, in the caller's thread: a statement that is a durable
         transaction by itself. None when the general way has to be taken."""
-        # No context managers here: this is a program's commonest call, and each costs a microsecond.
+        # No context managers here: this is a program's commonest call, and they would show in it.
         began = self._clock.boot()
         self._take_connection()
         try:
