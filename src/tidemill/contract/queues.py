@@ -7,20 +7,17 @@ from typing import Protocol
 
 import msgspec
 
-from tidemill.core.queues import Pause, QueueSettings
+from tidemill.core.queues import Override, Pause, QueueChanges, QueueSettings
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """`settings` is what holds: the override where there is one, else what code declared."""
+    """`settings` is what holds now: what code declared with the override's changes over it."""
 
     name: str
     declared: QueueSettings
-    override: QueueSettings | None
+    override: Override | None
+    settings: QueueSettings
     pause: Pause | None
-
-    @property
-    def settings(self) -> QueueSettings:
-        return self.override or self.declared
 
 
 class Queues(Protocol):
@@ -29,8 +26,17 @@ class Queues(Protocol):
         has default settings from its first job on."""
         ...
 
-    async def override(self, queue: str, settings: QueueSettings | None) -> None:
-        """Q2 Takes effect with the next verb, on every worker. None removes the override."""
+    async def override(
+        self,
+        queue: str,
+        changes: QueueChanges | None,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | None = None,
+    ) -> None:
+        """Q2 Takes effect with the next verb, on every worker, in the place of the override before it.
+        It ends by itself at `until` (wall time), and None ends it now: from then on it is not there."""
         ...
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:

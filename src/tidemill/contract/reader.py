@@ -47,6 +47,22 @@ class Minute(msgspec.Struct, frozen=True):
     failed: int
     cancelled: int
     retried: int
+    reclaimed: int
+
+
+class Backlog(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue's counters do not tell. Times are wall times, None when there is no such job.
+
+    oldest_ready: since when the ready job that waits longest could have started.
+    next_due: when the next scheduled job becomes ready; in the past when nobody promotes it.
+    retrying: scheduled jobs that have run before.
+    last_ended: when a job last ended, as far as the jobs that are kept and the history know.
+    """
+
+    oldest_ready: float | None
+    next_due: float | None
+    retrying: int
+    last_ended: float | None
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +82,7 @@ class Reader(Protocol):
 
     async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
         """R2 Newest first; following `cursor` meets every matching job once, whatever is
-        inserted meanwhile."""
+        inserted meanwhile. What matches is `core.filters.matches`."""
         ...
 
     async def counts(self) -> dict[str, dict[State, int]]:
@@ -90,7 +106,17 @@ class Reader(Protocol):
         """R7 Workers whose lease runs."""
         ...
 
+    async def backlog(self, queue: str) -> Backlog:
+        """R8 Exact; a queue nobody knows has an empty one. Costs O(log n) for every lane and priority."""
+        ...
+
+    async def ahead(self, job: str) -> int | None:
+        """R9 How many ready jobs of its lane start before a ready job, counted up to AHEAD_COUNTED;
+        None when it is not ready."""
+        ...
+
 
 LOG_LINES = 200
 HISTORY_KEPT = 8 * DAY
 ATTEMPTS_KEPT = 100
+AHEAD_COUNTED = 10_000

@@ -14,6 +14,12 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     reason: str = "cancelled by hand"
 
 
+class Archive(msgspec.Struct, frozen=True, tag="archive"):
+    """A pending job joins the failed ones without having run: kept, searchable, retryable."""
+
+    reason: str = "archived by hand"
+
+
 class RetryNow(msgspec.Struct, frozen=True, tag="retry"):
     """An ended job runs again as a new generation."""
 
@@ -34,7 +40,7 @@ class Delete(msgspec.Struct, frozen=True, tag="delete"):
     """The record goes; a running job must be cancelled first."""
 
 
-Change = Cancel | RetryNow | RunNow | Reprioritise | Delete
+Change = Cancel | Archive | RetryNow | RunNow | Reprioritise | Delete
 
 
 class Amended(msgspec.Struct, frozen=True):
@@ -48,6 +54,8 @@ def applies_to(change: Change, job: Job) -> bool:
     match change:
         case Cancel():
             return job.state in LIVE
+        case Archive():
+            return job.state in PENDING
         case RetryNow():
             return job.state in FINAL
         case RunNow():
@@ -63,6 +71,8 @@ def changed(change: Change, job: Job, now: float) -> Job | None:
     match change:
         case Cancel(reason):
             return transitions.cancelled(job, reason, now)
+        case Archive(reason):
+            return transitions.archived(job, reason, now)
         case RetryNow():
             return transitions.retried(job, now)
         case RunNow():

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from typing import Any, Literal
+
 import msgspec
 
 from tidemill.core.job import Job
@@ -9,7 +13,13 @@ from tidemill.core.states import State
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Every field that is set must match. Times are wall times of creation, `since` included."""
+    """Every field that is set must match.
+
+    since, until: wall times, `since` included and `until` not; `time` says of what.
+    text: occurs in the task, key, tags, payload, note, reason or error; A to Z match in either case.
+    fields: pairs of a path into the payload and the value there, as text: `("feed.host", "a.example")`.
+        A path goes through the members of objects and through every element of an array.
+    """
 
     ids: tuple[str, ...] | None = None
     queue: str | None = None
@@ -19,6 +29,22 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     tag: str | None = None
     since: float | None = None
     until: float | None = None
+    time: Literal["created", "due", "finished"] = "created"
+    text: str | None = None
+    fields: tuple[tuple[str, str], ...] = ()
+
+    def problem(self) -> str | None:
+        """Why the filter cannot mean anything, naming the field."""
+        for name in ("since", "until"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                return f"{name}: must be a time, is {value}"
+        if self.text == "":
+            return "text: must not be empty; leave it out to find everything"
+        for path, _ in self.fields:
+            if not all(path.split(".")):
+                return f"fields: {path!r} is not a path; write member.member, such as feed.host"
+        return None
 
 
 def matches(wanted: Filter, job: Job) -> bool:
@@ -29,7 +55,61 @@ def matches(wanted: Filter, job: Job) -> bool:
         wanted.task is None or job.task == wanted.task,
         wanted.key is None or job.lane == wanted.key,
         wanted.tag is None or wanted.tag in job.tags,
-        wanted.since is None or job.created >= wanted.since,
-        wanted.until is None or job.created < wanted.until,
+        _in_time(wanted, job),
     )
-    return all(checks)
+    return all(checks) and _has_text(wanted.text, job) and _has_fields(wanted.fields, job)
+
+
+def _in_time(wanted: Filter, job: Job) -> bool:
+    if wanted.since is None and wanted.until is None:
+        return True
+    at: float | None = getattr(job, wanted.time)
+    return (
+        at is not None
+        and (wanted.since is None or at >= wanted.since)
+        and (wanted.until is None or at < wanted.until)
+    )
+
+
+def _has_text(text: str | None, job: Job) -> bool:
+    if text is None:
+        return True
+    error = (job.error.type, job.error.message) if job.error else ()
+    plain = (job.task, job.lane, *job.tags, job.note, job.reason, *error)
+    wanted = folded(text)
+    return folded(as_json_text(text)) in folded(job.payload.decode()) or any(
+        wanted in folded(words) for words in plain if words
+    )
+
+
+def _has_fields(fields: tuple[tuple[str, str], ...], job: Job) -> bool:
+    if not fields:
+        return True
+    payload = msgspec.json.decode(job.payload)
+    return all(value in _texts_at(payload, path.split(".")) for path, value in fields)
+
+
+def _texts_at(value: Any, path: list[str]) -> Iterator[str]:
+    if isinstance(value, list):
+        for element in value:
+            yield from _texts_at(element, path)
+    elif path:
+        if isinstance(value, dict) and path[0] in value:
+            yield from _texts_at(value[path[0]], path[1:])
+    elif isinstance(value, str):
+        yield value
+    elif not isinstance(value, dict):
+        yield msgspec.json.encode(value).decode()
+
+
+_FOLD = {letter: letter + 32 for letter in range(ord("A"), ord("Z") + 1)}
+
+
+def folded(text: str) -> str:
+    """A to Z made small and nothing else: what every store's own function does alike."""
+    return text.translate(_FOLD)
+
+
+def as_json_text(text: str) -> str:
+    """How the text stands inside a JSON string."""
+    return msgspec.json.encode(text).decode()[1:-1]

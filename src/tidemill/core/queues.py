@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from tidemill.core.states import State
 
@@ -45,6 +48,39 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
             if value is not None and value < 1:
                 return f"{field}: must be 1 or more, or None for no limit, is {value}"
         return None
+
+
+class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Some of a queue's settings, to be put over the others."""
+
+    weight: int | UnsetType = UNSET
+    concurrency: int | UnsetType | None = UNSET
+    key_concurrency: int | UnsetType | None = UNSET
+    max_length: int | UnsetType | None = UNSET
+    crash_limit: int | UnsetType = UNSET
+    keep_done: Retention | UnsetType = UNSET
+    keep_failed: Retention | UnsetType = UNSET
+    keep_cancelled: Retention | UnsetType = UNSET
+
+    def given(self) -> dict[str, Any]:
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not UNSET}
+
+    def over(self, settings: QueueSettings) -> QueueSettings:
+        return replace(settings, **self.given())
+
+
+class Override(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person set over what code declared: who, why, since when and until when (wall times).
+    Settings it does not name follow the code."""
+
+    changes: QueueChanges
+    by: str
+    reason: str | None = None
+    since: float
+    until: float | None = None
+
+    def holds(self, now: float) -> bool:
+        return self.until is None or now < self.until
 
 
 class Pause(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ class Verb(StrEnum):
     SETTLE = "settle"
     RECLAIM = "reclaim"
     CANCEL = "cancel"
+    ARCHIVE = "archive"
     EXPIRE = "expire"
     RELEASE = "release"
     RETRY = "retry"
@@ -41,6 +42,7 @@ TRANSITIONS: Final[dict[Verb, dict[State, frozenset[State]]]] = {
     Verb.SETTLE: {State.RUNNING: frozenset({State.READY, State.SCHEDULED}) | FINAL},
     Verb.RECLAIM: {State.RUNNING: frozenset({State.READY, State.FAILED})},
     Verb.CANCEL: {state: frozenset({State.CANCELLED}) for state in LIVE},
+    Verb.ARCHIVE: {state: frozenset({State.FAILED}) for state in PENDING},
     Verb.EXPIRE: {state: frozenset({State.CANCELLED}) for state in PENDING},
     Verb.RELEASE: {State.WAITING: frozenset({State.READY, State.SCHEDULED})},
     Verb.RETRY: {state: frozenset({State.READY}) for state in FINAL},

@@ -188,6 +188,10 @@ def cancelled(job: Job, reason: str, now: float) -> Job:
     return replace(_ended(job, Verb.CANCEL, State.CANCELLED, now, reason), claim=0)
 
 
+def archived(job: Job, reason: str, now: float) -> Job:
+    return _ended(job, Verb.ARCHIVE, State.FAILED, now, reason)
+
+
 def retried(job: Job, now: float) -> Job:
     """An operator's retry starts a new generation with its counts at zero."""
     return replace(
