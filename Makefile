@@ -6,21 +6,25 @@ CHAOS_SECONDS ?= 3600
 HISTORIES ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers format bench chaos lock clean
+.PHONY: help setup run-setup demo test check lint types layers docs format bench chaos lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup:  ## the virtual environment, with every package pinned by hash
-	@scripts/setup "$(PYTHON)" "$(VENV)"
+setup:  ## the virtual environment with everything a developer needs, pinned by hash
+	@scripts/setup dev "$(PYTHON)" "$(VENV)"
 
-demo: setup  ## watch jobs run on a SQLite file: retries, failures, a pause, a keyed queue
+# A dozen packages instead of a hundred: whoever only wants to look should not wait.
+run-setup:
+	@scripts/setup run "$(PYTHON)" "$(VENV)"
+
+demo: run-setup  ## watch jobs run on a SQLite file: retries, a poison job, a pause, a cancel, keys in turn
 	@$(BIN)/python -m tidemill.demo
 
 test: setup  ## every test
 	@scripts/test "$(VENV)"
 
-check: lint types layers  ## lint, formatting, types and layers (make -k check goes on after a failure)
+check: lint types layers docs  ## lint, formatting, types, layers, docs (make -k check goes on after a failure)
 
 lint: setup
 	$(BIN)/ruff check .
@@ -31,6 +35,9 @@ types: setup
 
 layers: setup
 	$(BIN)/lint-imports --no-logo
+
+docs: setup  ## the documentation as pages in site/; a warning is an error (open site/index.html)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: setup  ## let the formatter and the linter repair what they can
 	$(BIN)/ruff format .
@@ -43,9 +50,9 @@ chaos: setup  ## the long run: kills and stops, simulated histories (CHAOS_SECON
 	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_HISTORIES=$(HISTORIES) \
 		$(BIN)/python -m pytest tests/chaos tests/simulation/test_histories.py
 
-lock: setup  ## resolve pyproject.toml anew into constraints.txt
+lock:  ## resolve pyproject.toml anew into constraints.txt and constraints-run.txt
 	@scripts/lock
 
 clean:  ## remove what can be made again
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
