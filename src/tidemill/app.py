@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import datetime
 from types import TracebackType
 from typing import (
@@ -106,6 +106,21 @@ class Tidemill:
 
     def close_sync(self) -> None:
         self.client.close_sync()
+
+    @contextmanager
+    def moved(
+        self, *, store: Store, clock: Clock, entropy: Entropy, lifespan: Lifespan | None = None
+    ) -> Iterator[None]:
+        """Work on another store meanwhile: what `tidemill.testing` is built on. Tasks that were
+        registered before and after go there too."""
+        before = self._store, self.clock, self.entropy, self._lifespan
+        self._store, self.clock, self.entropy = store, clock, entropy
+        self._lifespan = lifespan or self._lifespan
+        try:
+            with self.client.moved(clock, entropy):
+                yield
+        finally:
+            self._store, self.clock, self.entropy, self._lifespan = before
 
     @overload
     def task(self, handler: Callable[Concatenate[Context, P], Awaited[R]], /) -> Task[P, R]: ...

@@ -6,7 +6,8 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from tidemill.client.bulk import chunks
@@ -63,6 +64,23 @@ class Client:
         """A queue was added: the next use of the store declares it."""
         self._blocking = None
         self._sessions.queues_changed()
+
+    @contextmanager
+    def moved(self, clock: Clock, entropy: Entropy) -> Iterator[None]:
+        """Begin anew, and take up the old sessions afterwards. For tests: tasks hold on to their
+        client, so it is the client that moves. Whoever moved it closes it before the end."""
+        before = self._clock, self._sessions, self._portal, self._blocking
+        self._clock, self._sessions, self._portal, self._blocking = (
+            clock,
+            self._sessions.anew(),
+            Portal(),
+            None,
+        )
+        try:
+            with self.requests.moved(clock, entropy):
+                yield
+        finally:
+            self._clock, self._sessions, self._portal, self._blocking = before
 
     async def close(self) -> None:
         """Close the running loop's session and the portal's. Both open again when they are needed."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -36,6 +37,16 @@ class RequestMaker:
         self._clock = clock
         self._new_id = entropy.new_id
         self._warned: dict[str, float] = {}
+
+    @contextmanager
+    def moved(self, clock: Clock, entropy: Entropy) -> Iterator[None]:
+        """Ids and times from elsewhere meanwhile."""
+        before = self._clock, self._new_id, self._warned
+        self._clock, self._new_id, self._warned = clock, entropy.new_id, {}
+        try:
+            yield
+        finally:
+            self._clock, self._new_id, self._warned = before
 
     def make(
         self, task: TaskDefinition, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]

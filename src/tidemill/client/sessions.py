@@ -42,6 +42,10 @@ class Sessions:
         self._lock = threading.Lock()
         self._root_loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
+    def anew(self) -> Sessions:
+        """None of them open: for an application that works on another store meanwhile."""
+        return Sessions(self._root, self._queues)
+
     def here(self) -> Session | None:
         """The running loop's session, if it can be used at once."""
         return self._open.get(asyncio.get_running_loop())
