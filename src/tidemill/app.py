@@ -15,7 +15,6 @@ from typing import (
     Concatenate,
     ParamSpec,
     Self,
-    TypedDict,
     TypeVar,
     Unpack,
     get_type_hints,
@@ -32,8 +31,11 @@ from tidemill.client.request import JobRequest
 from tidemill.client.task import Task
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.store import Store
-from tidemill.core.queues import QueueSettings, Retention
+from tidemill.core.queue_options import QueueOptions
+from tidemill.core.queues import QueueSettings
 from tidemill.errors import ConfigurationError
+from tidemill.inspect.explanation import Explanation
+from tidemill.inspect.inspector import Inspector
 from tidemill.logs import use_stderr_unless_configured
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
@@ -46,19 +48,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Opens = TypeVar("Opens", bound=Callable[[], AsyncIterator[Any] | AbstractAsyncContextManager[Any]])
-
-
-class QueueOptions(TypedDict, total=False):
-    """See `core.queues.QueueSettings`, which these become."""
-
-    weight: int
-    concurrency: int | None
-    key_concurrency: int | None
-    max_length: int | None
-    crash_limit: int
-    keep_done: Retention
-    keep_failed: Retention
-    keep_cancelled: Retention
 
 
 class Tidemill:
@@ -90,6 +79,15 @@ class Tidemill:
     def store(self) -> Store:
         """The store itself, for reading (`await app.store.find(…)`) inside `async with app`."""
         return self.client.store_here() or self._root()
+
+    @property
+    def inspect(self) -> Inspector:
+        """Look at queues and jobs, and change them: `await app.inspect.queue("feeds")`."""
+        return Inspector(self.client.store, self.tasks)
+
+    async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
+        """Why a job waits, or what it does."""
+        return await self.inspect.explain(id)
 
     async def __aenter__(self) -> Self:
         await self.client.store()

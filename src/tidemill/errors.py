@@ -13,6 +13,7 @@ TidemillError
 │   ├── StoreReadOnly        it may not be written to
 │   ├── StoreCorrupt         the file is not a Tidemill database, or is damaged
 │   └── SchemaMismatch       the schema is newer than this version of Tidemill
+├── QueueNotFound            there is no such queue
 └── JobError                 about one job
     ├── JobNotFound          there is no such job (any more)
     ├── JobFailed            it failed for good
@@ -87,6 +88,10 @@ class StoreCorrupt(StoreError):
 
 class SchemaMismatch(StoreError):
     """The store's schema is newer than this version of Tidemill understands."""
+
+
+class QueueNotFound(TidemillError):
+    """There is no such queue: nobody declared it and it never had a job."""
 
 
 class JobError(TidemillError):

@@ -1,0 +1,187 @@
+"""The inspector: look at queues and jobs, and change what they do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Unpack
+
+from msgspec import UNSET, UnsetType
+
+from tidemill.contract.reader import Minute, Page, WorkerInfo
+from tidemill.contract.store import Store
+from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
+from tidemill.core.filters import Filter
+from tidemill.core.job import Job, problem_with_priority
+from tidemill.core.queue_options import QueueOptions
+from tidemill.core.states import State
+from tidemill.errors import ConfigurationError, JobNotFound
+from tidemill.inspect import bulk, steering
+from tidemill.inspect.bulk import Progress
+from tidemill.inspect.explanation import Explanation, explain
+from tidemill.inspect.facts import find_job, gather
+from tidemill.inspect.queue_views import require, view_all, view_one
+from tidemill.inspect.views import Changed, JobView, Overview, QueueView
+from tidemill.tasks.definition import TaskDefinition
+
+Wanted = Filter | str
+"""Which jobs: those a filter means, or the one with that id."""
+
+MOST_AT_ONCE = 10_000
+
+
+class Inspector:
+    """`app.inspect`. Every method says what a store knows at that moment; programs without an event
+    loop call `app.run_sync(app.inspect.queue("feeds"))`."""
+
+    def __init__(self, store: Callable[[], Awaitable[Store]], tasks: Mapping[str, TaskDefinition]) -> None:
+        self._store, self._tasks = store, tasks
+
+    async def queues(self) -> list[QueueView]:
+        """Every queue that was declared or has had a job, by name."""
+        return await view_all(await self._store())
+
+    async def queue(self, name: str) -> QueueView:
+        """Raises QueueNotFound, naming those there are."""
+        return await view_one(await self._store(), name)
+
+    async def find(self, wanted: Filter, *, limit: int = 100, cursor: int | None = None) -> Page:
+        """Newest first; `cursor` of one page continues with the next."""
+        if not 1 <= limit <= MOST_AT_ONCE:
+            raise ConfigurationError(
+                f"limit: must lie between 1 and {MOST_AT_ONCE}, is {limit}; each() goes through any number"
+            )
+        return await (await self._store()).find(_checked(wanted), limit, cursor)
+
+    async def each(self, wanted: Filter) -> AsyncIterator[Job]:
+        """Every matching job once, newest first, whatever is enqueued meanwhile."""
+        checked = _checked(wanted)
+        async for job in bulk.each(await self._store(), checked):
+            yield job
+
+    async def count(self, wanted: Filter) -> int:
+        """Exact. By queue and states at once; by anything else every job that could match is read."""
+        return await bulk.count(await self._store(), _checked(wanted))
+
+    async def job(self, id: str) -> JobView:  # noqa: A002 - the word for it
+        """Raises JobNotFound."""
+        store = await self._store()
+        job = await find_job(store, id)
+        attempts, log = await store.attempts(id), await store.logs(id)
+        return JobView(job=job, attempts=tuple(attempts), log=tuple(log))
+
+    async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
+        """Why the job waits, or what it does. Raises JobNotFound."""
+        return explain(await gather(await self._store(), self._tasks, id))
+
+    async def change(self, wanted: Wanted, change: Change, *, progress: Progress | None = None) -> Changed:
+        """Apply a change to every job that is meant, a few hundred at a time, oldest first. A job that no
+        longer matches when its turn comes is left alone. Repeating it is harmless: it goes on where it
+        stopped. By an id it raises JobNotFound when there is no such job."""
+        store = await self._store()
+        meant = Filter(ids=(wanted,)) if isinstance(wanted, str) else _checked(wanted)
+        changed = await bulk.change(store, meant, change, progress)
+        if isinstance(wanted, str) and not changed.changed + changed.unchanged:
+            raise JobNotFound(f"there is no job {wanted!r}: the id is wrong, or it was pruned")
+        return changed
+
+    async def retry(self, wanted: Wanted, *, progress: Progress | None = None) -> Changed:
+        """Ended jobs run again, with all their attempts."""
+        return await self.change(wanted, RetryNow(), progress=progress)
+
+    async def cancel(
+        self, wanted: Wanted, *, reason: str = "cancelled by hand", progress: Progress | None = None
+    ) -> Changed:
+        """Jobs that have not ended end; running ones are told to stop, and their outcome is refused."""
+        return await self.change(wanted, Cancel(reason), progress=progress)
+
+    async def run(self, wanted: Wanted, *, progress: Progress | None = None) -> Changed:
+        """Scheduled jobs become ready now."""
+        return await self.change(wanted, RunNow(), progress=progress)
+
+    async def archive(
+        self, wanted: Wanted, *, reason: str = "archived by hand", progress: Progress | None = None
+    ) -> Changed:
+        """Jobs that have not started join the failed ones: kept, searchable, retryable."""
+        return await self.change(wanted, Archive(reason), progress=progress)
+
+    async def delete(self, wanted: Wanted, *, progress: Progress | None = None) -> Changed:
+        """The records go. A running job is left alone: cancel it first."""
+        return await self.change(wanted, Delete(), progress=progress)
+
+    async def reprioritise(
+        self, wanted: Wanted, priority: int, *, progress: Progress | None = None
+    ) -> Changed:
+        """Jobs that have not started get that priority; a smaller one runs first."""
+        if problem := problem_with_priority(priority):
+            raise ConfigurationError(problem)
+        return await self.change(wanted, Reprioritise(priority), progress=progress)
+
+    async def pause(
+        self, queue: str, *, until: float | datetime | None = None, reason: str | None = None
+    ) -> None:
+        """Running jobs go on; nothing new of the queue starts until `until` or `resume`."""
+        await steering.pause(await self._store(), queue, until, reason)
+
+    async def resume(self, queue: str) -> None:
+        await steering.resume(await self._store(), queue)
+
+    async def override(
+        self,
+        queue: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | datetime | UnsetType | None = UNSET,
+        **changes: Unpack[QueueOptions],
+    ) -> QueueView:
+        """Put settings over those code declared; no deploy erases them. What is set here joins the
+        override that holds, which from then on is `by` you, for your `reason`. `until` ends all of it;
+        left out, the end it has stays; None takes the end away. The answer shows what holds now."""
+        store = await self._store()
+        await steering.override(store, queue, changes, by=by, reason=reason, until=until)
+        return await view_one(store, queue)
+
+    async def clear_override(self, queue: str, *names: str) -> QueueView:
+        """The named settings follow the code again; without names, all of them."""
+        store = await self._store()
+        await steering.clear_override(store, queue, names)
+        return await view_one(store, queue)
+
+    async def empty(self, queue: str, *, confirm: str, progress: Progress | None = None) -> int:
+        """Delete every job of a queue that does not run, ended ones too. `confirm` is the queue's name once
+        more. Jobs that are enqueued meanwhile stay. Answers how many are gone."""
+        store = await self._store()
+        await require(store, queue)
+        if confirm != queue:
+            raise ConfigurationError(
+                f"confirm: must be the name of the queue, {queue!r}, is {confirm!r}; nothing was deleted"
+            )
+        still = tuple(state for state in State if state is not State.RUNNING)
+        return (await self.delete(Filter(queue=queue, states=still), progress=progress)).changed
+
+    async def history(self, queue: str, since: float | datetime) -> list[Minute]:
+        """Minute by minute, quiet ones left out; eight days are kept."""
+        store = await self._store()
+        await require(store, queue)
+        return await store.history(queue, steering.read_time("since", since))
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Those that are alive."""
+        return await (await self._store()).workers()
+
+    async def overview(self) -> Overview:
+        """What a live display shows."""
+        store = await self._store()
+        return Overview(
+            now=(await store.read_clock()).wall,
+            queues=tuple(await view_all(store)),
+            workers=tuple(await store.workers()),
+            store=await store.describe(),
+        )
+
+
+def _checked(wanted: Filter) -> Filter:
+    if problem := wanted.problem():
+        raise ConfigurationError(f"the filter cannot mean anything: {problem}")
+    return wanted

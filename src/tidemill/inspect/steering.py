@@ -1,0 +1,113 @@
+"""Pauses and overrides: what a person sets on a queue over what code declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import UnsetType
+
+from tidemill.contract.store import Store
+from tidemill.core.queues import Override, QueueChanges, QueueSettings
+from tidemill.errors import ConfigurationError
+from tidemill.inspect.queue_views import require
+
+End = float | datetime | None
+
+
+async def pause(store: Store, queue: str, until: End, reason: str | None) -> None:
+    await require(store, queue)
+    end = await _future(store, until)
+    await store.pause(queue, until=end, reason=reason)
+
+
+async def resume(store: Store, queue: str) -> None:
+    await require(store, queue)
+    await store.resume(queue)
+
+
+async def override(
+    store: Store,
+    queue: str,
+    options: Mapping[str, Any],
+    *,
+    by: str,
+    reason: str | None,
+    until: End | UnsetType,
+) -> None:
+    """Adds to the override that holds: two people who each set something keep both."""
+    before = (await require(store, queue)).override
+    end = _end_of(before) if isinstance(until, UnsetType) else await _future(store, until)
+    given = _as_changes(queue, options)
+    changes = given if before is None else _changes(before.changes.given() | given.given())
+    await store.override(queue, changes, by=by, reason=reason, until=end)
+
+
+async def clear_override(store: Store, queue: str, names: tuple[str, ...]) -> None:
+    """The named settings follow the code again; without names all of them do."""
+    before = (await require(store, queue)).override
+    _refuse_unknown(queue, names)
+    if before is None:
+        return
+    left = {name: value for name, value in before.changes.given().items() if names and name not in names}
+    if not left:
+        await store.override(queue, None, by=before.by)
+    else:
+        await store.override(queue, _changes(left), by=before.by, reason=before.reason, until=before.until)
+
+
+def read_time(field: str, value: float | datetime) -> float:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ConfigurationError(
+                f"{field}: a datetime needs a time zone, {value.isoformat()} has none; "
+                "write datetime(…, tzinfo=ZoneInfo('Asia/Shanghai')) or datetime.now(UTC)"
+            )
+        return value.timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigurationError(f"{field}: must be a Unix time or a datetime with a time zone, is {value!r}")
+    return float(value)
+
+
+async def _future(store: Store, until: End) -> float | None:
+    if until is None:
+        return None
+    end, now = read_time("until", until), (await store.read_clock()).wall
+    if not end > now:
+        raise ConfigurationError(f"until: must be in the future, is {now - end:.0f} s ago; give a later time")
+    return end
+
+
+def _end_of(before: Override | None) -> float | None:
+    return None if before is None else before.until
+
+
+def _as_changes(queue: str, options: Mapping[str, Any]) -> QueueChanges:
+    _refuse_unknown(queue, options)
+    if not options:
+        raise ConfigurationError(
+            f"queue {queue!r}: name at least one setting to override, such as concurrency=2"
+        )
+    try:
+        changes = _changes(options)
+        problem = changes.over(QueueSettings()).problem()
+    except msgspec.ValidationError as error:
+        problem = f"{error}; numbers are whole, keep_… take a Retention"
+    if problem:
+        raise ConfigurationError(f"queue {queue!r}: {problem}")
+    return changes
+
+
+def _changes(given: Mapping[str, Any]) -> QueueChanges:
+    return msgspec.convert(dict(given), QueueChanges)
+
+
+def _refuse_unknown(queue: str, names: Mapping[str, Any] | tuple[str, ...]) -> None:
+    known = QueueChanges.__struct_fields__
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(
+                f"queue {queue!r}: there is no setting {name!r}; there are: {', '.join(known)}"
+            )

@@ -1,0 +1,90 @@
+"""What looking answers: values, as of one moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidemill.contract.reader import AttemptRecord, LogLine, WorkerInfo
+from tidemill.contract.upkeep import StoreFacts
+from tidemill.core.job import Job
+from tidemill.core.queues import Override, Pause, QueueSettings
+from tidemill.core.states import State
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue holds, did and is set to. Times are wall times, durations seconds.
+
+    counts: jobs in every state, states without any included.
+    size: jobs that have not ended.
+    retrying: those of the scheduled ones that have run before.
+    latency: how long the ready job that waits longest could have been running; None when none is ready.
+    next_due: when the next scheduled job becomes ready.
+    last_ended: when a job last ended.
+    processed, failed, cancelled, retried, reclaimed: in the last 24 hours. Processed jobs are those that
+        are done and those that failed for good; a retried attempt or a reclaimed one is not an end.
+    pause, override: None when none holds now.
+    settings: what holds now, the override over what code `declared`.
+    workers: the ids of those that serve the queue.
+    """
+
+    name: str
+    counts: dict[State, int]
+    size: int
+    retrying: int
+    latency: float | None
+    next_due: float | None
+    last_ended: float | None
+    processed: int
+    failed: int
+    cancelled: int
+    retried: int
+    reclaimed: int
+    pause: Pause | None
+    settings: QueueSettings
+    declared: QueueSettings
+    override: Override | None
+    workers: tuple[str, ...]
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job, its attempts that did not succeed, and the lines its attempts logged, oldest first."""
+
+    job: Job
+    attempts: tuple[AttemptRecord, ...]
+    log: tuple[LogLine, ...]
+
+    @property
+    def payload(self) -> Any:
+        """The arguments, as plain data."""
+        return msgspec.json.decode(self.job.payload)
+
+    @property
+    def result(self) -> Any:
+        """What the handler returned, as plain data; None when there is nothing."""
+        return None if self.job.result is None else msgspec.json.decode(self.job.result)
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything at a glance, as of `now` on the store's wall clock."""
+
+    now: float
+    queues: tuple[QueueView, ...]
+    workers: tuple[WorkerInfo, ...]
+    store: StoreFacts
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the jobs a change was meant for.
+
+    changed: how many it was applied to; `ids` names them, oldest first.
+    unchanged: how many were in no state for it, such as the retry of one that has not ended.
+    moved: how many matched when they were found and no longer when their turn came.
+    """
+
+    changed: int
+    unchanged: int
+    moved: int
+    ids: tuple[str, ...]
+    unchanged_ids: tuple[str, ...]
