@@ -145,7 +145,8 @@ class Jobs(Protocol):
     async def extend(self, heartbeat: Heartbeat) -> Extended:
         """Renew leases and record progress, notes and log lines.
 
-        J50 A listed claim that is current gets a new lease if it asked for one, and its news is kept.
+        J50 A listed claim that is current gets a new lease if it asked for one, and its news is kept;
+            a line is dated by the store's clock, less its age.
         J51 A listed claim that is not current is answered as lost and changes nothing.
         J52 A running job of this worker, of a claim number ≤ `received`, that is not listed goes back
             uncounted.

@@ -85,6 +85,13 @@ class Settled(msgspec.Struct):
     claims: Claims | None = None
 
 
+class Said(msgspec.Struct, frozen=True):
+    """A log line. `age` is how many seconds ago it was said: the store's clock alone dates it."""
+
+    line: str
+    age: float = 0.0
+
+
 class Held(msgspec.Struct, frozen=True, kw_only=True):
     """A claim still in its worker's hands, with news of the run.
 
@@ -97,7 +104,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     renew: bool = True
     progress: float | None = None
     note: str | None = None
-    log: tuple[str, ...] = ()
+    log: tuple[Said, ...] = ()
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):

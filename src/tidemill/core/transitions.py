@@ -233,12 +233,13 @@ def _given_back(job: Job, verb: Verb) -> Job:
 
 def _unknown(job: Job, now: float) -> Job:
     """No worker here knows the task: offer it to others, ever less often, for a day. The day is
-    added up from the waits, so that stepping the clock does not end it."""
+    added up from the waits, so that stepping the clock does not end it. Its note says who did not."""
     if job.unknown_for >= UNKNOWN_TASK_PATIENCE:
         error = Error("UnknownTask", f"no worker knew the task {job.task!r} for 24 hours")
         return replace(_ended(job, Verb.SETTLE, State.FAILED, now, UNKNOWN_TASK), error=error)
     wait = min(30.0, 1.0 + job.unknown_for / 10)
-    return replace(_postponed(job, wait, now), unknown_for=job.unknown_for + wait)
+    note = f"worker {job.worker} does not know this task"
+    return replace(_postponed(job, wait, now), unknown_for=job.unknown_for + wait, note=note)
 
 
 def _crashed(job: Job, verb: Verb, settings: QueueSettings, error: Error, now: float) -> Job:

@@ -32,11 +32,12 @@ class News(msgspec.Struct, eq=False):
 
     Handlers write from any thread, the heartbeat takes: a bounded deque needs no lock for that.
     `unsent` and `sending` belong to the heartbeat alone, which keeps them until a beat got through;
-    in a long outage the oldest lines go, as they would in the store.
+    in a long outage the oldest lines go, as they would in the store. A line is kept with the boot
+    time it was said at.
     """
 
-    lines: deque[str]
-    unsent: deque[str]
+    lines: deque[tuple[float, str]]
+    unsent: deque[tuple[float, str]]
     progress: tuple[float, str | None] | None = None
     sending: tuple[float, str | None] | None = None
 
@@ -63,12 +64,14 @@ class Attempt(msgspec.Struct, eq=False):
     `lingers` marks an attempt whose thread goes on after its outcome (it cannot be killed): it
     keeps its slot until the thread ends. `begun` marks one whose task has taken its first step:
     a task cancelled before that never runs at all, and would never give its slot back.
-    An attempt is the reporter its `Context` talks to; `notify` tells the heartbeat of news.
+    An attempt is the reporter its `Context` talks to; `notify` tells the heartbeat of news, `boot` is
+    the clock that dates its lines.
     """
 
     job: Claimed
     definition: TaskDefinition | None
     notify: Callable[[], None]
+    boot: Callable[[], float]
     task: asyncio.Task[None] | None = None
     begun: bool = False
     started: float = 0.0
@@ -83,7 +86,7 @@ class Attempt(msgspec.Struct, eq=False):
         self.notify()
 
     def log(self, line: str) -> None:
-        self._news().lines.append(storable(line))
+        self._news().lines.append((self.boot(), storable(line)))
         self.notify()
 
     def cancelled(self) -> bool:

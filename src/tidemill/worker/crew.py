@@ -9,7 +9,7 @@ import socket
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
-from tidemill.clock import Entropy
+from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
 from tidemill.core.claims import Claims, Settlement
 from tidemill.core.outcomes import Release
@@ -48,12 +48,13 @@ class Crew:
         worker: str,
         stats: Stats,
         *,
+        clock: Clock,
         entropy: Entropy,
         middleware: Sequence[Middleware],
         state: Any,
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
-        self._stats = stats
+        self._stats, self._boot = stats, clock.boot
         self._draining = False
         self._strangers: set[str] = set()
         self._hands = hands = Hands()
@@ -198,10 +199,10 @@ class Crew:
 
     def _adopt(self, claims: Claims) -> None:
         """Take claimed jobs into hand and start as many as there are slots."""
-        hands, tasks, news = self._hands, self._tasks, self._heartbeat.news
+        hands, tasks, news, boot = self._hands, self._tasks, self._heartbeat.news, self._boot
         held, ahead = hands.held, hands.ahead
         for job in claims.jobs:
-            attempt = Attempt(job, tasks.get(job.task), news)
+            attempt = Attempt(job, tasks.get(job.task), news, boot)
             if job.id in held:
                 if hands.knows(job):
                     continue

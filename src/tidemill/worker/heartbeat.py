@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from tidemill.contract.store import Store
 from tidemill.contract.wakeups import Listener, worker_topic
 from tidemill.core.claims import Heartbeat as Beat
-from tidemill.core.claims import Held
+from tidemill.core.claims import Held, Said
 from tidemill.errors import StoreError
 from tidemill.worker.attempt import LINGER, Attempt, Stop
 from tidemill.worker.hands import Hands
@@ -220,5 +220,9 @@ def held_as(attempt: Attempt, now: float) -> Held:
         renew=renew,
         progress=fraction,
         note=note,
-        log=tuple(news.unsent),
+        log=_with_ages(news.unsent, attempt.boot()) if news.unsent else (),
     )
+
+
+def _with_ages(lines: Iterable[tuple[float, str]], now: float) -> tuple[Said, ...]:
+    return tuple(Said(line, max(0.0, now - at)) for at, line in lines)

@@ -35,7 +35,7 @@ class Worker:
         middleware: Sequence[Middleware] = (),
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
-        self._entropy = entropy
+        self._clock, self._entropy = clock, entropy
         self._lifespan: Lifespan = lifespan or nullcontext
         self._middleware = middleware
         self._crew: Crew | None = None
@@ -52,6 +52,7 @@ class Worker:
                 self._options,
                 self.id,
                 self.stats,
+                clock=self._clock,
                 entropy=self._entropy,
                 middleware=self._middleware,
                 state=state,

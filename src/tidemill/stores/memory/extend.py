@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tidemill.contract.jobs import Extended
 from tidemill.contract.reader import LOG_LINES, LogLine, WorkerInfo
 from tidemill.core import transitions
-from tidemill.core.claims import Heartbeat, Held, is_current
+from tidemill.core.claims import Heartbeat, Held, Said, is_current
 from tidemill.core.job import Job
 from tidemill.stores.memory.moves import move
 from tidemill.stores.memory.records import KnownWorker, Records
@@ -43,11 +43,11 @@ def _renew(records: Records, job: Job, held: Held, lease: float) -> None:
         _write_log(records, job, held.log)
 
 
-def _write_log(records: Records, job: Job, lines: tuple[str, ...]) -> None:
+def _write_log(records: Records, job: Job, lines: tuple[Said, ...]) -> None:
     now, attempt = records.clock.wall(), job.attempts + 1
     of_job = records.logs.setdefault(job.id, {})
     kept = of_job.setdefault((job.generation, attempt), deque(maxlen=LOG_LINES))
-    kept.extend(LogLine(job.generation, attempt, now, line) for line in lines)
+    kept.extend(LogLine(job.generation, attempt, now - said.age, said.line) for said in lines)
 
 
 def _return_unlisted(records: Records, heartbeat: Heartbeat) -> tuple[str, ...]:

@@ -70,6 +70,6 @@ def _keep_news(transaction: Transaction, job: Standing, held: Held) -> None:
         transaction.execute(SQL.report, (held.progress, held.note, job.seq))
     if held.log:
         attempt = (job.seq, job.generation, job.attempts + 1)
-        for line in held.log:
-            transaction.execute(SQL.log, (*attempt, *attempt, transaction.now, line))
+        for said in held.log:
+            transaction.execute(SQL.log, (*attempt, *attempt, transaction.now - said.age, said.line))
         transaction.execute(SQL.forget_lines, (*attempt, *attempt))

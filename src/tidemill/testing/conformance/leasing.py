@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemill.core.claims import Held
+from tidemill.core.claims import Held, Said
 from tidemill.core.outcomes import Answer, Crashed, Retrying
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import State
@@ -60,7 +60,7 @@ class TestHeartbeat:
         await drive.store.reclaim(["w"])
         await drive.take_one("x")
         before = await drive.job("a")
-        assert await drive.beat(holding(old, progress=0.9, log=("late",))) == (("a",), ())
+        assert await drive.beat(holding(old, progress=0.9, log=(Said("late"),))) == (("a",), ())
         assert await drive.job("a") == before
         assert await drive.store.logs("a") == []
 

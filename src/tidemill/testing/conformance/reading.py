@@ -7,6 +7,7 @@ from collections import Counter
 
 from tidemill.contract.reader import ATTEMPTS_KEPT, LOG_LINES
 from tidemill.core.changes import Cancel, Delete
+from tidemill.core.claims import Said
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.outcomes import Crashed, Fail, Retrying, Snooze
@@ -128,20 +129,20 @@ class TestLogs:
     async def test_r5_lines_of_each_attempt_oldest_first(self, drive: Driver) -> None:
         await drive.add("a")
         job = await drive.take_one()
-        await drive.beat(holding(job, log=("one", "two")))
+        await drive.beat(holding(job, log=(Said("one", 0.5), Said("two"))))
         await drive.settle(job, Retrying(0.0, OOPS))
         drive.clock.advance(1.0)
         again = await drive.take_one()
-        await drive.beat(holding(again, log=("three",)))
+        await drive.beat(holding(again, log=(Said("three"),)))
         lines = [(line.attempt, line.line, line.at) for line in await drive.store.logs("a")]
         now = drive.clock.wall()
-        assert lines == [(1, "one", now - 1), (1, "two", now - 1), (2, "three", now)]
+        assert lines == [(1, "one", now - 1.5), (1, "two", now - 1), (2, "three", now)]
 
     async def test_r5_the_last_lines_stay(self, drive: Driver) -> None:
         await drive.add("a")
         job = await drive.take_one()
         for start in range(0, LOG_LINES + 50, 50):
-            await drive.beat(holding(job, log=tuple(str(start + n) for n in range(50))))
+            await drive.beat(holding(job, log=tuple(Said(str(start + n)) for n in range(50))))
         kept = [line.line for line in await drive.store.logs("a")]
         assert kept == [str(n) for n in range(50, LOG_LINES + 50)]
         assert await drive.store.logs("never") == []

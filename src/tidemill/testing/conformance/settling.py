@@ -203,3 +203,4 @@ class TestOutcomes:
             drive.clock.step_wall(2 * UNKNOWN_TASK_PATIENCE)
         assert waits == sorted(waits)
         assert job.unknown_for == pytest.approx(sum(waits))
+        assert job.note == "worker w does not know this task"
