@@ -36,8 +36,8 @@ types: setup
 layers: setup
 	$(BIN)/lint-imports --no-logo
 
-docs: setup  ## the documentation as pages in site/; a warning is an error (open site/index.html)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+docs: setup  ## the documentation as pages in site/; a warning is an error (to read: python3 -m http.server -d site)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: setup  ## let the formatter and the linter repair what they can
 	$(BIN)/ruff format .

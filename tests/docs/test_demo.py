@@ -1,17 +1,70 @@
-"""`make demo` judges itself; here somebody looks at its judgement."""
+"""`make demo` judges itself; here somebody looks at its judgement, and at what it leaves behind."""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from tidemill.cli.root import root
+
+PLAIN = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMILL_")}
 
 
-def test_the_demo_ends_well() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tidemill.demo"], capture_output=True, text=True, check=False, timeout=60
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, env=PLAIN, capture_output=True, text=True, check=False, timeout=60
     )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def shown(folder: Path) -> str:
+    """The second of two runs: the first one's file is overwritten."""
+    (folder / "tidemill-demo.db").write_text("what an earlier demo left", encoding="utf-8")
+    done = run(folder, sys.executable, "-m", "tidemill.demo")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    verdicts = [line for line in done.stdout.splitlines() if line.startswith(("ok ", "NOT"))]
-    assert len(verdicts) == 6
+    return done.stdout
+
+
+def test_every_promise_was_kept(shown: str) -> None:
+    verdicts = [line for line in shown.splitlines() if line.startswith(("ok ", "NOT"))]
+    assert len(verdicts) == 8
     assert all(line.startswith("ok ") for line in verdicts)
+
+
+def test_the_numbers_of_the_summary_add_up(shown: str) -> None:
+    found = re.search(r"(\d+) jobs enqueued, (\d+) ended: (\d+) done, (\d+) failed, (\d+) cancelled", shown)
+    assert found
+    enqueued, ended, *parts = map(int, found.groups())
+    assert enqueued == ended == sum(parts)
+    assert f"{ended} of {enqueued} jobs ended" in shown
+
+
+def test_the_commands_it_ends_with_work_on_its_file(shown: str, folder: Path) -> None:
+    commands = [shlex.split(line) for line in shown.splitlines() if line.startswith("  ")]
+    jobs, explain, top = (command[1:] for command in commands)
+    listed = run(folder, sys.executable, "-m", "tidemill", *jobs)
+    assert (listed.returncode, listed.stdout.count("failed")) == (0, 2), listed.stderr
+    told = run(folder, sys.executable, "-m", "tidemill", *explain)
+    assert told.returncode == 0, told.stderr
+    assert "poison" in told.stdout
+    assert top[0] in root.list_commands(None)  # type: ignore[arg-type] # it runs until it is interrupted
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "tidemill-demo.db").mkdir()
+    done = run(tmp_path, sys.executable, "-m", "tidemill.demo")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "the demo could not run" in done.stderr

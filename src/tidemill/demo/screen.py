@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, nullcontext, suppress
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -15,53 +16,78 @@ from rich.text import Text
 from tidemill.contract.store import Store
 from tidemill.core.states import FINAL, State
 
-EVERY = 0.1
+REDRAW, NEXT_LINE = 0.1, 1.0
+"""A terminal is drawn anew; elsewhere each look is one more line."""
 SHOWN = (State.SCHEDULED, State.READY, State.RUNNING, State.DONE, State.FAILED, State.CANCELLED)
+BAR = 18
+"""So that the table fits 80 columns."""
+
+Counts = Mapping[str, Mapping[State, int]]
 
 
 class Screen:
     def __init__(self, console: Console) -> None:
         self.console = console
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._said: list[str] = []
+        self._since: float | None = None
 
     def say(self, line: str) -> None:
-        self._said.append(line)
-        if not self.console.is_terminal:
-            self.console.print(f"· {line}", highlight=False)
+        """Something happened: said with the seconds since the first thing."""
+        now = asyncio.get_running_loop().time()
+        self._since = now if self._since is None else self._since
+        self._said.append(f"{now - self._since:4.1f} s  {line}")
+        if self._live is None:
+            self.plain(self._said[-1])
+
+    def plain(self, line: str = "") -> None:
+        # Never wrapped by us: what is printed to be copied must stay in one piece.
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     @asynccontextmanager
     async def following(self, store: Store) -> AsyncIterator[None]:
-        """Redraw while the block runs, and once more at its end."""
-        if not self.console.is_terminal:
-            yield
-            return
-        with Live(console=self.console, auto_refresh=False) as live:
-
-            async def draw() -> None:
-                live.update(Group(await counts_table(store), *(Text(f"· {line}") for line in self._said)))
-                live.refresh()
-
-            async def redraw() -> None:
-                while True:
-                    await draw()
-                    await asyncio.sleep(EVERY)
-
-            drawing = asyncio.create_task(redraw())
+        """Show how far it is while the block runs, and once more at its end."""
+        with self._live or nullcontext():
+            looking = asyncio.create_task(self._look_again_and_again(store))
             try:
                 yield
             finally:
-                drawing.cancel()
-                await asyncio.gather(drawing, return_exceptions=True)
-            await draw()
+                looking.cancel()
+                with suppress(asyncio.CancelledError):
+                    await looking
+            self._show(await store.counts())
+
+    async def _look_again_and_again(self, store: Store) -> None:
+        while True:
+            await asyncio.sleep(REDRAW if self._live else NEXT_LINE)
+            self._show(await store.counts())
+
+    def _show(self, counts: Counts) -> None:
+        if self._live is None:
+            total, ended = _total_and_ended(counts)
+            self.say(f"{ended} of {total} jobs ended")
+        else:
+            lines = (Text(line) for line in self._said)
+            self._live.update(Group(_table(counts), Text(), *lines), refresh=True)
 
 
-async def counts_table(store: Store) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("queue", *(state.value for state in SHOWN)):
-        table.add_column(heading, justify="left" if heading == "queue" else "right")
-    table.add_column("ended")
-    for queue, counts in sorted((await store.counts()).items()):
-        total, ended = sum(counts.values()), sum(counts.get(state, 0) for state in FINAL)
-        numbers = [str(counts.get(state, 0) or "") for state in SHOWN]
-        table.add_row(queue, *numbers, ProgressBar(total=max(total, 1), completed=ended, width=30))
+def _table(counts: Counts) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", show_footer=True, footer_style="bold")
+    whole = Counter({state: sum(has.get(state, 0) for has in counts.values()) for state in SHOWN})
+    table.add_column("queue", "all")
+    for state in SHOWN:
+        table.add_column(state.value, str(whole[state] or ""), justify="right")
+    table.add_column("ended", _bar({"all": whole}))
+    for queue, has in sorted(counts.items()):
+        table.add_row(queue, *(str(has.get(state, 0) or "") for state in SHOWN), _bar({queue: has}))
     return table
+
+
+def _bar(counts: Counts) -> ProgressBar:
+    total, ended = _total_and_ended(counts)
+    return ProgressBar(total=max(total, 1), completed=ended, width=BAR)
+
+
+def _total_and_ended(counts: Counts) -> tuple[int, int]:
+    total = sum(sum(has.values()) for has in counts.values())
+    return total, sum(has.get(state, 0) for has in counts.values() for state in FINAL)
