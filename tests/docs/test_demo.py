@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shown(folder: Path) -> str:
-    """The second of two runs: the first one's file is overwritten."""
+    """What it prints. The file an earlier demo left is in its way, and overwritten."""
     (folder / "tidemill-demo.db").write_text("what an earlier demo left", encoding="utf-8")
     done = run(folder, sys.executable, "-m", "tidemill.demo")
     assert done.returncode == 0, done.stdout + done.stderr

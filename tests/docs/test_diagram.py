@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from tests.docs.pages import DOCS
 from tidemill.core.states import FINAL, PENDING, TRANSITIONS, State
 
 GROUPS = {"pending": PENDING, "final": FINAL}
-DRAWING = ElementTree.parse(DOCS / "explanation/life-cycle.svg")  # noqa: S314 - our own file
+DRAWING = ET.parse(DOCS / "explanation/life-cycle.svg")  # noqa: S314 - our own file
 
 
 def states(name: str) -> frozenset[State]:

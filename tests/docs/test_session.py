@@ -1,0 +1,42 @@
+"""The player of pages notices what it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.session import play, same
+
+
+def fence(language: str, body: str) -> str:
+    return f"```{language}\n{body}```\n"
+
+
+def test_files_grow_block_by_block_and_commands_see_them(tmp_path: Path) -> None:
+    page = (
+        fence("python", "# a.py\nprint('one')\n")
+        + fence("python", "# a.py\nprint('two')\n")
+        + fence("console", "$ python a.py\none\ntwo\n")
+        + fence("python", "# a.py, from the start\nprint('three')\n")
+        + fence("console", "$ python a.py\nthree\n$ true\n")
+    )
+    assert play(page, tmp_path) == 3
+
+
+@pytest.mark.parametrize(
+    "console", ["$ echo one\ntwo\n", "$ false\n", "$ true\n[exit code 1]\n", "$ echo one\n", "$ true\none\n"]
+)
+def test_another_output_or_exit_code_is_noticed(console: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        play(fence("console", console), tmp_path)
+
+
+def test_an_exit_code_can_be_expected(tmp_path: Path) -> None:
+    play(fence("console", "$ echo no; exit 3\nno\n[exit code 3]\n"), tmp_path)
+
+
+def test_an_ellipsis_stands_for_what_differs() -> None:
+    assert same("job … done\n", "job 01a1 done  \n")
+    assert same("first\n…\nlast\n", "first\na\nb\nlast\n")
+    assert not same("job … done\n", "job 01a1\ndone\n")
