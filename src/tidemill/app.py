@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    ParamSpec,
-    Self,
-    TypeVar,
-    Unpack,
-    get_type_hints,
-    overload,
-)
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from tidemill.client.client import Client
 from tidemill.client.handle import JobHandle
+from tidemill.client.hooks import Opens, check_middleware, lifespan_of
 from tidemill.client.options import read_time, refuse_unknown
+from tidemill.client.portal import refuse_running
 from tidemill.client.registry import Awaited, Decorator, TaskOptions, define_task, refuse_duplicate
 from tidemill.client.request import JobRequest
 from tidemill.client.task import Task
@@ -34,45 +23,56 @@ from tidemill.contract.store import Store
 from tidemill.core.queue_options import QueueOptions
 from tidemill.core.queues import QueueSettings
 from tidemill.errors import ConfigurationError
-from tidemill.inspect.explanation import Explanation
-from tidemill.inspect.inspector import Inspector
 from tidemill.logs import use_stderr_unless_configured
+from tidemill.settings import Settings
+from tidemill.settings.queues import declared
+from tidemill.settings.store import store_url
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
-from tidemill.urls import DEFAULT_URL, StoreUrl
+from tidemill.urls import OWN_STORE, StoreUrl
 
 if TYPE_CHECKING:
+    from tidemill.inspect.explanation import Explanation
+    from tidemill.inspect.inspector import Inspector
     from tidemill.worker.options import WorkerOptions
     from tidemill.worker.worker import Lifespan, Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Opens = TypeVar("Opens", bound=Callable[[], AsyncIterator[Any] | AbstractAsyncContextManager[Any]])
 
 
 class Tidemill:
     """Tasks, queues and the store they live in.
 
-    Without a `url` the environment's TIDEMILL_URL is taken, else a SQLite file in the working
-    directory. The store is opened by the first use; `async with app` closes it again.
+    `url` names the store, such as `sqlite:///jobs.db`. Without it the environment does
+    (TIDEMILL_URL), or a `tidemill.toml` in the working directory, or it is `sqlite:///tidemill.db`
+    there. `config` names another TOML file. The store is opened by the first use; `async with app`
+    closes it again.
     """
 
     def __init__(
         self,
         url: str | None = None,
         *,
+        config: str | Path | None = None,
         store: Store | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
     ) -> None:
-        self.url = StoreUrl.parse(url or os.environ.get("TIDEMILL_URL") or DEFAULT_URL)
+        self.settings = Settings.load({"url": url or None}, config=config)
+        self.url: StoreUrl = OWN_STORE if store is not None and not url else store_url(self.settings)
         self.clock: Clock = clock or SystemClock()
         self.entropy: Entropy = entropy or SystemEntropy()
         self.tasks: dict[str, TaskDefinition] = {}
-        self.queues: dict[str, QueueSettings] = {}
+        self.queues: dict[str, QueueSettings] = {
+            name: declared(self.settings, name) for name in self.settings.queues
+        }
         self.middlewares: list[Middleware] = []
+        self._declared_in_code: set[str] = set()
         self._lifespan: Lifespan | None = None
         self._store = store
+        self.brings_store = store is not None
+        """True when the program made the store itself: `url` then does not lead to it."""
         self.client = Client(self._root, self.tasks, self.queues, self.clock, self.entropy)
 
     @property
@@ -83,6 +83,8 @@ class Tidemill:
     @property
     def inspect(self) -> Inspector:
         """Look at queues and jobs, and change them: `await app.inspect.queue("feeds")`."""
+        from tidemill.inspect.inspector import Inspector
+
         return Inspector(self.client.store, self.tasks)
 
     async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
@@ -103,6 +105,7 @@ class Tidemill:
         await self.client.close()
 
     def close_sync(self) -> None:
+        """`close` for programs without an event loop."""
         self.client.close_sync()
 
     @contextmanager
@@ -119,6 +122,12 @@ class Tidemill:
                 yield
         finally:
             self._store, self.clock, self.entropy, self._lifespan = before
+
+    def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine of this application from a program without an event loop:
+        `app.run_sync(app.pause("feeds"))`. Refused on an event loop's thread: await it there."""
+        refuse_running(work)
+        return self.client.run_sync(lambda: work)
 
     @overload
     def task(self, handler: Callable[Concatenate[Context, P], Awaited[R]], /) -> Task[P, R]: ...
@@ -137,41 +146,31 @@ class Tidemill:
         return self._register(handler, options)
 
     def queue(self, name: str, **settings: Unpack[QueueOptions]) -> QueueSettings:
-        """Declare a queue. It is written to the store by the application's next use of it; an
-        operator's override of it stays."""
+        """Declare a queue. What is not said here comes from the environment, the TOML file or the
+        defaults. It is written to the store by the application's next use of it; an operator's
+        override of it stays."""
         refuse_unknown(settings, QueueSettings.__struct_fields__, f"queue {name!r}")
-        if name in self.queues:
+        if name in self._declared_in_code:
             raise ConfigurationError(
                 f"queue {name!r} is declared twice; put its settings into one app.queue(…)"
             )
-        declared = QueueSettings(**settings)
-        try:
-            problem = declared.problem()
-        except TypeError:
-            problem = "a setting has the wrong type; numbers are whole, keep_… take a Retention"
-        if problem:
-            raise ConfigurationError(f"queue {name!r}: {problem}")
-        self.queues[name] = declared
+        self.queues[name] = declared(self.settings, name, settings)
+        self._declared_in_code.add(name)
         self.client.queues_changed()
-        return declared
+        return self.queues[name]
 
     def lifespan(self, function: Opens) -> Opens:
         """What handlers share: an async generator function that yields once, with or without
         `@asynccontextmanager`. `ctx.state` is what it yielded; the rest of it runs when the worker stops."""
         if self._lifespan is not None:
             raise ConfigurationError("lifespan is given twice; open everything in one function")
-        self._lifespan = _lifespan_of(function)
+        self._lifespan = lifespan_of(function)
         return function
 
     def middleware(self, function: Middleware) -> Middleware:
         """Wrap every attempt: `async def around(ctx, run): …; return await run()`. The first
         registered is the outermost."""
-        if not (
-            inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-        ):
-            raise ConfigurationError(
-                f"middleware: {function!r} is not async; write `async def` and `return await run()`"
-            )
+        check_middleware(function)
         self.middlewares.append(function)
         return function
 
@@ -182,6 +181,7 @@ class Tidemill:
         return await self.client.enqueue_many(requests)
 
     def enqueue_many_sync(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
+        """`enqueue_many` for programs without an event loop."""
         return self.client.enqueue_many_sync(requests)
 
     def job(self, id: str) -> JobHandle[Any]:  # noqa: A002 - the word for it
@@ -196,6 +196,7 @@ class Tidemill:
         await (await self.client.store()).pause(queue, until=end, reason=reason)
 
     async def resume(self, queue: str) -> None:
+        """End a pause; what waited starts at once."""
         await (await self.client.store()).resume(queue)
 
     def worker(self, **options: Any) -> Worker:
@@ -215,13 +216,14 @@ class Tidemill:
         )
 
     def worker_options(self, **options: Any) -> WorkerOptions:
-        """Checked, without building a worker."""
-        from tidemill.worker.options import WorkerOptions
+        """What a worker would run with: these options, then the environment, the TOML file and the
+        defaults. Checked, without building a worker."""
+        from tidemill.settings.workers import worker_options
 
-        refuse_unknown(options, WorkerOptions.__dataclass_fields__, "worker")
-        given = options | {"queues": self._weights(options.get("queues"))}
-        _refuse_wrong_types(given, get_type_hints(WorkerOptions))
-        return WorkerOptions(**given)
+        known = dict(self.queues)
+        for task in self.tasks.values():
+            known.setdefault(task.queue, QueueSettings())
+        return worker_options(self.settings, options, known)
 
     async def work(self, **options: Any) -> None:
         """Run a worker on this loop until SIGTERM or SIGINT: the first drains, another a second later
@@ -250,21 +252,6 @@ class Tidemill:
             with on_signals(supervisor.stop, supervisor.stop):
                 await supervisor.run()
 
-    def _weights(self, queues: Mapping[str, int | None] | Iterable[str] | None) -> dict[str, int]:
-        """Named without a weight, a queue has the one it was declared with."""
-        if queues is None:
-            queues = dict.fromkeys(
-                [*self.queues, *(task.queue for task in self.tasks.values())] or ["default"]
-            )
-        elif isinstance(queues, str):
-            queues = [queues]
-        given = queues if isinstance(queues, Mapping) else dict.fromkeys(queues)
-        plain = QueueSettings()
-        return {
-            name: self.queues.get(name, plain).weight if weight is None else weight
-            for name, weight in given.items()
-        }
-
     def _root(self) -> Store:
         if self._store is None:
             self._store = _make_store(self.url, self.clock, self.entropy)
@@ -274,27 +261,10 @@ class Tidemill:
         definition = define_task(handler, options)
         refuse_duplicate(self.tasks.get(definition.name), definition)
         self.tasks[definition.name] = definition
+        if definition.queue not in self.queues and self.settings.queue(definition.queue):
+            self.queues[definition.queue] = declared(self.settings, definition.queue)
+            self.client.queues_changed()
         return Task(self.client, definition)
-
-
-def _lifespan_of(function: Callable[[], Any]) -> Lifespan:
-    if inspect.isasyncgenfunction(function):
-        return asynccontextmanager(function)
-    if inspect.isasyncgenfunction(inspect.unwrap(function)):
-        return function  # `@asynccontextmanager` was applied already
-    raise ConfigurationError(
-        f"lifespan: {function!r} is not an async generator function; write `async def shared(): … yield it …`"
-    )
-
-
-def _refuse_wrong_types(options: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    for name, value in options.items():
-        try:
-            msgspec.convert(value, wanted[name])
-        except msgspec.ValidationError as error:
-            raise ConfigurationError(
-                f"worker: {name}: {error}; it is {value!r}, give it as a value of that type"
-            ) from None
 
 
 def _best_loop() -> Callable[[Coroutine[Any, Any, None]], None]:

@@ -23,37 +23,47 @@ class StoreUrl(msgspec.Struct, frozen=True):
     path: str = ""
 
     @classmethod
-    def parse(cls, url: str) -> Self:
+    def parse(cls, url: str, origin: str = "url") -> Self:
+        """`origin` says in an error where the URL came from."""
         known = f"known are {' and '.join(f'{name}:// ({how})' for name, how in _EXAMPLES.items())}"
         scheme, found, _ = url.partition("://")
         if not found:
-            raise ConfigurationError(f"url: {mask(url)!r} has no scheme; {known}")
+            raise ConfigurationError(f"{origin}: {mask(url)!r} has no scheme; {known}")
         if scheme in _LATER:
             raise ConfigurationError(
-                f"url: {scheme}:// stores are not available in this version of Tidemill; {known}"
+                f"{origin}: {scheme}:// stores are not available in this version of Tidemill; {known}"
             )
         if scheme not in _EXAMPLES:
-            raise ConfigurationError(f"url: unknown scheme {mask(scheme)!r} in {mask(url)!r}; {known}")
-        return cls(scheme, _sqlite_path(url)) if scheme == "sqlite" else cls(scheme)
+            raise ConfigurationError(f"{origin}: unknown scheme {mask(scheme)!r} in {mask(url)!r}; {known}")
+        return cls(scheme, _sqlite_path(url, origin)) if scheme == "sqlite" else cls(scheme)
 
     def __str__(self) -> str:
+        if not self.scheme:
+            return "a store of the program's own"
         return f"{self.scheme}://" + (f"/{self.path}" if self.path else "")
 
 
+OWN_STORE = StoreUrl("")
+"""What stands for a URL when a program made its store itself."""
+
+
 def mask(url: str) -> str:
-    """The URL as it may be shown: without its password and without its query. A password may hold
-    any character, so it is taken to reach up to the last `@`."""
-    shown = re.sub(r"(?s)^(?>((?:[\w.+-]+:)?//)?)([^:]*):.*@", r"\1\2:***@", url)
-    return re.sub(r"(?s)\?.*", "?***", shown)
+    """The URL as it may be shown: without what stands before its last `@`, which may be a token as
+    well as a password and may hold any character, and without its query and fragment. The path
+    of a SQLite file may have an `@` in it; it begins with a slash."""
+    shown = re.sub(r"(?s)^(?>((?:[\w.+-]+:)?//)?)(?:(?!/).*|[^:]*:.*)@", r"\1***@", url)
+    return re.sub(r"(?s)([?#]).*", r"\1***", shown)
 
 
-def _sqlite_path(url: str) -> str:
+def _sqlite_path(url: str, origin: str) -> str:
     parts = urlsplit(url)
     if parts.netloc or len(parts.path) < len("/x"):
         raise ConfigurationError(
-            f"url: {mask(url)!r} names no file; three slashes start a relative path "
+            f"{origin}: {mask(url)!r} names no file; three slashes start a relative path "
             "(sqlite:///tidemill.db), four an absolute one (sqlite:////var/lib/tidemill.db)"
         )
     if parts.query or parts.fragment:
-        raise ConfigurationError(f"url: {mask(url)!r} has options after '?' or '#'; a sqlite URL takes none")
+        raise ConfigurationError(
+            f"{origin}: {mask(url)!r} has options after '?' or '#'; a sqlite URL takes none"
+        )
     return unquote(parts.path[1:])

@@ -24,6 +24,7 @@ from tidemill import (
     Tidemill,
 )
 from tidemill import Context as Whatever
+from tidemill.core.queues import QueueChanges
 from tidemill.urls import StoreUrl, mask
 
 
@@ -118,7 +119,7 @@ async def test_opening_declares_queues_and_leaves_overrides_q1(url: str) -> None
     app = Tidemill(url)
     app.queue("feeds", weight=5, keep_done=Retention(count=10))
     async with app:
-        await app.store.override("feeds", QueueSettings(weight=9))
+        await app.store.override("feeds", QueueChanges(weight=9), by="ann")
         await app.close()
         (info,) = await (await app.client.store()).queues()
     assert info.declared == QueueSettings(weight=5, keep_done=Retention(count=10))
@@ -222,10 +223,10 @@ def test_a_worker_serves_every_queue_of_the_application_by_weight() -> None:
     app = Tidemill("memory://")
     app.queue("feeds", weight=5)
     app.task(queue="mail")(sample)
-    assert app._weights(None) == {"feeds": 5, "mail": 1}
-    assert app._weights(["feeds", "mail"]) == {"feeds": 5, "mail": 1}
-    assert app._weights({"feeds": 2, "mail": None}) == {"feeds": 2, "mail": 1}
-    assert app._weights("feeds") == {"feeds": 5}
+    assert app.worker_options().queues == {"feeds": 5, "mail": 1}
+    assert app.worker_options(queues=["feeds", "mail"]).queues == {"feeds": 5, "mail": 1}
+    assert app.worker_options(queues={"feeds": 2, "mail": None}).queues == {"feeds": 2, "mail": 1}
+    assert app.worker_options(queues="feeds").queues == {"feeds": 5}
     with pytest.raises(ConfigurationError, match="unknown option 'threds'; valid options are queues"):
         app.worker(threds=3)
 
@@ -234,11 +235,11 @@ def test_a_worker_serves_every_queue_of_the_application_by_weight() -> None:
     ("url", "says"),
     [
         ("jobs.db", ["no scheme", "memory://", "sqlite:///"]),
-        ("mysql://root:secret@host/db", ["unknown scheme 'mysql'", "root:***@host", "sqlite:///"]),
-        ("mysql://root:se/secret@h/db", ["unknown scheme 'mysql'", "root:***@h/db"]),
-        ("mysql://root:a://secret?@h/db", ["unknown scheme 'mysql'", "root:***@h/db"]),
-        ("user:secret@h", ["no scheme", "user:***@h"]),
-        ("user:secret@h://db", ["unknown scheme 'user:***@h'"]),
+        ("mysql://root:secret@host/db", ["unknown scheme 'mysql'", "***@host", "sqlite:///"]),
+        ("mysql://root:se/secret@h/db", ["unknown scheme 'mysql'", "***@h/db"]),
+        ("mysql://root:a://secret?@h/db", ["unknown scheme 'mysql'", "***@h/db"]),
+        ("user:secret@h", ["no scheme", "***@h"]),
+        ("user:secret@h://db", ["unknown scheme '***@h'"]),
         ("redis://:secret@host", ["redis://", "not available in this version"]),
         ("postgresql://u:secret@host/db?password=secret", ["postgresql://", "not available in this version"]),
         ("amqp://secret:secret@host", ["amqp://", "not available in this version"]),
@@ -259,7 +260,9 @@ def test_urls_that_can() -> None:
     assert StoreUrl.parse("sqlite:///a/b.db").path == "a/b.db"
     assert StoreUrl.parse("sqlite:////a/b%20c.db").path == "/a/b c.db"
     assert str(StoreUrl.parse("sqlite:////a/b.db")) == "sqlite:////a/b.db"
-    assert mask("x://user:p@ss@host/db?key=1") == "x://user:***@host/db?***"
+    assert mask("x://user:p@ss@host/db?key=1") == "x://***@host/db?***"
+    assert mask("redis://sk-token@host:6379/0#sk") == "redis://***@host:6379/0#***"
+    assert mask("redis://sk/token@host") == "redis://***@host"
     assert mask("sqlite:////home/me@work/jobs.db") == "sqlite:////home/me@work/jobs.db"
 
 

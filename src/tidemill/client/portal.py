@@ -71,6 +71,19 @@ def refuse_on_a_loop(verb: str) -> None:
     )
 
 
+def refuse_running(work: Coroutine[Any, Any, Any]) -> None:
+    """The same for `run_sync`, whose coroutine is made already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    work.close()  # or Python warns that nobody awaited it
+    raise ConfigurationError(
+        "run_sync was called on the thread of a running event loop, which it would stop; "
+        "there, await what it was given"
+    )
+
+
 async def _cancel_the_rest() -> None:
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for task in rest:

@@ -1,0 +1,123 @@
+"""Every setting: its name, its variable, its kind, its default and what it means.
+
+A setting's name is also its key in a TOML file: `worker.lease` is `lease` in `[worker]`.
+docs/reference/settings.md is held equal to this list by a test.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tidemill.core.queues import QueueSettings
+from tidemill.settings import kinds
+from tidemill.settings.kinds import Kind
+from tidemill.urls import DEFAULT_URL
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """`variables` are asked in their order. A `secret` one is never shown as it is, nor taken
+    from a file when it holds credentials."""
+
+    name: str
+    kind: Kind
+    default: Any
+    meaning: str
+    variables: tuple[str, ...]
+    secret: bool = False
+
+
+def variable(name: str) -> str:
+    return "TIDEMILL_" + re.sub(r"\W", "_", name).upper()
+
+
+def _settings(section: str, *entries: tuple[str, Kind, Any, str]) -> list[Setting]:
+    return [
+        Setting(name := f"{section}.{key}", kind, default, meaning, (variable(name),))
+        for key, kind, default, meaning in entries
+    ]
+
+
+_URL = Setting(
+    "url",
+    kinds.TEXT,
+    DEFAULT_URL,
+    "where the store is",
+    ("TIDEMILL_URL", "REDIS_URL", "DATABASE_URL"),
+    secret=True,
+)
+
+_WORKER = _settings(
+    "worker",
+    ("queues", kinds.WEIGHTS, None, "the queues it serves, with their weights; all of the application"),
+    ("strict", kinds.SWITCH, False, "serve queues in the order given instead of by weight"),
+    ("concurrency", kinds.COUNT, 10, "jobs at once in one worker"),
+    ("lease", kinds.SECONDS, 30.0, "how long a claim lasts without a heartbeat"),
+    ("heartbeat", kinds.SECONDS_OR_NONE, None, "how often leases are renewed; a third of the lease"),
+    (
+        "grace",
+        kinds.SECONDS_OR_ZERO,
+        30.0,
+        "how long running jobs may go on after a stop",
+    ),
+    ("poll", kinds.SECONDS, 1.0, "how long a job may wait when every wake-up is lost"),
+    ("threads", kinds.COUNT_OR_NONE, None, "sync handlers at once; as many as `worker.concurrency`"),
+    ("isolated_processes", kinds.COUNT_OR_NONE, None, "isolated jobs at once; one per core"),
+    ("reclaim_every", kinds.SECONDS, 10.0, "how often expired leases are looked for"),
+    ("prune_every", kinds.SECONDS, 30.0, "how often retention is applied"),
+    ("admit_every", kinds.SECONDS, 1.0, "how often arrivals are admitted"),
+)
+
+_LOG = _settings(
+    "log",
+    ("format", kinds.FORMAT, "auto", "`json`, `console`, or `auto`: JSON unless stderr is a terminal"),
+    (
+        "level",
+        kinds.LEVEL,
+        "info",
+        "write no lines below it: `debug`, `info`, `warning`, `error`",
+    ),
+)
+
+CATALOGUE: Mapping[str, Setting] = {setting.name: setting for setting in (_URL, *_WORKER, *_LOG)}
+
+SECTIONS = ("worker", "log")
+
+_OF_QUEUES: Mapping[str, tuple[Kind, str]] = {
+    "weight": (kinds.COUNT, "its share of a worker that serves several queues"),
+    "concurrency": (kinds.COUNT_OR_NONE, "running jobs at once, over all workers"),
+    "key_concurrency": (kinds.COUNT_OR_NONE, "running jobs of one key at once, over all workers"),
+    "max_length": (kinds.COUNT_OR_NONE, "pending jobs; beyond it enqueue raises `QueueFull`"),
+    "crash_limit": (kinds.COUNT, "crashes until a job is poison"),
+    "keep_done": (kinds.RETENTION, "how long done jobs stay"),
+    "keep_failed": (kinds.RETENTION, "how long failed jobs stay"),
+    "keep_cancelled": (kinds.RETENTION, "how long cancelled jobs stay"),
+}
+
+NOT_SETTINGS = {
+    "TIDEMILL_CONFIG": "the TOML file to read instead of the one in the working directory",
+    "TIDEMILL_SUPERVISOR": "set by a supervisor for the workers it starts",
+    "TIDEMILL_WORKER_ID": "set by a supervisor for the workers it starts",
+    "TIDEMILL_LOCKSTEP_EXAMPLES": "how many histories the conformance suite makes up",
+    "TIDEMILL_LOCKSTEP_STEPS": "how long each of them is",
+}
+"""Variables that somebody reads, but that no file or argument can say."""
+
+
+def of_queue(queue: str) -> dict[str, Setting]:
+    """The settings of one queue. Only a plain name can be written as part of a variable."""
+    plain = re.fullmatch(r"[A-Za-z0-9_.:-]+", queue) is not None
+    defaults = QueueSettings()
+    return {
+        key: Setting(
+            name := f"queues.{queue}.{key}",
+            kind,
+            getattr(defaults, key),
+            meaning,
+            (variable(name),) if plain else (),
+        )
+        for key, (kind, meaning) in _OF_QUEUES.items()
+    }

@@ -1,0 +1,49 @@
+"""Settings from environment variables."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidemill.errors import ConfigurationError
+from tidemill.settings.catalogue import CATALOGUE, NOT_SETTINGS, Setting, of_queue
+from tidemill.urls import mask
+
+SHOWN = 60
+"""How much of a wrong value an error quotes."""
+
+
+def from_environment(environment: Mapping[str, str], setting: Setting) -> tuple[Any, str] | None:
+    """The value and its variable. An empty variable is as good as none: shells and compose files
+    leave such behind."""
+    for name in setting.variables:
+        if text := environment.get(name):
+            return _read(setting, name, text), f"environment {name}"
+    return None
+
+
+def _read(setting: Setting, variable: str, text: str) -> Any:
+    try:
+        return setting.kind.read_text(text)
+    except ValueError:
+        # Not the cause: it may quote more of the value than may be shown.
+        raise ConfigurationError(
+            f"environment {variable}: must be {setting.kind.wanted}, is {mask(text)[:SHOWN]!r}"
+        ) from None
+
+
+def unread(environment: Mapping[str, str], queues: Iterable[str]) -> list[str]:
+    """One sentence for each TIDEMILL_ variable that nobody reads. Only names are told."""
+    settings = [*CATALOGUE.values(), *(its for queue in queues for its in of_queue(queue).values())]
+    known = [*NOT_SETTINGS, *(name for setting in settings for name in setting.variables)]
+    strangers = sorted(n for n in environment if n.startswith("TIDEMILL_") and n not in known)
+    return [f"{name} is set and nobody reads it; {_instead(name, known)}" for name in strangers]
+
+
+def _instead(name: str, known: list[str]) -> str:
+    if near := difflib.get_close_matches(name, known, n=1):
+        return f"did you mean {near[0]}?"
+    if name.startswith("TIDEMILL_QUEUES_"):
+        return "no queue of that name is declared, or queues have no such setting"
+    return "docs/reference/settings.md lists the variables there are"

@@ -1,0 +1,23 @@
+"""What a queue is declared with: code first, then the environment, then the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidemill.core.queues import QueueSettings
+from tidemill.errors import ConfigurationError
+from tidemill.settings.settings import Settings
+
+
+def declared(settings: Settings, name: str, code: Mapping[str, Any] | None = None) -> QueueSettings:
+    """`code` is what the application says; refused, naming the field, when it cannot work."""
+    merged = QueueSettings(**settings.queue(name) | dict(code or {}))
+    try:
+        problem = merged.problem()
+    except TypeError:
+        problem = "a setting has the wrong type; numbers are whole, keep_… take a Retention"
+    if problem:
+        raise ConfigurationError(f"queue {name!r}: {problem}")
+    settings.argue({f"queues.{name}.{key}": value for key, value in (code or {}).items()})
+    return merged

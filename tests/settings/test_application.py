@@ -1,0 +1,98 @@
+"""X5: what an application makes of its settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidemill import ConfigurationError, QueueSettings, Retention, Tidemill
+from tidemill.stores.memory import MemoryStore
+
+
+def test_a_file_declares_queues_and_fills_in_what_code_leaves_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "tidemill.toml").write_text(
+        "[queues.feeds]\nweight = 5\nconcurrency = 2\nmax_length = 7\n[queues.mail]\nweight = 3\n"
+    )
+    monkeypatch.setenv("TIDEMILL_QUEUES_FEEDS_CONCURRENCY", "4")
+    app = Tidemill("memory://")
+    assert app.queue("feeds", weight=9) == QueueSettings(weight=9, concurrency=4, max_length=7)
+    assert app.queues["mail"] == QueueSettings(weight=3)
+    assert {entry.name: entry.origin for entry in app.settings.effective() if "queues." in entry.name} == {
+        "queues.feeds.weight": "argument",
+        "queues.feeds.concurrency": "environment TIDEMILL_QUEUES_FEEDS_CONCURRENCY",
+        "queues.feeds.max_length": "tidemill.toml",
+        "queues.mail.weight": "tidemill.toml",
+    }
+    with pytest.raises(ConfigurationError, match="declared twice"):
+        app.queue("feeds", weight=3)
+
+
+def test_code_may_say_none_where_a_file_has_a_limit(folder: Path) -> None:
+    (folder / "tidemill.toml").write_text("[queues.feeds]\nconcurrency = 2\n")
+    assert Tidemill("memory://").queue("feeds", concurrency=None).concurrency is None
+
+
+async def test_what_the_deployment_declares_is_written_to_the_store(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "tidemill.toml").write_text("[queues.feeds]\nkeep_done = { count = 5 }\n")
+    monkeypatch.setenv("TIDEMILL_QUEUES_MAIL_WEIGHT", "4")
+    app = Tidemill("memory://")
+
+    @app.task(queue="mail")
+    def send() -> None: ...
+
+    async with app:
+        declared = {info.name: info.declared for info in await app.store.queues()}
+    assert declared == {
+        "feeds": QueueSettings(keep_done=Retention(count=5)),
+        "mail": QueueSettings(weight=4),
+    }
+
+
+def test_a_worker_takes_its_options_from_everywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "tidemill.toml").write_text(
+        "worker = { concurrency = 2, lease = 40, grace = 1 }\n[queues.a]\nweight = 6"
+    )
+    monkeypatch.setenv("TIDEMILL_WORKER_LEASE", "50")
+    monkeypatch.setenv("TIDEMILL_WORKER_QUEUES", "a,b=2")
+    options = Tidemill("memory://").worker_options(grace=3)
+    assert (options.concurrency, options.lease, options.grace, options.poll) == (2, 50.0, 3, 1.0)
+    assert options.queues == {"a": 6, "b": 2}
+    assert Tidemill("memory://").worker_options(queues=["b"]).queues == {"b": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "says"),
+    [
+        ("REDIS_URL", "redis://:sk-secret@host", ["redis:// stores are not available", "set TIDEMILL_URL"]),
+        ("DATABASE_URL", "postgres://sk-secret@h/db", ["postgres:// stores are not", "set TIDEMILL_URL"]),
+        ("DATABASE_URL", "mysql://sk-secret@h/db", ["unknown scheme 'mysql'", "set TIDEMILL_URL"]),
+        ("DATABASE_URL", "sqlite:///db.sqlite3", ["another program's database", "set TIDEMILL_URL"]),
+        ("TIDEMILL_URL", "redis://:sk-secret@host", ["redis:// stores are not available"]),
+    ],
+)
+def test_a_store_that_cannot_be_used_names_where_it_came_from_x5(
+    monkeypatch: pytest.MonkeyPatch, name: str, url: str, says: list[str]
+) -> None:
+    monkeypatch.setenv(name, url)
+    with pytest.raises(ConfigurationError) as caught:
+        Tidemill()
+    assert str(caught.value).startswith(f"url from environment {name}: ")
+    assert all(part in str(caught.value) for part in says), str(caught.value)
+    assert "sk-secret" not in str(caught.value)
+    assert Tidemill("memory://").url.scheme == "memory"
+    own = Tidemill(store=MemoryStore())
+    assert own.brings_store
+    assert str(own.url) == "a store of the program's own"
+
+
+def test_a_file_names_the_store(folder: Path) -> None:
+    (folder / "tidemill.toml").write_text('url = "sqlite:///of-the-file.db"')
+    assert Tidemill().url.path == "of-the-file.db"
+    (folder / "other.toml").write_text('url = "jobs.db"')
+    with pytest.raises(ConfigurationError, match=r"url from other\.toml: 'jobs\.db' has no scheme"):
+        Tidemill(config="other.toml")
