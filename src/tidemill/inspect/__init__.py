@@ -5,5 +5,6 @@ store matters only to what reads every job a filter means (`count`, `each`, and 
 filter), and those do it page by page.
 
 `inspector` the API · `queue_views` what a queue is doing · `bulk` changes to many jobs ·
-`steering` pauses and overrides · `facts` and `explanation` why a job waits.
+`steering` pauses and overrides · `facts` and `explanation` why a job waits, told by `waiting`,
+`running` and `ended` in the `causes` programs know.
 """

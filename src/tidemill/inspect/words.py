@@ -4,7 +4,33 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, tzinfo
 
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
+import msgspec
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+class Times(msgspec.Struct, frozen=True):
+    """Says when something is, both as seen from `now` and on the clock on the wall of `zone`: one is
+    understood at a glance, the other can be compared with a log. None is the machine's own zone."""
+
+    now: float
+    zone: tzinfo | None
+
+    def at(self, wall: float) -> str:
+        """With its offset: a time without one is read as somebody else's."""
+        try:
+            local = datetime.fromtimestamp(wall, UTC).astimezone(self.zone)
+        except (OverflowError, ValueError, OSError):
+            return f"Unix time {wall:g}"  # `at` takes any number, a calendar does not
+        offset = local.strftime("%z")
+        named = "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:5]}"
+        return f"{local:%Y-%m-%d %H:%M:%S} {named}"
+
+    def ahead(self, wall: float) -> str:
+        return f"in {duration(wall - self.now)}, at {self.at(wall)}"
+
+    def past(self, wall: float) -> str:
+        return f"{duration(self.now - wall)} ago, at {self.at(wall)}"
 
 
 def duration(seconds: float) -> str:
@@ -13,24 +39,16 @@ def duration(seconds: float) -> str:
         return f"{max(seconds, 0.0):.1f} s"
     left, parts = int(seconds), []
     for size, unit in _UNITS:
-        if left >= size:
-            parts.append(f"{left // size} {unit}")
-            left %= size
-    if left:
-        parts.append(f"{left} s")
-    return " ".join(parts[:2])
-
-
-def moment(wall: float, zone: tzinfo | None) -> str:
-    """With its offset: a time without one is read as somebody else's. `zone` None is the machine's."""
-    try:
-        local = datetime.fromtimestamp(wall, UTC).astimezone(zone)
-    except (OverflowError, ValueError, OSError):
-        return f"Unix time {wall:g}"  # `at` takes any number, a calendar does not
-    offset = local.strftime("%z")
-    named = "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:5]}"
-    return f"{local:%Y-%m-%d %H:%M:%S} {named}"
+        parts.append(f"{left // size} {unit}" if left >= size else "")
+        left %= size
+    first = next(index for index, part in enumerate(parts) if part)
+    return " ".join(part for part in parts[first : first + 2] if part)
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}".replace(",", " ")
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def full_stop(text: str) -> str:
+    """Somebody else's words as the end of a sentence."""
+    return text if text.endswith((".", "!", "?", "。")) else f"{text}."

@@ -1,0 +1,405 @@
+"""Every cause, told from facts: no store, no clock."""
+
+from __future__ import annotations
+
+from datetime import UTC, timedelta, timezone
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tidemill import Explanation, State
+from tidemill.contract.jobs import Reading
+from tidemill.contract.queues import QueueInfo
+from tidemill.contract.reader import AHEAD_COUNTED, AttemptRecord, WorkerInfo
+from tidemill.core.job import Error, Job
+from tidemill.core.queues import Pause, QueueSettings
+from tidemill.core.transitions import EXPIRED, POISON, REFUSED, REPLACED, SUPERSEDED, UNKNOWN_TASK
+from tidemill.inspect.causes import Code
+from tidemill.inspect.explanation import explain
+from tidemill.inspect.facts import Facts
+
+NOW = 1_777_593_600.0  # 2026-05-01 00:00:00 UTC
+BOOM = Error("ValueError", "boom")
+JOB = Job(
+    seq=1,
+    id="job-1",
+    queue="feeds",
+    task="refresh",
+    payload=b"{}",
+    state=State.READY,
+    priority=5,
+    lane="",
+    created=NOW - 60,
+    due=NOW - 60,
+)
+IDLE = WorkerInfo(id="w1", host="mill", pid=7, queues=("feeds",), concurrency=10, holds=0, seen=NOW)
+BUSY = replace(IDLE, holds=10)
+
+
+def queue(pause: Pause | None = None, **settings: Any) -> QueueInfo:
+    its = QueueSettings(**settings)
+    return QueueInfo(name="feeds", declared=its, override=None, settings=its, pause=pause)
+
+
+def told(job: Job = JOB, **facts: Any) -> Explanation:
+    given = {"queue": queue(), "workers": (IDLE,), **facts}
+    return explain(Facts(now=Reading(NOW, 500.0), job=job, **given), UTC)
+
+
+def codes(explanation: Explanation) -> list[Code]:
+    return [cause.code for cause in explanation.causes]
+
+
+def failed_attempt(**changes: Any) -> AttemptRecord:
+    record = AttemptRecord(0, 1, NOW - 11, NOW - 10, "w1", "retry", BOOM)
+    return replace(record, **changes)
+
+
+def test_nothing_in_the_way() -> None:
+    it = told()
+    assert codes(it) == [Code.NEXT]
+    assert it.sentence == (
+        "Nothing is in the way of the job: it could start since 2026-04-30 23:59:00 UTC, and 1 worker serves "
+        "its queue."
+    )
+
+
+def test_a_paused_queue_says_since_when_until_when_and_why() -> None:
+    it = told(queue=queue(Pause(NOW - 60, NOW + 200, "the provider is down")))
+    assert codes(it) == [Code.PAUSED]
+    assert it.sentence == (
+        "The queue 'feeds' has been paused since 2026-04-30 23:59:00 UTC and resumes in 3 min 20 s, at "
+        "2026-05-01 00:03:20 UTC. The reason given is: the provider is down."
+    )
+    assert it.details == {
+        "queue": "feeds",
+        "since": NOW - 60,
+        "until": NOW + 200,
+        "reason": "the provider is down",
+    }
+
+
+def test_a_pause_without_an_end_and_without_a_reason() -> None:
+    it = told(queue=queue(Pause(NOW - 60)))
+    assert it.sentence == (
+        "The queue 'feeds' has been paused since 2026-04-30 23:59:00 UTC until it is resumed."
+    )
+
+
+def test_a_pause_that_is_over_is_no_cause() -> None:
+    assert codes(told(queue=queue(Pause(NOW - 60, NOW)))) == [Code.NEXT]
+
+
+def test_nobody_serves_the_queue() -> None:
+    it = told(workers=())
+    assert codes(it) == [Code.UNSERVED]
+    assert it.sentence == "No living worker serves the queue 'feeds': start one that does."
+
+
+@pytest.mark.parametrize(
+    ("known", "remedy"),
+    [(False, "start one whose code has it"), (True, "this program does, so they run other code")],
+)
+def test_nobody_knows_the_task(known: bool, remedy: str) -> None:
+    job = replace(JOB, state=State.SCHEDULED, due=NOW + 5, unknown_for=3600.0, started=NOW - 20)
+    it = told(job, known=known)
+    assert codes(it) == [Code.UNKNOWN_TASK]
+    assert it.sentence == (
+        f"The workers it was offered to do not know the task 'refresh': {remedy}. They have put it off "
+        "for 1 h so far; after 23 h more it fails. It is offered again in 5 s, at 2026-05-01 00:00:05 UTC."
+    )
+
+
+def test_an_unknown_task_that_is_on_offer() -> None:
+    it = told(replace(JOB, unknown_for=90.0))
+    assert codes(it) == [Code.UNKNOWN_TASK]
+    assert it.sentence.endswith("for 1 min 30 s so far; after 23 h 58 min more it fails.")
+
+
+def test_scheduled_by_whoever_enqueued_it() -> None:
+    it = told(replace(JOB, state=State.SCHEDULED, due=NOW + 2 * 86_400 + 5))
+    assert codes(it) == [Code.SCHEDULED]
+    assert it.sentence == "The job is scheduled to start in 2 d, at 2026-05-03 00:00:05 UTC."
+    assert it.details == {"until": NOW + 2 * 86_400 + 5}
+
+
+RETRYING = replace(
+    JOB, state=State.SCHEDULED, due=NOW + 90, attempts=2, error=BOOM, started=NOW - 11, worker="w1"
+)
+
+
+def test_scheduled_by_a_retry_names_the_error() -> None:
+    it = told(RETRYING, last=failed_attempt(attempt=2), known=True, attempts=3)
+    assert codes(it) == [Code.RETRYING]
+    assert it.sentence == (
+        "Attempt 2 of 3 failed with ValueError: boom. The next starts in 1 min 30 s, at "
+        "2026-05-01 00:01:30 UTC."
+    )
+    assert it.details["error"] == {"type": "ValueError", "message": "boom"}
+
+
+def test_a_retry_of_a_task_this_program_does_not_have() -> None:
+    it = told(RETRYING, last=failed_attempt(attempt=2))
+    assert it.sentence.startswith("Attempt 2 failed with ValueError: boom. ")
+
+
+def test_put_off_by_its_handler() -> None:
+    it = told(replace(JOB, state=State.SCHEDULED, due=NOW + 30, started=NOW - 1))
+    assert codes(it) == [Code.SNOOZED]
+    assert it.sentence == "Its handler put the job off; it starts again in 30 s, at 2026-05-01 00:00:30 UTC."
+
+
+def test_put_off_by_its_handler_after_an_attempt_that_failed() -> None:
+    it = told(replace(RETRYING, attempts=1, started=NOW - 1), last=failed_attempt())
+    assert codes(it) == [Code.SNOOZED]
+
+
+def test_a_request_merged_into_a_retrying_job_makes_it_a_scheduled_one() -> None:
+    it = told(replace(RETRYING, attempts=0), last=failed_attempt(attempt=2))
+    assert codes(it) == [Code.SCHEDULED]
+
+
+def test_a_failure_of_an_earlier_generation_is_not_this_one() -> None:
+    job = replace(RETRYING, generation=1, attempts=0, error=None, started=None)
+    assert codes(told(job, last=failed_attempt())) == [Code.SCHEDULED]
+
+
+def test_scheduled_and_due_waits_for_what_a_ready_job_waits_for() -> None:
+    job = replace(JOB, state=State.SCHEDULED)
+    assert codes(told(job)) == [Code.NEXT]
+    assert codes(told(job, workers=(BUSY,))) == [Code.WORKERS_BUSY]
+
+
+WAITING = replace(JOB, state=State.WAITING, after="job-0", unique_key="feed-7")
+
+
+def test_it_waits_for_a_predecessor() -> None:
+    before = replace(JOB, id="job-0", state=State.RUNNING, worker="w1", started=NOW - 60)
+    it = told(WAITING, predecessor=before)
+    assert codes(it) == [Code.PREDECESSOR]
+    assert it.sentence == (
+        "The job starts when job job-0, before it with the unique key 'feed-7', has ended; that one is "
+        "running on worker w1 since 2026-04-30 23:59:00 UTC."
+    )
+
+
+def test_a_predecessor_that_does_not_run_or_is_gone() -> None:
+    assert told(WAITING, predecessor=replace(JOB, id="job-0")).sentence.endswith("that one is ready.")
+    assert told(WAITING).sentence.endswith("that one is gone.")
+
+
+def test_a_successor_may_also_be_for_later() -> None:
+    it = told(replace(WAITING, due=NOW + 60))
+    assert codes(it) == [Code.SCHEDULED, Code.PREDECESSOR]
+
+
+def test_the_queue_is_at_its_limit() -> None:
+    it = told(queue=queue(concurrency=2), running=2)
+    assert codes(it) == [Code.QUEUE_LIMIT]
+    assert it.sentence == (
+        "2 jobs of the queue run, and 'feeds' allows 2 at once: the next starts when one ends."
+    )
+    assert codes(told(queue=queue(concurrency=2), running=1)) == [Code.NEXT]
+
+
+def test_the_key_is_at_its_limit() -> None:
+    it = told(replace(JOB, lane="a.example"), queue=queue(key_concurrency=1), running_in_lane=1)
+    assert codes(it) == [Code.KEY_LIMIT]
+    assert it.sentence == (
+        "1 job with the key 'a.example' runs, and 'feeds' allows 1 per key at once: the next "
+        "starts when one ends."
+    )
+
+
+def test_every_worker_has_its_hands_full() -> None:
+    it = told(workers=(BUSY, replace(BUSY, id="w2")))
+    assert codes(it) == [Code.WORKERS_BUSY]
+    assert it.sentence == "All 20 slots of the 2 workers that serve 'feeds' are taken."
+    one = told(workers=(replace(IDLE, concurrency=1, holds=1),))
+    assert one.sentence == "The only slot of the 1 worker that serves 'feeds' is taken."
+    assert codes(told(workers=(BUSY, IDLE))) == [Code.NEXT]
+
+
+def test_others_start_before_it() -> None:
+    assert told(ahead=0).code is Code.NEXT
+    assert told(ahead=1).sentence == "1 job of its queue without a key starts before it."
+    keyed = told(replace(JOB, lane="a.example"), ahead=12)
+    assert keyed.sentence == "12 jobs with the key 'a.example' start before it."
+    assert keyed.details == {"ahead": 12, "counted_all": True, "key": "a.example", "ready": 0}
+    assert told(ahead=AHEAD_COUNTED).sentence.startswith("At least 10000 jobs ")
+
+
+def test_an_expired_job_will_not_start_whatever_else_holds() -> None:
+    it = told(replace(JOB, expires=NOW - 5), queue=queue(Pause(NOW)))
+    assert codes(it) == [Code.EXPIRED, Code.PAUSED]
+    assert it.sentence.startswith(
+        "The job expired 5 s ago, at 2026-04-30 23:59:55 UTC: it will be cancelled instead of started."
+    )
+
+
+def test_a_job_that_will_expire_says_so() -> None:
+    it = told(replace(JOB, expires=NOW + 5), workers=())
+    assert it.sentence.endswith(
+        "Unless it starts before, it is cancelled in 5 s, at 2026-05-01 00:00:05 UTC."
+    )
+
+
+def test_all_causes_are_told_the_most_blocking_first() -> None:
+    it = told(
+        replace(JOB, lane="a"),
+        queue=queue(Pause(NOW - 1, NOW + 60), concurrency=1, key_concurrency=1),
+        workers=(),
+        running=1,
+        running_in_lane=1,
+        ahead=3,
+    )
+    assert codes(it) == [Code.UNSERVED, Code.PAUSED, Code.QUEUE_LIMIT, Code.KEY_LIMIT, Code.BEHIND]
+    assert all(cause.sentence in it.sentence for cause in it.causes)
+    assert it.details == it.causes[0].details
+
+
+@pytest.mark.parametrize(
+    ("until", "order"),
+    [
+        (None, [Code.PAUSED, Code.SCHEDULED]),
+        (NOW + 100, [Code.PAUSED, Code.SCHEDULED]),
+        (NOW + 10, [Code.SCHEDULED, Code.PAUSED]),
+    ],
+)
+def test_of_two_times_the_later_is_more_in_the_way(until: float | None, order: list[Code]) -> None:
+    job = replace(JOB, state=State.SCHEDULED, due=NOW + 50)
+    assert codes(told(job, queue=queue(Pause(NOW, until)))) == order
+
+
+RUNNING = replace(
+    JOB, state=State.RUNNING, worker="w1", started=NOW - 65, attempts=1, progress=0.5, note="embedding"
+)
+
+
+def test_running_says_where_since_when_and_how_far() -> None:
+    it = told(RUNNING, worker=IDLE, timeout=120.0)
+    assert codes(it) == [Code.RUNNING]
+    assert it.sentence == (
+        "Attempt 2 has been running on worker w1 (mill, 7) for 1 min 5 s, since 2026-04-30 23:58:55 UTC; 50% "
+        "done; it says 'embedding'. Its timeout ends in 55 s, at 2026-05-01 00:00:55 UTC."
+    )
+    assert it.details["host"] == "mill"
+
+
+def test_running_in_a_paused_queue_runs_on() -> None:
+    assert codes(told(RUNNING, worker=IDLE, queue=queue(Pause(NOW)))) == [Code.RUNNING]
+
+
+def test_running_without_progress_past_its_timeout() -> None:
+    it = told(replace(RUNNING, progress=None, note=None), worker=IDLE, timeout=60.0)
+    assert it.sentence.endswith(
+        "since 2026-04-30 23:58:55 UTC. Its timeout of 1 min is over: it is about to be stopped."
+    )
+
+
+def test_running_on_a_worker_that_no_longer_reports() -> None:
+    it = told(replace(RUNNING, lease=520.0))
+    assert codes(it) == [Code.WORKER_SILENT]
+    assert it.sentence.endswith(
+        "No worker of that name reports: if it has died, the job goes to another when its lease ends in 20 s."
+    )
+    over = told(replace(RUNNING, lease=400.0))
+    assert over.sentence.endswith("the job goes to another as soon as any worker looks.")
+
+
+ENDED = replace(JOB, finished=NOW - 3, started=NOW - 4, attempts=2, worker="w1")
+
+
+def test_done() -> None:
+    it = told(replace(ENDED, state=State.DONE))
+    assert codes(it) == [Code.DONE]
+    assert it.sentence == "The job is done: attempt 2 succeeded 3 s ago, at 2026-04-30 23:59:57 UTC."
+
+
+FAILED = replace(ENDED, state=State.FAILED, reason="failed", error=BOOM)
+LAST = AttemptRecord(0, 2, NOW - 4, NOW - 3, "w1", "fail", BOOM)
+BEFORE = "Before that, 2 attempts failed, the last with ValueError: boom."
+WHEN = "3 s ago, at 2026-04-30 23:59:57 UTC"
+
+
+@pytest.mark.parametrize(
+    ("job", "last", "sentence"),
+    [
+        (FAILED, LAST, f"The job failed for good {WHEN}: attempt 2 ended with ValueError: boom."),
+        (
+            replace(FAILED, reason="invalid payload"),
+            LAST,
+            f"The job failed for good {WHEN} (invalid payload): attempt 2 ended with ValueError: boom.",
+        ),
+        (
+            replace(FAILED, reason=POISON, crashes=3, error=Error("WorkerDied", "")),
+            LAST,
+            f"The job failed {WHEN}: it crashed 3 times, the last with WorkerDied.",
+        ),
+        (
+            replace(FAILED, reason=UNKNOWN_TASK),
+            None,
+            f"The job failed {WHEN}: no worker knew its task 'refresh' for a day.",
+        ),
+        (
+            replace(FAILED, reason=REFUSED, error=Error("InvalidPayload", "url: missing")),
+            None,
+            f"The job was refused {WHEN} with InvalidPayload: url: missing.",
+        ),
+        (
+            replace(FAILED, reason="archived by hand", attempts=0, error=None),
+            None,
+            f"The job was put among the failed ones by hand {WHEN}: archived by hand.",
+        ),
+        (
+            replace(FAILED, reason="not worth it"),
+            failed_attempt(attempt=2),
+            f"The job was put among the failed ones by hand {WHEN}: not worth it. {BEFORE}",
+        ),
+    ],
+)
+def test_failed_says_how(job: Job, last: AttemptRecord | None, sentence: str) -> None:
+    it = told(job, last=last)
+    assert codes(it) == [Code.FAILED]
+    assert it.sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("not needed any more!", "not needed any more!"),
+        (None, "no reason was given."),
+        (EXPIRED, "it had not started by the time it expired."),
+        (REPLACED, "a newer request for its unique key took its place."),
+        (SUPERSEDED, "its attempt failed while a newer request for its unique key waited to run instead."),
+    ],
+)
+def test_cancelled_says_why(reason: str | None, words: str) -> None:
+    it = told(replace(ENDED, state=State.CANCELLED, reason=reason))
+    assert codes(it) == [Code.CANCELLED]
+    assert it.sentence == f"The job was cancelled {WHEN}: {words}"
+
+
+def test_times_are_told_in_the_zone_asked_for_with_its_offset() -> None:
+    job = replace(JOB, state=State.SCHEDULED, due=NOW + 0.44)
+    facts = Facts(now=Reading(NOW, 0.0), job=job, queue=queue(), workers=(IDLE,))
+    shanghai = timezone(timedelta(hours=8))
+    assert explain(facts, shanghai).sentence == (
+        "The job is scheduled to start in 0.4 s, at 2026-05-01 08:00:00 UTC+08:00."
+    )
+    assert "UTC" in explain(facts).sentence
+
+
+def test_a_time_no_calendar_knows_is_told_all_the_same() -> None:
+    it = told(replace(JOB, state=State.SCHEDULED, due=1e15))
+    assert it.sentence.endswith("at Unix time 1e+15.")
+
+
+def test_an_explanation_is_data_and_reads_as_its_sentence() -> None:
+    it = told(RETRYING, last=failed_attempt(attempt=2), workers=())
+    assert str(it) == it.sentence
+    data = msgspec.json.decode(msgspec.json.encode(it))
+    assert data["code"] == "unserved"
+    assert [cause["code"] for cause in data["causes"]] == ["unserved", "retrying"]
