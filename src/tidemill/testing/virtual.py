@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, TypeVar, cast
 
+from tidemill.testing.apart import call_apart
 from tidemill.testing.virtual_processes import Process, bury, context_of, owner_of
 
 T = TypeVar("T")
@@ -130,10 +131,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         func: Callable[..., T],
         *args: Any,
     ) -> asyncio.Future[T]:
-        """Runs `func` at once, on the loop; no time passes meanwhile."""
+        """Runs `func` at once, on the loop's own thread; no time passes meanwhile. As in a thread, it
+        sees no running loop."""
         future = cast("asyncio.Future[T]", self.create_future())
         try:
-            future.set_result(func(*args))
+            future.set_result(call_apart(func, *args))
         except Exception as error:  # noqa: BLE001 - the caller's to handle, as from a thread
             future.set_exception(error)
         return future
@@ -250,11 +252,11 @@ def run_virtual(main: Coroutine[Any, Any, T], *, seed: int = 0, start: float = S
     try:
         return loop.run_until_complete(main)
     finally:
-        _cancel_rest(loop)
+        cancel_rest(loop)
         loop.close()
 
 
-def _cancel_rest(loop: VirtualLoop) -> None:
+def cancel_rest(loop: VirtualLoop) -> None:
     tasks = loop.living_tasks()
     for task in tasks:
         task.cancel()

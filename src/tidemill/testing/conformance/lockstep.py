@@ -40,7 +40,7 @@ from tidemill.core.claims import Claimed, ClaimRequest, Claims, Heartbeat, Held,
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job, NewJob
 from tidemill.core.outcomes import Outcome
-from tidemill.core.queues import Inserted, QueueSettings
+from tidemill.core.queues import Inserted, QueueChanges, QueueSettings
 from tidemill.core.states import State
 from tidemill.errors import TidemillError
 from tidemill.stores.memory import MemoryStore
@@ -255,12 +255,14 @@ class Lockstep(RuleBasedStateMachine):
         if jobs:
             self.amend(Filter(ids=(data.draw(st.sampled_from(jobs)).id,)), change, 1)
 
-    @rule(queue=some.queues, settings=some.settings, how=st.sampled_from(("declare", "override", "give up")))
-    def limit(self, queue: str, settings: QueueSettings, how: str) -> None:
-        if how == "declare":
-            self.both(lambda store: store.declare({queue: settings}))
-        else:
-            self.both(lambda store: store.override(queue, settings if how == "override" else None))
+    @rule(queue=some.queues, settings=some.settings)
+    def declare(self, queue: str, settings: QueueSettings) -> None:
+        self.both(lambda store: store.declare({queue: settings}))
+
+    @rule(queue=some.queues, changes=some.queue_changes, seconds=some.mostly(None, 0.0, 1.0, 20.0))
+    def override(self, queue: str, changes: QueueChanges | None, seconds: float | None) -> None:
+        until = None if seconds is None else self.clock.wall() + seconds
+        self.both(lambda store: store.override(queue, changes, by="ann", reason="why", until=until))
 
     @rule(queue=some.queues, seconds=st.sampled_from((0.0, 0.0, 1.0, 20.0, None)))
     def pause_or_resume(self, queue: str, seconds: float | None) -> None:
@@ -322,8 +324,10 @@ class Lockstep(RuleBasedStateMachine):
         for job in self.jobs():
             self.both(methodcaller("logs", job.id))
             self.both(methodcaller("attempts", job.id))
+            self.both(methodcaller("ahead", job.id))
         for queue in some.QUEUES:
             self.both(methodcaller("history", queue, 0.0))
+            self.both(methodcaller("backlog", queue))
         self.both(lambda store: store.workers())
         self.both(_arrivals)
 

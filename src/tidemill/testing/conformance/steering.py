@@ -8,7 +8,7 @@ import pytest
 from tidemill.core.changes import Cancel
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group
-from tidemill.core.queues import QueueSettings, Verdict
+from tidemill.core.queues import Override, QueueChanges, QueueSettings, Verdict
 from tidemill.core.states import State
 from tidemill.testing.conformance.driver import Driver, ids, new
 
@@ -23,27 +23,30 @@ class TestQueues:
         assert queues[2].settings == QueueSettings()
 
     async def test_q1_q2_a_deploy_erases_no_override_and_no_pause(self, drive: Driver) -> None:
-        declared, override = QueueSettings(concurrency=5), QueueSettings(concurrency=1)
-        await drive.store.declare({"q": declared})
-        await drive.store.override("q", override)
+        changes, now = QueueChanges(concurrency=1), drive.clock.wall()
+        await drive.store.declare({"q": QueueSettings(concurrency=5, weight=2)})
+        await drive.store.override("q", changes, by="ann", reason="slow disk", until=now + 60)
         await drive.store.pause("q", reason="why")
-        await drive.store.declare({"q": QueueSettings(concurrency=9)})
+        await drive.store.declare({"q": QueueSettings(concurrency=9, weight=3)})
         (queue,) = await drive.store.queues()
-        assert (queue.settings, queue.override) == (override, override)
-        assert queue.declared == QueueSettings(concurrency=9)
+        assert queue.override == Override(
+            changes=changes, by="ann", reason="slow disk", since=now, until=now + 60
+        )
+        assert queue.settings == QueueSettings(concurrency=1, weight=3)
+        assert queue.declared == QueueSettings(concurrency=9, weight=3)
         assert queue.pause is not None
         assert (queue.pause.reason, queue.pause.since) == ("why", drive.clock.wall())
-        await drive.store.override("q", None)
+        await drive.store.override("q", None, by="ann")
         await drive.store.resume("q")
         (queue,) = await drive.store.queues()
-        assert (queue.settings.concurrency, queue.pause) == (9, None)
+        assert (queue.settings.concurrency, queue.override, queue.pause) == (9, None, None)
 
     async def test_q2_an_override_holds_from_the_next_verb_on(self, drive: Driver) -> None:
         await drive.add(*"abc")
-        await drive.store.override("q", QueueSettings(concurrency=1, max_length=2))
+        await drive.store.override("q", QueueChanges(concurrency=1, max_length=2), by="ann")
         assert ids(await drive.take()) == ["a"]
         assert (await drive.add("d"))[0].verdict is Verdict.FULL
-        await drive.store.override("q", None)
+        await drive.store.override("q", None, by="ann")
         assert ids(await drive.take()) == ["b", "c"]
 
     async def test_q2_a_raised_key_limit_opens_its_lanes(self, drive: Driver) -> None:
@@ -51,9 +54,9 @@ class TestQueues:
         await drive.add(*[new(name, key="k") for name in "abc"])
         assert ids(await drive.take()) == ["a"]
         assert await drive.take() == []
-        await drive.store.override("q", QueueSettings(key_concurrency=2))
+        await drive.store.override("q", QueueChanges(key_concurrency=2), by="ann")
         assert ids(await drive.take()) == ["b"]
-        await drive.store.override("q", None)
+        await drive.store.override("q", None, by="ann")
         assert await drive.take() == []
 
 

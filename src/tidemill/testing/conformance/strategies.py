@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TypeVar
 
 from hypothesis import strategies as st
+from msgspec import UNSET
 
-from tidemill.core.changes import Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
+from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
 from tidemill.core.filters import Filter
 from tidemill.core.job import Error, Group, NewJob
 from tidemill.core.outcomes import Cancelled, Crashed, Done, Fail, Outcome, Release, Retrying, Snooze, Split
-from tidemill.core.queues import QueueSettings, Retention
+from tidemill.core.queues import QueueChanges, QueueSettings, Retention
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
 
@@ -74,6 +75,7 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
 
 changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Cancel),
+    st.builds(Archive),
     st.builds(RetryNow),
     st.builds(RunNow),
     st.builds(Reprioritise, st.sampled_from((0, 5, 8))),
@@ -101,4 +103,16 @@ settings = st.builds(
     keep_done=retentions,
     keep_failed=retentions,
     keep_cancelled=retentions,
+)
+
+queue_changes = st.one_of(
+    st.none(),
+    st.builds(
+        QueueChanges,
+        weight=st.sampled_from((UNSET, UNSET, 2, 0)),
+        concurrency=st.sampled_from((UNSET, None, 1, 3)),
+        key_concurrency=st.sampled_from((UNSET, None, 1, 2)),
+        max_length=st.sampled_from((UNSET, None, 6)),
+        keep_done=st.one_of(st.just(UNSET), retentions),
+    ),
 )

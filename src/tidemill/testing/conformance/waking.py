@@ -12,7 +12,7 @@ import pytest
 from tidemill.contract.wakeups import Listener, job_topic, queue_topic, worker_topic
 from tidemill.core.changes import Cancel, RetryNow, RunNow
 from tidemill.core.outcomes import Fail, Release
-from tidemill.core.queues import QueueSettings
+from tidemill.core.queues import QueueChanges, QueueSettings
 from tidemill.testing.conformance.driver import OOPS, Driver, new
 
 AT_MOST = 5.0
@@ -134,7 +134,7 @@ class TestRings:
 
     async def test_w3_a_raised_limit(self, drive: Driver) -> None:
         async with armed(drive, queue_topic("q")) as listener:
-            await drive.store.override("q", QueueSettings(concurrency=5))
+            await drive.store.override("q", QueueChanges(concurrency=5), by="ann")
             assert await listener.wait(AT_MOST)
 
     async def test_w3_given_back_reclaimed_retried_and_run_now(self, drive: Driver) -> None:

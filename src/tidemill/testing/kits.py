@@ -1,0 +1,216 @@
+"""The kit: an application on a fresh store in memory, run by hand, its time computed.
+
+    def test_checkout():                        async def test_checkout():
+        with testing.kit(app) as kit:               async with testing.kit(app) as kit:
+            checkout(order=7)                           await checkout(order=7)
+            kit.assert_enqueued(send, order=7)          kit.assert_enqueued(send, order=7)
+            kit.run_for(3600)                           await kit.run_for(3600)
+
+The plain kit brings a virtual event loop of its own: a handler that sleeps for an hour takes none.
+The awaited one runs handlers on the test's loop. Is that a virtual one (`@pytest.mark.tidemill`,
+`run_virtual`), it is the same; on an ordinary one handlers may use sockets, and what they sleep
+takes its time. In both, waiting for a retry or a delay takes none: between two jobs the clock of
+the store is moved to when the next is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tidemill.app import Tidemill
+from tidemill.client.portal import refuse_on_a_loop
+from tidemill.core.filters import Filter
+from tidemill.core.job import Job
+from tidemill.core.states import FINAL, State
+from tidemill.errors import ConfigurationError
+from tidemill.testing.apart import call_apart
+from tidemill.testing.looking import Looking, at_once
+from tidemill.testing.place import UNSET, KitClock, Place
+from tidemill.testing.virtual import START, VirtualLoop, cancel_rest
+from tidemill.testing.wording import failed
+
+T = TypeVar("T")
+
+
+class UnexpectedFailure(AssertionError):
+    """A job failed for good while a kit ran it. The message has the handler's traceback."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        super().__init__(failed(jobs))
+        self.jobs = tuple(jobs)
+
+
+class _Running(Looking):
+    """What both kits run jobs with."""
+
+    def __init__(self, place: Place, concurrency: int) -> None:
+        super().__init__(place)
+        self._concurrency = concurrency
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass without running anything."""
+        self._place.clock.advance(seconds)
+
+    async def _until_idle(self, *, check: bool) -> list[Job]:
+        before = self._ends()
+        await self._drain()
+        return self._ended_since(before, check=check)
+
+    async def _for(self, seconds: float, *, check: bool) -> list[Job]:
+        clock, before = self._place.clock, self._ends()
+        end = clock.wall() + seconds
+        await self._drain()
+        while (due := self._next_due()) is not None and due <= end:
+            clock.advance_to(due)
+            await self._drain()
+        clock.advance_to(end)
+        await self._drain()
+        return self._ended_since(before, check=check)
+
+    async def _drain(self) -> None:
+        """A worker, on every queue that has something to run, until nothing is ready or running. A
+        handler may have enqueued to a queue that had nothing before."""
+        served: set[str] = set()
+        while new := self._busy_queues() - served:
+            served |= new
+            await self._app.client.store()  # opened, and the queues declared
+            with self._place.handlers_on_this_thread():
+                worker = self._app.worker(
+                    queues=sorted(served),
+                    concurrency=self._concurrency,
+                    until_idle=True,
+                    heartbeat_thread=False,
+                    isolation=False,
+                )
+                await worker.run()
+
+    def _busy_queues(self) -> set[str]:
+        now = self.now
+        waiting = self._find(Filter(states=(State.READY, State.SCHEDULED)))
+        return {job.queue for job in waiting if job.due <= now}
+
+    def _next_due(self) -> float | None:
+        """When a scheduled job is due or a pause ends, whichever comes first after now."""
+        now = self.now
+        dues = [job.due for job in self.enqueued(state=State.SCHEDULED)]
+        pauses = [queue.pause for queue in at_once(self._place.look.queues())]
+        ends = [pause.until for pause in pauses if pause is not None and pause.until is not None]
+        return min((time for time in [*dues, *ends] if time > now), default=None)
+
+    def _ends(self) -> dict[str, int]:
+        ended = self._find(Filter(states=tuple(FINAL)))
+        return {job.id: job.generation for job in ended}
+
+    def _ended_since(self, before: dict[str, int], *, check: bool) -> list[Job]:
+        ended = [
+            job for job in self._find(Filter(states=tuple(FINAL))) if before.get(job.id) != job.generation
+        ]
+        failures = [job for job in ended if job.state is State.FAILED]
+        if check and failures:
+            raise UnexpectedFailure(failures)
+        return ended
+
+
+class Kit(_Running):
+    """For tests without an event loop. See the module."""
+
+    def __init__(self, place: Place, concurrency: int, loop: VirtualLoop) -> None:
+        super().__init__(place, concurrency)
+        self._loop = loop
+
+    def run_until_idle(self, *, check: bool = True) -> list[Job]:
+        """Run jobs until none is ready or running; retries and delayed jobs stay for later. Answers
+        those that ended. With `check`, one that failed for good is an UnexpectedFailure."""
+        return self.run(self._until_idle(check=check))
+
+    def run_for(self, seconds: float, *, check: bool = True) -> list[Job]:
+        """Let that much time pass, and run every job that comes due meanwhile, retries included."""
+        return self.run(self._for(seconds, check=check))
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the kit's virtual time, such as `kit.run(job.cancel())`."""
+        try:
+            refuse_on_a_loop("run")
+        except ConfigurationError:
+            main.close()
+            raise ConfigurationError(
+                "a kit entered by `with` was run on the thread of a running event loop, which it would "
+                "stop; in an async test write `async with testing.kit(app) as kit`"
+            ) from None
+        return self._loop.run_until_complete(main)
+
+
+class AsyncKit(_Running):
+    """For tests on an event loop. See the module."""
+
+    async def run_until_idle(self, *, check: bool = True) -> list[Job]:
+        """Run jobs until none is ready or running; retries and delayed jobs stay for later. Answers
+        those that ended. With `check`, one that failed for good is an UnexpectedFailure."""
+        return await self._until_idle(check=check)
+
+    async def run_for(self, seconds: float, *, check: bool = True) -> list[Job]:
+        """Let that much time pass, and run every job that comes due meanwhile, retries included."""
+        return await self._for(seconds, check=check)
+
+
+class kit:  # noqa: N801 - read as the function it is called like
+    """Put an application on a fresh store in memory for a test, and back afterwards.
+
+    `state` takes the place of what the application's lifespan opens (`ctx.state`), which then is not
+    run. `seed` decides ids, jitter and the order of what happens at once; `start` is the wall time.
+    """
+
+    def __init__(
+        self,
+        app: Tidemill,
+        *,
+        state: Any = UNSET,
+        concurrency: int = 10,
+        seed: int = 0,
+        start: float = START,
+    ) -> None:
+        self._app, self._state, self._concurrency = app, state, concurrency
+        self._seed, self._start = seed, start
+        self._loop: VirtualLoop | None = None
+        self._away: AbstractContextManager[None] | None = None
+
+    def __enter__(self) -> Kit:
+        self._loop = VirtualLoop(seed=self._seed, start=self._start)
+        return Kit(self._move(KitClock(self._start, self._loop)), self._concurrency, self._loop)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            call_apart(self._app.close_sync)
+        finally:
+            self._return()
+
+    async def __aenter__(self) -> AsyncKit:
+        return AsyncKit(self._move(KitClock(self._start)), self._concurrency)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._app.close()
+        finally:
+            self._return()
+
+    def _move(self, clock: KitClock) -> Place:
+        place = Place(self._app, clock, seed=self._seed, state=self._state)
+        self._away = place.moved()
+        self._away.__enter__()
+        return place
+
+    def _return(self) -> None:
+        away, self._away = self._away, None
+        if away is not None:
+            away.__exit__(None, None, None)
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            cancel_rest(loop)
+            loop.close()

@@ -1,0 +1,119 @@
+"""Where an application works during a test: a store in memory that forgets nothing, and its clock."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import replace as with_changes
+from typing import Any
+
+from msgspec.structs import replace
+
+from tidemill.app import Tidemill
+from tidemill.contract.jobs import Pruned
+from tidemill.core.queues import Retention
+from tidemill.stores.memory import MemoryStore
+from tidemill.tasks.definition import TaskDefinition
+from tidemill.testing.apart import call_apart
+from tidemill.testing.manual import SeededEntropy
+from tidemill.testing.virtual import START, VirtualLoop
+
+_FOREVER = Retention()
+_AT_LEAST = 1e-6
+"""What a wall time of today cannot tell apart: adding less might add nothing."""
+
+UNSET: Any = object()
+
+
+class KitClock:
+    """Stands still unless it is advanced. On a virtual loop it moves with the loop's time as well."""
+
+    boot_id = "test"
+
+    def __init__(self, start: float = START, loop: VirtualLoop | None = None) -> None:
+        self._start, self._passed = start, 0.0
+        self._loop = loop
+
+    def wall(self) -> float:
+        return self._start + self.boot()
+
+    def boot(self) -> float:
+        loop = self._loop or self._virtual_loop()
+        return self._passed + (0.0 if loop is None else loop.time())
+
+    def advance(self, seconds: float) -> None:
+        if not (math.isfinite(seconds) and seconds >= 0):
+            raise ValueError(f"seconds: time only goes forward, by 0 or more seconds, not by {seconds}")
+        self._passed += seconds
+
+    def advance_to(self, wall: float) -> None:
+        self._passed += max(0.0, wall - self.wall())
+        if self.wall() < wall:
+            self._passed += _AT_LEAST
+
+    def _virtual_loop(self) -> VirtualLoop | None:
+        """The test's loop, once it runs: from then on its time is part of this clock's."""
+        loop = asyncio._get_running_loop()  # noqa: SLF001 - None where there is none
+        if isinstance(loop, VirtualLoop):
+            self._loop = loop
+            self._passed -= loop.time()
+        return self._loop
+
+
+class KeepingStore(MemoryStore):
+    """Ended jobs stay, however much time a test lets pass: it wants to look at them afterwards."""
+
+    async def prune(self, limit: int = 1000) -> Pruned:
+        await self.declare(
+            {
+                queue.name: replace(
+                    queue.declared, keep_done=_FOREVER, keep_failed=_FOREVER, keep_cancelled=_FOREVER
+                )
+                for queue in await self.queues()
+            }
+        )
+        return await super().prune(limit)
+
+
+class Place:
+    """An application's store, clock and randomness for one test."""
+
+    def __init__(self, app: Tidemill, clock: KitClock, *, seed: int = 0, state: Any = UNSET) -> None:
+        self.app, self.clock = app, clock
+        self._entropy = SeededEntropy(seed)
+        self._store = KeepingStore(clock=clock, entropy=self._entropy)
+        self.look = self._store.another()  # never closed, whatever the application does with its own
+        self._state = state
+
+    def moved(self) -> AbstractContextManager[None]:
+        lifespan = None if self._state is UNSET else _yields(self._state)
+        return self.app.moved(store=self._store, clock=self.clock, entropy=self._entropy, lifespan=lifespan)
+
+    @contextmanager
+    def handlers_on_this_thread(self) -> Iterator[None]:
+        tasks = self.app.tasks
+        before = dict(tasks)
+        tasks.update({name: _on_this_thread(task) for name, task in before.items() if not task.is_async})
+        try:
+            yield
+        finally:
+            tasks.update(before)
+
+
+def _on_this_thread(task: TaskDefinition) -> TaskDefinition:
+    handler = task.handler
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return call_apart(handler, *args, **kwargs)
+
+    return with_changes(task, handler=call, is_async=True)
+
+
+def _yields(state: Any) -> Callable[[], Any]:
+    @asynccontextmanager
+    async def lifespan() -> Any:
+        yield state
+
+    return lifespan

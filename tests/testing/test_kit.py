@@ -1,0 +1,226 @@
+"""The test kit as a user's test sees it, in plain and in async tests."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from tests.testing.shop import URL, Mail, app, broken, once, receipt, refund
+from tidemill import ConfigurationError, JobNotFound, State, Tidemill, testing
+
+
+def test_a_retry_runs_in_virtual_time() -> None:
+    began = time.perf_counter()
+    with testing.kit(app, state=Mail(fails=2)) as kit:
+        job = receipt.enqueue_sync(7)
+        kit.run_until_idle()
+        assert kit.job(job).state is State.SCHEDULED
+        kit.run_for(3600)
+        assert kit.result(job) == "1 sent"
+        assert kit.job(job).attempts == 3
+        assert kit.log(job) == ["attempt 1", "attempt 2", "attempt 3"]
+        assert kit.now == pytest.approx(testing.START + 3600 + 30, abs=1e-3)
+    assert time.perf_counter() - began < 30  # two minutes of waiting and sleeping took none
+
+
+async def test_a_delay_is_waited_for_on_the_loop_of_the_test() -> None:
+    """An ordinary one: handlers may use sockets, and only the store's clock is computed."""
+    async with testing.kit(app) as kit:
+        job = await once.using(delay=3600).enqueue()
+        assert await kit.run_until_idle() == []
+        assert await kit.run_for(3599) == []
+        kit.advance(1)
+        (ended,) = await kit.run_until_idle()
+        assert ended.id == job.id
+        await job.result(timeout=1)
+
+
+def test_the_application_gets_its_own_store_back() -> None:
+    before = app.url, app.clock, app.entropy
+    with testing.kit(app):
+        receipt.enqueue_sync(7)
+    with testing.kit(app) as kit:
+        assert kit.enqueued() == []
+    assert (app.url, app.clock, app.entropy) == before
+    assert str(app.url) == URL
+
+
+def test_the_same_test_draws_the_same_ids() -> None:
+    def ids(seed: int) -> list[str]:
+        with testing.kit(app, seed=seed) as kit:
+            receipt.enqueue_sync(1)
+            refund.enqueue_sync(2)
+            return [job.id for job in kit.enqueued()]
+
+    assert ids(3) == ids(3) != ids(4)
+
+
+def test_what_was_enqueued_is_found_by_what_it_is() -> None:
+    with testing.kit(app) as kit:
+        first = receipt.using(tags=["vip"]).enqueue_sync(1)
+        second = receipt.using(queue="slow", delay=5).enqueue_sync(2)
+        third = refund.enqueue_sync(3)
+        assert [job.id for job in kit.enqueued()] == [first.id, second.id, third.id]
+        assert [job.id for job in kit.enqueued(receipt)] == [first.id, second.id]
+        assert [job.id for job in kit.enqueued("refund")] == [third.id]
+        assert [job.id for job in kit.enqueued(receipt, queue="slow")] == [second.id]
+        assert [job.id for job in kit.enqueued(state="scheduled")] == [second.id]
+        assert [job.id for job in kit.enqueued(tag="vip")] == [first.id]
+        assert kit.arguments(third) == {"order": 3}
+
+
+def test_enqueued_or_not_is_asserted_by_the_call() -> None:
+    with testing.kit(app) as kit:
+        job = receipt.using(priority=1).enqueue_sync(7)
+        assert kit.assert_enqueued(receipt, 7).id == job.id
+        assert kit.assert_enqueued(receipt, order=7, copies=1).priority == 1, "a default is the same call"
+        kit.assert_enqueued(receipt)
+        kit.assert_not_enqueued(receipt, 8)
+        kit.assert_not_enqueued(refund)
+        kit.run_until_idle()
+        kit.assert_enqueued(receipt, 7)
+
+
+def test_a_failed_assertion_shows_what_was_enqueued_instead() -> None:
+    with testing.kit(app) as kit:
+        refund.enqueue_sync(1)
+        receipt.enqueue_sync(7, copies=2)
+        with pytest.raises(AssertionError) as failure:
+            kit.assert_enqueued(receipt, 8)
+        lines = str(failure.value).splitlines()
+        assert lines[0] == "receipt was not enqueued with (order=8). Enqueued were:"
+        assert lines[1].startswith("  receipt(order=7, copies=2), ready on queue 'mail' (job ")
+        assert lines[2:4] == ["      order: 7 instead of 8", "      copies: 2 instead of its default"]
+        assert lines[4].startswith("  refund(order=1), ready on queue 'default' (job ")
+        with pytest.raises(AssertionError, match=r"receipt was enqueued with \(order=7, copies=2\):"):
+            kit.assert_not_enqueued(receipt, 7, 2)
+
+
+def test_nothing_enqueued_is_said() -> None:
+    with (
+        testing.kit(app) as kit,
+        pytest.raises(AssertionError, match="receipt was not enqueued; nothing was"),
+    ):
+        kit.assert_enqueued(receipt)
+
+
+def test_a_handler_that_fails_fails_the_test_with_its_traceback() -> None:
+    with testing.kit(app) as kit:
+        job = broken.enqueue_sync(7)
+        with pytest.raises(testing.UnexpectedFailure) as failure:
+            kit.run_until_idle()
+        told = str(failure.value)
+        assert "broken(order=7), failed on queue 'default'" in told
+        assert 'raise ValueError(f"order {order} is broken")' in told
+        assert "check=False" in told
+        assert [job.id for job in failure.value.jobs] == [job.id]
+
+
+def test_a_failure_that_is_wanted_is_looked_at() -> None:
+    with testing.kit(app) as kit:
+        job = broken.enqueue_sync(7)
+        (ended,) = kit.run_until_idle(check=False)
+        assert (ended.id, ended.state) == (job.id, State.FAILED)
+        with pytest.raises(AssertionError, match="order 7 is broken"):
+            kit.result(job)
+        assert kit.run_until_idle() == [], "a failure is told once"
+
+
+def test_a_missing_result_says_what_to_do() -> None:
+    with testing.kit(app, state=Mail(fails=3)) as kit:
+        job = receipt.enqueue_sync(7)
+        with pytest.raises(AssertionError, match="run_until_idle"):
+            kit.result(job)
+        kit.run_until_idle()
+        with pytest.raises(AssertionError, match=r"due in 60 s: `run_for`[\s\S]*no connection for order 7"):
+            kit.result(job)
+
+
+def test_a_sync_handler_runs_on_the_thread_of_the_test() -> None:
+    """Where a framework's database connection is."""
+    app, threads = Tidemill("memory://"), list[int]()
+
+    @app.task
+    def where() -> None:
+        threads.append(threading.get_ident())
+
+    with testing.kit(app) as kit:
+        where.enqueue_sync()
+        kit.run_until_idle()
+    assert threads == [threading.get_ident()]
+
+
+def test_a_handler_may_enqueue_to_a_queue_nobody_knew() -> None:
+    with testing.kit(app) as kit:
+        refund.using(queue="unheard-of").enqueue_sync(7)
+        kit.run_until_idle()
+        assert [job.state for job in kit.enqueued()] == [State.DONE, State.DONE]
+
+
+def test_ended_jobs_stay_however_much_time_passes() -> None:
+    with testing.kit(app) as kit:
+        job = receipt.enqueue_sync(7)
+        kit.run_for(90 * 86_400)
+        once.enqueue_sync()
+        kit.run_until_idle()
+        assert kit.result(job) == "1 sent"
+
+
+def test_a_pause_ends_while_time_passes() -> None:
+    with testing.kit(app) as kit:
+        kit.run(app.pause("mail", until=kit.now + 600))
+        job = receipt.enqueue_sync(7)
+        kit.run_for(599)
+        assert kit.job(job).state is State.READY
+        kit.run_for(1)
+        assert kit.result(job) == "1 sent"
+
+
+def test_time_only_goes_forward() -> None:
+    with testing.kit(app) as kit, pytest.raises(ValueError, match="seconds: time only goes forward"):
+        kit.advance(-1)
+
+
+async def test_a_plain_kit_on_a_loop_says_what_to_write() -> None:
+    with testing.kit(app) as kit, pytest.raises(ConfigurationError, match=r"async with testing\.kit"):
+        kit.run_until_idle()
+
+
+async def test_a_job_of_another_test_is_not_found() -> None:
+    async with testing.kit(app) as kit:
+        job = await receipt.enqueue(7)
+    async with testing.kit(app) as kit:
+        with pytest.raises(JobNotFound, match=job.id):
+            kit.job(job)
+
+
+def test_threads_and_the_test_enqueue_to_the_same_place() -> None:
+    """As the threads of a web server's test client do."""
+    with testing.kit(app) as kit:
+        threads = [threading.Thread(target=receipt.enqueue_sync, args=(n,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        kit.run_for(600)
+        assert sorted(kit.arguments(job)["order"] for job in kit.enqueued(state="done")) == list(range(8))
+
+
+def test_in_virtual_time_a_handler_may_call_asyncio_run() -> None:
+    app = Tidemill("memory://")
+
+    async def answer() -> int:
+        await asyncio.sleep(0)
+        return 42
+
+    @app.task
+    def asks() -> int:
+        return asyncio.run(answer())
+
+    with testing.kit(app) as kit:
+        job = asks.enqueue_sync()
+        kit.run_until_idle()
+        assert kit.result(job) == 42
