@@ -1,0 +1,1 @@
+# ruff: noqa: A005 - only ever imported as tests.types
