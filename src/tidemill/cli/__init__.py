@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -14,17 +15,21 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     import click
 
     from tidemill.cli.root import root
-    from tidemill.errors import ConfigurationError, TidemillError
+    from tidemill.errors import ConfigurationError, InvalidJob, InvalidPayload, TidemillError
 
     try:
         code = root.main(arguments, prog_name="tidemill", standalone_mode=False)
+        sys.stdout.flush()  # here, where a reader that has gone away can still be dealt with
         sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(USAGE)
     except click.UsageError as error:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         _stop(error.format_message() + hint, USAGE)
     except click.ClickException as error:
         _stop(error.format_message(), FAILURE)
-    except ConfigurationError as error:
+    except (ConfigurationError, InvalidJob, InvalidPayload) as error:
         _stop(str(error), USAGE)
     except TidemillError as error:
         _stop(str(error), FAILURE)
@@ -32,12 +37,14 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # The reader (head, less) has seen enough; the interpreter must not complain on its way out.
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except Exception as error:  # noqa: BLE001 - the last resort: a sentence, not a traceback
         _stop(f"{type(error).__name__}: {error}", FAILURE)
 
 
 def _stop(sentence: str, code: int) -> NoReturn:
-    print(f"tidemill: {sentence}", file=sys.stderr)  # noqa: T201 - this is the command line
+    from tidemill.cli.output import printable
+
+    print(f"tidemill: {printable(' '.join(sentence.split()))}", file=sys.stderr)  # noqa: T201 - this is the command line
     sys.exit(code)

@@ -33,11 +33,36 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     Console(width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
+def print_fields(fields: dict[str, object]) -> None:
+    """One `name: value` per line; what is not known is left out."""
+    width = max(map(len, fields), default=0) + 1
+    for name, value in fields.items():
+        if value is not None:
+            click.echo(f"{name + ':':<{width}} {printable(value)}")
+
+
+def note(sentence: str) -> None:
+    """For the person who looks on; never part of what a program reads."""
+    click.echo(f"tidemill: {printable(sentence)}", err=True)
+
+
 def printable(value: object) -> str:
     """Payloads, names and errors come from anywhere: without control characters they cannot
     drive the terminal they are shown in."""
     text = "" if value is None else str(value)
     return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf") else "�" for c in text)
+
+
+def size(count: int | None) -> str | None:
+    """Bytes as people say them."""
+    if count is None:
+        return None
+    amount = float(count)
+    for unit in ("B", "KB", "MB"):
+        if amount < 1024:  # noqa: PLR2004 - the binary thousand
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GB"
 
 
 def moment(wall: float | None) -> str:

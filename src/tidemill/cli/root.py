@@ -7,10 +7,18 @@ from importlib import import_module
 import click
 
 _COMMANDS = {
-    "doctor": "Say whether the store, its queues and its workers are well.",
-    "jobs": "Find jobs, newest first; or look at one, retry or cancel some.",
-    "queues": "Show the queues; or pause and resume one.",
+    "up": "Run everything an application needs, in one process.",
     "worker": "Run a worker for an application, such as myproject.jobs:app.",
+    "enqueue": "Send a job, or many from a file.",
+    "jobs": "Find jobs, newest first; or look at one, or change some.",
+    "queues": "Show the queues; or look at one, pause, set or empty it.",
+    "explain": "Say why a job waits, or what became of it.",
+    "top": "Watch queues and workers, refreshed each second.",
+    "doctor": "Say whether the store, its queues and its workers are well.",
+    "db": "Look after the store itself: facts, check, backup, compact.",
+    "demo": "Watch some jobs run, on a file that is thrown away.",
+    "bench": "Measure how many jobs a second this machine does.",
+    "completion": "Print the script that completes commands in a shell.",
 }
 
 
@@ -23,6 +31,15 @@ class _Lazy(click.Group):
             return None
         command = getattr(import_module(f"tidemill.cli.{cmd_name}"), cmd_name)
         return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            from tidemill.cli.nearest import instead_of
+
+            ctx.fail(f"no such command {args[0]!r}; {instead_of(args[0], _COMMANDS)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """From the table, so that `--help` does not import every command."""

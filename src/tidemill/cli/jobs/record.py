@@ -10,7 +10,29 @@ import msgspec
 
 from tidemill.cli.output import moment, printable
 from tidemill.contract.reader import AttemptRecord, LogLine
-from tidemill.core.job import Error
+from tidemill.core.job import Error, Job
+from tidemill.core.states import State
+
+
+def as_data(job: Job) -> dict[str, Any]:
+    """The record with payload and result as the JSON they are, and `attempt`, the one it is in."""
+    data: dict[str, Any] = {field: getattr(job, field) for field in job.__struct_fields__}
+    data["key"] = data.pop("lane") or None
+    data["attempt"] = attempt_of(job) if job.state is State.RUNNING else None
+    data["payload"] = msgspec.Raw(job.payload)
+    data["result"] = None if job.result is None else msgspec.Raw(job.result)
+    return data
+
+
+def attempt_of(job: Job) -> int:
+    """An attempt is charged when it ends: a running job is in the one after those."""
+    return job.attempts + (job.state is State.RUNNING)
+
+
+def remark(job: Job) -> str:
+    if job.error is not None:
+        return f"{job.error.type}: {job.error.message}"
+    return job.reason or job.note or ""
 
 
 def lines_about(

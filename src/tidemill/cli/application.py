@@ -1,0 +1,86 @@
+"""`module:app` as typed → the application there."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+import click
+
+from tidemill.app import Tidemill
+
+
+def load(spec: str) -> Tidemill:
+    """The working directory is importable, as with `python -m`."""
+    module_name, attribute = _parts(spec)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    module = _import(module_name, here)
+    try:
+        found = functools.reduce(getattr, attribute.split("."), module)
+    except AttributeError as error:
+        if _raised_in_user_code(error):
+            raise click.UsageError(_import_failed(module_name, error)) from error
+        raise click.UsageError(
+            f"app: module {module_name!r} has no {attribute!r}; {_applications(module)}"
+        ) from None
+    except Exception as error:
+        raise click.UsageError(_import_failed(module_name, error)) from error
+    if not isinstance(found, Tidemill):
+        raise click.UsageError(
+            f"app: {spec} is a {type(found).__name__}, not a Tidemill application; {_applications(module)}"
+        )
+    return found
+
+
+def _parts(spec: str) -> tuple[str, str]:
+    module_name, colon, attribute = spec.partition(":")
+    if not (colon and module_name and attribute):
+        raise click.UsageError(f"app: {spec!r} is not of the form module:app, such as myproject.jobs:app")
+    if module_name.endswith(".py"):
+        dotted = ".".join(Path(module_name).with_suffix("").parts)
+        raise click.UsageError(f"app: {module_name!r} is a file, not a module; write {dotted}:{attribute}")
+    return module_name, attribute
+
+
+def _import(name: str, here: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # What the module itself imports in vain is its own trouble, not a mistyped name.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise click.UsageError(_import_failed(name, error)) from error
+        raise click.UsageError(
+            f"app: module {error.name!r} was not found in {here} nor among the installed packages; "
+            "go to the folder it is in, or correct the name"
+        ) from None
+    except Exception as error:
+        raise click.UsageError(_import_failed(name, error)) from error
+    except SystemExit:
+        raise click.UsageError(
+            f"app: module {name!r} ends the program when it is imported; put what runs as a script "
+            'under `if __name__ == "__main__":`'
+        ) from None
+
+
+def _applications(module: ModuleType) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Tidemill)]
+    if not names:
+        return "it has no Tidemill application"
+    return "write " + " or ".join(f"{module.__name__}:{name}" for name in names)
+
+
+def _raised_in_user_code(error: BaseException) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return Path(frames[-1].filename) != Path(__file__)
+
+
+def _import_failed(module: str, error: BaseException) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = "" if "importlib" in last.filename else f" at {last.filename}:{last.lineno}"
+    return f"app: module {module!r} could not be imported: {type(error).__name__}: {error}{where}"

@@ -1,0 +1,13 @@
+"""The commands about the store itself."""
+
+from __future__ import annotations
+
+import click
+
+from tidemill.cli.target import Target, with_target
+
+
+@click.group()
+@with_target
+def db(target: Target) -> None:
+    """Look after the store itself: facts, check, backup, compact."""

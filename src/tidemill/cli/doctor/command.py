@@ -1,0 +1,62 @@
+"""The command: examines, prints, and ends with 1 when something is bad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from tidemill.app import Tidemill
+from tidemill.cli.doctor.finding import Finding
+from tidemill.cli.doctor.jobs import about_jobs
+from tidemill.cli.doctor.queues import about_queues
+from tidemill.cli.doctor.settings import about_settings
+from tidemill.cli.doctor.store import about_store
+from tidemill.cli.doctor.workers import about_workers
+from tidemill.cli.output import print_json, print_table, printable
+from tidemill.cli.target import Target, with_target
+from tidemill.errors import StoreError
+from tidemill.settings import Effective
+
+
+@click.command()
+@with_target
+def doctor(target: Target) -> int:
+    """Say whether the store, its queues and its workers are well. Exit code 1 when not."""
+    app = target.application()
+    try:
+        findings = target.run(_examine, app=app)
+    except StoreError as error:
+        findings = [_unusable(app, error)]
+        _show(findings, app.settings.effective(app.queues) if target.json else [], as_json=target.json)
+        return 1
+    _show(findings, app.settings.effective(app.queues), as_json=target.json)
+    return 1 if any(finding.level == "bad" for finding in findings) else 0
+
+
+async def _examine(app: Tidemill) -> list[Finding]:
+    overview = await app.inspect.overview()
+    return [
+        *about_store(str(app.url), overview.store),
+        *about_settings(app, overview),
+        *about_workers(overview),
+        *await about_queues(app, overview),
+        *await about_jobs(app, overview),
+    ]
+
+
+def _unusable(app: Tidemill, error: StoreError) -> Finding:
+    return Finding(about="store", level="bad", says=f"{app.url}: {error}")
+
+
+def _show(findings: Sequence[Finding], settings: Sequence[Effective], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"findings": findings, "settings": settings})
+        return
+    for finding in findings:
+        click.echo(f"{finding.level:<4} {finding.about}: {printable(finding.says)}")
+        if finding.remedy is not None:
+            click.echo(f"     {printable(finding.remedy)}")
+    if settings:
+        click.echo()
+        print_table(("setting", "value", "from"), [(s.name, s.value, s.origin) for s in settings])

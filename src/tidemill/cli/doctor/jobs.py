@@ -1,0 +1,76 @@
+"""Jobs that need somebody: held by the dead, known to nobody, or killing whoever runs them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from tidemill.app import Tidemill
+from tidemill.cli.doctor.finding import Finding
+from tidemill.core.filters import Filter
+from tidemill.core.states import State
+from tidemill.core.transitions import POISON
+from tidemill.inspect.views import Overview
+from tidemill.inspect.words import duration, plural
+
+LOOKED_AT = 1000
+UNKNOWN = "does not know this task"
+
+
+async def about_jobs(app: Tidemill, overview: Overview) -> list[Finding]:
+    return [finding async for finding in _findings(app, overview)]
+
+
+async def _findings(app: Tidemill, overview: Overview) -> AsyncIterator[Finding]:
+    yield await _leases(app, overview)
+    for finding in (await _unknown(app), await _poison(app)):
+        if finding is not None:
+            yield finding
+
+
+async def _leases(app: Tidemill, overview: Overview) -> Finding:
+    """A lease that has been over for a while means that nobody reclaims."""
+    now = (await app.store.read_clock()).boot
+    running = (await app.inspect.find(Filter(states=(State.RUNNING,)), limit=LOOKED_AT)).jobs
+    over = [job for job in running if job.lease <= now]
+    if not over:
+        return Finding(about="leases", level="ok", says=f"{plural(len(running), 'running job')}, all in time")
+    longest = max(now - job.lease for job in over)
+    are = "job is" if len(over) == 1 else "jobs are"
+    return Finding(
+        about="leases",
+        level="bad",
+        says=f"{len(over)} running {are} past the lease, up to {duration(longest)}, such as {over[0].id}: "
+        "the worker that ran it is gone",
+        remedy="wait: a worker takes them back within seconds"
+        if overview.workers
+        else "start a worker: it takes them back",
+    )
+
+
+async def _unknown(app: Tidemill) -> Finding | None:
+    wanted = Filter(states=(State.SCHEDULED,), text=UNKNOWN)
+    found = [job for job in (await app.inspect.find(wanted, limit=LOOKED_AT)).jobs if job.unknown_for > 0]
+    if not found:
+        return None
+    tasks = ", ".join(sorted({job.task for job in found})[:5])
+    return Finding(
+        about="tasks",
+        level="bad",
+        says=f"{plural(len(found), 'job')} of tasks that workers do not know: {tasks}",
+        remedy="start a worker with the code that has them, or correct the name; after 24 hours a job fails",
+    )
+
+
+async def _poison(app: Tidemill) -> Finding | None:
+    wanted = Filter(states=(State.FAILED,), text=POISON)
+    found = [job for job in (await app.inspect.find(wanted, limit=LOOKED_AT)).jobs if job.reason == POISON]
+    if not found:
+        return None
+    return Finding(
+        about="poison",
+        level="bad",
+        says=f"{plural(len(found), 'job')} ended the process that ran {'it' if len(found) == 1 else 'them'} "
+        f"each time, such as {found[0].id} ({found[0].task})",
+        remedy=f"look: tidemill jobs show {found[0].id}; common causes are too little memory and crashes in "
+        "C code",
+    )

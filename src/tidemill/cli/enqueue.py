@@ -1,0 +1,165 @@
+"""`tidemill enqueue`: send a job, or many from a file."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from tidemill.app import Tidemill
+from tidemill.cli import complete, times
+from tidemill.cli.nearest import instead_of
+from tidemill.cli.output import note, print_json, printable
+from tidemill.cli.payloads import Arguments, checked, from_words
+from tidemill.cli.sending import send_file
+from tidemill.cli.target import Target, with_target
+from tidemill.client.handle import JobHandle
+from tidemill.client.task import Task
+from tidemill.core.uniqueness import Unique
+from tidemill.errors import JobCancelled, JobFailed, ResultTimeout
+
+FOREVER = "forever"
+
+
+def patience(_ctx: click.Context, option: click.Parameter, value: str | None) -> float | None:
+    """`--wait` alone is without an end."""
+    if value is None or value == FOREVER:
+        return None if value is None else float("inf")
+    try:
+        return times.duration(_ctx, option, value)
+    except click.BadParameter as error:
+        raise click.BadParameter(f"{error.message}; without a time, write --wait last") from None
+
+
+@click.command()
+@click.argument("task", shell_complete=complete.tasks)
+@click.argument("words", metavar="[NAME=VALUE]...", nargs=-1)
+@click.option("--payload", help="The arguments as one JSON object; - reads it from stdin.")
+@click.option("--from", "file", help="A file with a JSON object on each line, a job each; - is stdin.")
+@click.option("--queue", shell_complete=complete.queues, help="Another queue than the task's own.")
+@click.option("--priority", type=int, help="Smaller runs first. Default: the task's, usually 5.")
+@click.option("--delay", callback=times.duration, help="Not before … from now (10m, 2h).")
+@click.option("--at", callback=times.moment, help="Not before this time: 2026-05-01T08:00.")
+@click.option("--expires", callback=times.duration, help="Cancelled when it has not started by then (1h).")
+@click.option("--key", help="Jobs with the same key share a lane.")
+@click.option("--tag", "tags", multiple=True, help="A word to find it by; may be repeated.")
+@click.option("--unique", help="Send nothing while a job with this unique key is there.")
+@click.option("--id", help="An id of your own: sent twice, the job exists once.")
+@click.option(
+    "--wait",
+    callback=patience,
+    is_flag=False,
+    flag_value=FOREVER,
+    metavar="[DURATION]",
+    help="Wait for the result and print it. Exit code 1 when the job fails.",
+)
+@with_target
+def enqueue(
+    target: Target,
+    *,
+    task: str,
+    words: tuple[str, ...],
+    payload: str | None,
+    file: str | None,
+    wait: float | None,
+    **options: Any,
+) -> int:
+    """Send a job, or many from a file.
+
+    Arguments are written name=value. A value is JSON where it parses as JSON (count=3, all=true,
+    tags='["a"]'), and text otherwise (to=ann@example.org); a parameter annotated as str takes a number
+    as text.
+    """
+    _refuse_mixtures(words, payload, file, wait, options)
+    app = _application(target)
+    chosen = _task(app, task).using(**_given(options))
+    _mind_queue(app, options["queue"])
+    if file is not None:
+        return send_file(target, app, chosen, file)
+    arguments = _arguments(chosen, words, payload)
+    return target.run_and_make(lambda app: _send(app, chosen, arguments, wait, as_json=target.json), app)
+
+
+def _refuse_mixtures(
+    words: tuple[str, ...],
+    payload: str | None,
+    file: str | None,
+    wait: float | None,
+    options: dict[str, Any],
+) -> None:
+    if bool(words) + (payload is not None) + (file is not None) > 1:
+        raise click.UsageError("give the arguments once: as name=value, with --payload, or with --from")
+    if options["delay"] is not None and options["at"] is not None:
+        raise click.UsageError("give either --delay or --at, not both")
+    if file is not None:
+        for name, value in (("--id", options["id"]), ("--unique", options["unique"]), ("--wait", wait)):
+            if value is not None:
+                raise click.UsageError(
+                    f"{name} is about one job, and --from sends many: leave one of them out"
+                )
+
+
+def _application(target: Target) -> Tidemill:
+    if target.app is None:
+        raise click.UsageError("say which application has the task: --app module:app")
+    return target.application()
+
+
+def _task(app: Tidemill, name: str) -> Task[..., Any]:
+    if name not in app.tasks:
+        raise click.UsageError(f"task: the application has no {name!r}; {instead_of(name, app.tasks)}")
+    return Task(app.client, app.tasks[name])
+
+
+def _given(options: dict[str, Any]) -> Any:
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    if "unique" in given:
+        given["unique"] = Unique(given["unique"])
+    return given
+
+
+def _mind_queue(app: Tidemill, queue: str | None) -> None:
+    known = {*app.queues, *(task.queue for task in app.tasks.values())}
+    if queue is not None and queue not in known:
+        said = f"the application neither declares queue {queue!r} nor has a task on it"
+        note(f"{said}; {instead_of(queue, known)}")
+
+
+def _arguments(task: Task[..., Any], words: tuple[str, ...], payload: str | None) -> Arguments:
+    if payload is None:
+        return from_words(task.definition, words)
+    return checked(task.definition, sys.stdin.buffer.read() if payload == "-" else payload.encode())
+
+
+async def _send(
+    app: Tidemill, task: Task[..., Any], arguments: Arguments, wait: float | None, *, as_json: bool
+) -> int:
+    positional, named = arguments
+    handle = await task.enqueue(*positional, **named)
+    if not as_json:
+        there = " was there already, with the same unique key or id" if handle.existing else ""
+        click.echo(f"{handle.id}{there}")
+    if wait is None:
+        if as_json:
+            print_json({"id": handle.id, "existing": handle.existing})
+        return 0
+    return await _await(app, handle, wait, as_json=as_json)
+
+
+async def _await(app: Tidemill, handle: JobHandle[Any], wait: float, *, as_json: bool) -> int:
+    from tidemill.cli.jobs.record import as_data
+
+    said: str | None = None
+    try:
+        await handle.result(None if wait == float("inf") else wait)
+    except (JobFailed, JobCancelled, ResultTimeout) as error:
+        said = str(error)
+    data = as_data(await app.job(handle.id).status())
+    if as_json:
+        print_json(data | {"existing": handle.existing})
+    elif said is None:
+        click.echo(printable(bytes(data["result"] or b"null").decode()))
+    if said is not None:
+        note(said)
+    return 0 if said is None else 1

@@ -1,0 +1,24 @@
+"""`tidemill explain`: why a job waits, or what became of it."""
+
+from __future__ import annotations
+
+import click
+
+from tidemill.cli.output import print_json, printable
+from tidemill.cli.target import Target, with_target
+
+
+@click.command()
+@click.argument("id")
+@with_target
+def explain(target: Target, id: str) -> None:  # noqa: A002 - the word for it
+    """Say why a job waits, or what became of it."""
+    explanation = target.run(lambda app: app.inspect.explain(id))
+    if target.json:
+        print_json(explanation)
+        return
+    click.echo(
+        printable(f"{explanation.job} is {explanation.state} ({explanation.task}, {explanation.queue})")
+    )
+    for cause in explanation.causes:
+        click.echo(printable(cause.sentence))

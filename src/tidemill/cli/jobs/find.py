@@ -1,0 +1,40 @@
+"""`tidemill jobs`: find jobs."""
+
+from __future__ import annotations
+
+import click
+
+from tidemill.app import Tidemill
+from tidemill.cli.filtering import Wanted, with_filter
+from tidemill.cli.jobs.record import as_data, attempt_of, remark
+from tidemill.cli.output import moment, note, print_json, print_table
+from tidemill.cli.target import Target, with_target
+from tidemill.contract.reader import Page
+
+
+@click.group(invoke_without_command=True)
+@with_filter
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
+@click.option("--cursor", type=int, help="Go on where the last page ended.")
+@with_target
+def jobs(target: Target, *, wanted: Wanted, limit: int, cursor: int | None) -> None:
+    """Find jobs, newest first; or look at one, or change some."""
+    subcommand = click.get_current_context().invoked_subcommand
+    if subcommand is not None:
+        if wanted.says_something():
+            raise click.UsageError(f"write the filter behind the subcommand: jobs {subcommand} --queue …")
+        return
+
+    async def find(app: Tidemill) -> Page:
+        return await app.inspect.find(await wanted.filter(app), limit=limit, cursor=cursor)
+
+    page = target.run(find)
+    if target.json:
+        print_json({"jobs": [as_data(job) for job in page.jobs], "cursor": page.cursor})
+        return
+    print_table(
+        ("id", "queue", "task", "state", "attempt", "created", "note"),
+        [(j.id, j.queue, j.task, j.state, attempt_of(j), moment(j.created), remark(j)) for j in page.jobs],
+    )
+    if page.cursor is not None:
+        note(f"there are more: --cursor {page.cursor}")

@@ -1,0 +1,21 @@
+"""What a mistyped name was probably meant to be."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+SHOWN = 20
+"""So many names are listed; a longer list buries the sentence."""
+
+
+def instead_of(name: str, known: Iterable[str]) -> str:
+    """`did you mean …? there are …`, to end a sentence with."""
+    names = sorted(known)
+    if not names:
+        return "there are none yet"
+    last = [full for full in names if full.replace(":", ".").rpartition(".")[2] == name]
+    near = last or difflib.get_close_matches(name, names, n=3)
+    asked = f"did you mean {' or '.join(near)}? " if near else ""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{asked}there are {', '.join(names[:SHOWN])}{more}"

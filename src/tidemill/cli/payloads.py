@@ -1,0 +1,71 @@
+"""What is typed or piped in → the arguments of a task."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+import click
+import msgspec
+
+from tidemill.errors import InvalidPayload
+from tidemill.tasks.definition import TaskDefinition
+from tidemill.tasks.payload import resolved_hints
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def from_words(task: TaskDefinition, words: Sequence[str]) -> Arguments:
+    """`name=value …`: values are JSON where they parse, else text."""
+    hints = resolved_hints(task.handler)
+    payload: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise click.UsageError(f"{word!r} is not of the form name=value; {takes(task)}")
+        if name in payload:
+            raise click.UsageError(f"{name!r} is given twice")
+        payload[name] = _value(value, hints.get(name, Any))
+    return checked(task, msgspec.json.encode(payload))
+
+
+def from_lines(task: TaskDefinition, lines: IO[bytes]) -> Iterator[Arguments]:
+    """One payload per line; empty lines are left out. A bad one is named by its number."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield checked(task, line)
+        except InvalidPayload as error:
+            raise InvalidPayload(f"line {number}: {error}") from None
+
+
+def checked(task: TaskDefinition, payload: bytes) -> Arguments:
+    """Decoded into the handler's own types: a function that computes a key gets what a program would
+    have given it."""
+    try:
+        return task.payload.decode(payload)
+    except InvalidPayload as error:
+        raise InvalidPayload(f"task {task.name!r}: {error}; {takes(task)}") from None
+
+
+def takes(task: TaskDefinition) -> str:
+    """`it takes to: str, copies: int`."""
+    import inspect
+
+    parameters = list(inspect.signature(task.handler).parameters.values())[int(task.takes_context) :]
+    return f"it takes {', '.join(str(p) for p in parameters)}" if parameters else "it takes no arguments"
+
+
+def _value(text: str, wanted: Any) -> Any:
+    """`phone=123` for a parameter that wants text is the text 123, not a mistake."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return text
+    union = typing.get_origin(wanted) in (typing.Union, types.UnionType)
+    kinds = typing.get_args(wanted) if union else (wanted,)
+    is_plain = value is None or isinstance(value, bool | int | float)
+    return text if is_plain and str in kinds and type(value) not in kinds else value

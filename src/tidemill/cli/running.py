@@ -1,0 +1,101 @@
+"""The options of whatever runs jobs, and what they become."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import click
+
+from tidemill.app import Tidemill
+from tidemill.cli.times import duration
+
+
+def weights(_ctx: click.Context, _option: click.Parameter, value: str | None) -> dict[str, int | None] | None:
+    """`feeds=5,mail` → weights by name, in the order given."""
+    if value is None:
+        return None
+    found: dict[str, int | None] = {}
+    for part in filter(None, (piece.strip() for piece in value.split(","))):
+        name, given, weight = part.partition("=")
+        if not name or (given and not weight.isdecimal()) or weight == "0":
+            raise click.BadParameter(f"{part!r} is not NAME or NAME=WEIGHT with a whole weight of 1 or more")
+        found[name] = int(weight) if given else None
+    if not found:
+        raise click.BadParameter("names no queue; write a,b or a=10,b")
+    return found
+
+
+_RUNNING = (
+    click.option(
+        "--queues", callback=weights, help="Which, and with what weight: a=10,b. Default: all of the app."
+    ),
+    click.option(
+        "--concurrency", type=click.IntRange(min=1), help="Jobs at once in each process. Default: 10."
+    ),
+    click.option(
+        "--strict", is_flag=True, default=None, help="Serve queues in the order given, not by weight."
+    ),
+    click.option(
+        "--grace", callback=duration, help="How long running jobs may finish after SIGTERM. Default: 30s."
+    ),
+    click.option(
+        "--threads", type=click.IntRange(min=1), help="Sync handlers at once. Default: --concurrency."
+    ),
+    click.option(
+        "--until-idle",
+        is_flag=True,
+        default=None,
+        help="Stop when nothing is ready or running; retries and delayed jobs that are not due stay.",
+    ),
+)
+
+_LOGGING = (
+    click.option(
+        "--log-format",
+        type=click.Choice(["auto", "json", "console"]),
+        help="Default: auto, which is json unless stderr is a terminal.",
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        help="The least urgent lines that are written. Default: info.",
+    ),
+)
+
+
+def runs_jobs(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that `worker` and `up` share."""
+    return functools.reduce(lambda made, option: option(made), reversed(_RUNNING + _LOGGING), command)
+
+
+Format = Literal["json", "console"]
+
+
+def log_to_stderr(app: Tidemill, format: str | None, level: str | None) -> tuple[Format, str]:  # noqa: A002 - the word for it
+    """Options, then settings. Answers what was chosen, with `auto` decided."""
+    from tidemill.logs import configure
+
+    wanted = format or app.settings.value("log.format")
+    decided: Format = (
+        "console" if wanted == "console" or (wanted == "auto" and sys.stderr.isatty()) else "json"
+    )
+    least = level or app.settings.value("log.level")
+    configure(format=decided, level=least)
+    return decided, least
+
+
+def mind_unknown(app: Tidemill, named: Iterable[str]) -> None:
+    """A warning and no more: jobs may be put on a queue by a program that declares other tasks."""
+    from tidemill.worker.log import logger
+
+    known = {*app.queues, *(task.queue for task in app.tasks.values())}
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        logger().warning(
+            "queues that the application neither declares nor has a task on",
+            unknown=unknown,
+            known=sorted(known),
+        )

@@ -1,0 +1,83 @@
+"""Many jobs from a file: every line is checked before the first job is sent."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from tidemill.app import Tidemill
+from tidemill.cli.output import print_json
+from tidemill.cli.payloads import from_lines
+from tidemill.cli.progress import counted
+from tidemill.cli.target import Target
+from tidemill.client.task import Task
+from tidemill.errors import TidemillError
+from tidemill.inspect.words import plural
+
+AT_ONCE = 1000
+
+
+def send_file(target: Target, app: Tidemill, task: Task[..., Any], file: str) -> int:
+    with _opened(file) as lines:
+        total = _check(task, lines)
+        lines.seek(0)
+        sent, existing = target.run_and_make(lambda app: _send(app, task, lines, total), app)
+    if target.json:
+        print_json({"sent": sent, "existing": existing})
+    else:
+        there = f", {existing} of them were there already" if existing else ""
+        click.echo(f"{plural(sent, 'job')} sent{there}")
+    return 0
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[IO[bytes]]:
+    """Readable twice, wherever it comes from."""
+    try:
+        source = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise click.UsageError(f"--from: {file} cannot be read: {error.strerror}") from None
+    with source, tempfile.TemporaryFile() as copy:
+        if source.seekable():
+            yield source
+        else:
+            shutil.copyfileobj(source, copy)
+            copy.seek(0)
+            yield copy
+
+
+def _check(task: Task[..., Any], lines: IO[bytes]) -> int:
+    """How many there are; a bad one stops everything while nothing is sent yet."""
+    total = 0
+    with counted("checking", None) as checked:
+        for total, _ in enumerate(from_lines(task.definition, lines), start=1):
+            if total % AT_ONCE == 0:
+                checked(total)
+    if not total:
+        raise click.UsageError("--from: there is nothing in it; write a JSON object on each line")
+    return total
+
+
+async def _send(app: Tidemill, task: Task[..., Any], lines: IO[bytes], total: int) -> tuple[int, int]:
+    sent = existing = 0
+    requests = (task.job(*positional, **named) for positional, named in from_lines(task.definition, lines))
+    with counted("sending", total) as done:
+        while chunk := list(itertools.islice(requests, AT_ONCE)):
+            try:
+                handles = await app.enqueue_many(chunk)
+            except TidemillError as error:
+                raise type(error)(
+                    f"{error}. Before that, {plural(sent, 'job')} of {total} were sent"
+                ) from None
+            sent += len(handles)
+            existing += sum(handle.existing for handle in handles)
+            done(sent)
+    return sent, existing

@@ -1,0 +1,49 @@
+"""`tidemill top`: queues and workers, live."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from tidemill.app import Tidemill
+from tidemill.cli.glance import Glance, glance, screen
+from tidemill.cli.keyboard import pressed
+from tidemill.cli.output import print_json
+from tidemill.cli.target import Target, with_target
+
+EVERY = 1.0
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print once and end. So it is too when this is no terminal.")
+@with_target
+def top(target: Target, *, once: bool) -> None:
+    """Watch queues and workers, refreshed each second. q or Ctrl-C ends it."""
+    if target.json:
+        print_json(target.run(glance))
+    elif once or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        _print(target.run(glance))
+    else:
+        target.run(_watch)
+
+
+def _print(seen: Glance) -> None:
+    from rich.console import Console
+
+    # A program that reads the tables gets one line per row, however long.
+    Console(width=None if sys.stdout.isatty() else 10_000).print(screen(seen))
+
+
+async def _watch(app: Tidemill) -> None:
+    from rich.live import Live
+
+    with pressed("q") as ended, Live(screen=True, auto_refresh=False) as live:
+        while not ended.is_set():
+            live.update(screen(await glance(app), live=True), refresh=True)
+            try:
+                async with asyncio.timeout(EVERY):
+                    await ended.wait()
+            except TimeoutError:
+                continue

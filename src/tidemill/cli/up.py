@@ -1,0 +1,59 @@
+"""`tidemill up`: everything an application needs, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from tidemill.app import Tidemill
+from tidemill.cli.application import load
+from tidemill.cli.output import printable
+from tidemill.cli.running import log_to_stderr, mind_unknown, runs_jobs
+from tidemill.worker.options import WorkerOptions
+
+SHOWN = 12
+"""So many queues and tasks are named; the rest is counted."""
+
+
+@click.command()
+@click.argument("app", metavar="MODULE:APP")
+@runs_jobs
+def up(app: str, *, log_format: str | None, log_level: str | None, **options: Any) -> None:
+    """Run everything an application needs, in one process.
+
+    A worker and the services beside it: retries, delays, leases and pruning are looked after here, and
+    nothing else has to be started. For more processes or machines run `tidemill worker` there instead."""
+    application = load(app)
+    log_to_stderr(application, log_format or _for_people(application), log_level)
+    given = {name: value for name, value in options.items() if value is not None}
+    checked = application.worker_options(**given)
+    mind_unknown(application, given.get("queues", ()))
+    for line in _greeting(app, application, checked):
+        click.echo(printable(line), err=True)
+    application.run_worker(**given)
+
+
+def _for_people(app: Tidemill) -> str | None:
+    """Whoever types `up` looks on; programs are told to log JSON."""
+    return "console" if app.settings.origin("log.format") == "default" else None
+
+
+def _greeting(spec: str, app: Tidemill, options: WorkerOptions) -> Iterator[str]:
+    store = "a store of the application's own" if app.brings_store else str(app.url)
+    yield f"{spec} is up, {options.concurrency} jobs at once; nothing else is needed. Ctrl-C stops it."
+    if app.url.scheme == "memory" and not app.brings_store:
+        yield "  store   memory://, which ends with this process; sqlite:///jobs.db would keep the jobs"
+    else:
+        yield f"  store   {store}"
+    yield f"  queues  {_listed([f'{name} (weight {weight})' for name, weight in options.queues.items()])}"
+    yield f"  tasks   {_listed(sorted(app.tasks)) or 'none: decorate a function with @app.task'}"
+    yield f"  look    tidemill top --app {spec}    (then: jobs, queues, explain ID, doctor)"
+    if app.tasks:
+        yield f"  send    tidemill enqueue --app {spec} {min(app.tasks)} name=value …"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
