@@ -15,8 +15,8 @@ the store is moved to when the next is due.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -199,6 +199,14 @@ class kit:  # noqa: N801 - read as the function it is called like
             await self._app.close()
         finally:
             self._return()
+
+    @contextmanager
+    def awaited(self) -> Iterator[AsyncKit]:
+        """An awaited kit that is entered before its loop runs, as a fixture is."""
+        try:
+            yield AsyncKit(self._move(KitClock(self._start)), self._concurrency)
+        finally:
+            self.__exit__(None, None, None)
 
     def _move(self, clock: KitClock) -> Place:
         place = Place(self._app, clock, seed=self._seed, state=self._state)
