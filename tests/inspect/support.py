@@ -1,0 +1,67 @@
+"""A worker played by hand, so that a test decides what runs and when it ends."""
+
+from __future__ import annotations
+
+from tidemill.contract.store import Store
+from tidemill.core.claims import Claimed, ClaimRequest, Heartbeat, Held, Said, Settlement, Share
+from tidemill.core.outcomes import Done, Outcome
+
+LEASE = 30.0
+
+
+class Hand:
+    """It reports with every claim; `silent` ones never report."""
+
+    def __init__(
+        self, store: Store, queue: str = "feeds", concurrency: int = 10, *, silent: bool = False
+    ) -> None:
+        self.store, self.queue, self.concurrency, self.silent = store, queue, concurrency, silent
+        self.id = f"hand-{queue}"
+        self.number = 0
+
+    async def beat(self, *held: Held) -> None:
+        await self.store.extend(
+            Heartbeat(
+                worker=self.id,
+                received=0,
+                lease=LEASE,
+                held=held,
+                host="mill",
+                pid=7,
+                queues=(self.queue,),
+                concurrency=self.concurrency,
+            )
+        )
+
+    async def claim(self, limit: int = 1) -> list[Claimed]:
+        if not self.silent:
+            await self.beat()
+        self.number += 1
+        request = ClaimRequest(
+            worker=self.id,
+            number=self.number,
+            shares=(Share(self.queue, limit),),
+            limit=limit,
+            lease=LEASE,
+        )
+        return (await self.store.claim(request)).jobs
+
+    async def say(self, job: Claimed, *lines: str, progress: float | None = None) -> None:
+        said = tuple(Said(line) for line in lines)
+        await self.beat(Held(job=job.id, fence=job.fence, claim=job.claim, progress=progress, log=said))
+
+    async def settle(self, job: Claimed, outcome: Outcome) -> None:
+        await self.store.settle([Settlement(job.id, job.fence, job.claim, outcome)])
+
+    async def run(self, *outcomes: Outcome) -> list[str]:
+        """Claim a job for every outcome and end it so; their ids."""
+        jobs = await self.claim(len(outcomes))
+        assert len(jobs) == len(outcomes)
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            await self.settle(job, outcome)
+        return [job.id for job in jobs]
+
+    async def run_all(self) -> None:
+        while jobs := await self.claim(100):
+            for job in jobs:
+                await self.settle(job, Done())

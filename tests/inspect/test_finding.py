@@ -1,0 +1,134 @@
+"""Finding jobs: by text and field in any script, page by page, exactly once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.inspect.support import Hand
+from tidemill import ConfigurationError, Filter, Inspector, State, Task, Tidemill
+from tidemill.core.job import Error
+from tidemill.core.outcomes import Done, Fail
+from tidemill.inspect import bulk
+
+Refresh = Task[[str], None]
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(bulk, "PAGE", 3)
+    monkeypatch.setattr(bulk, "CHUNK", 2)
+    return 3
+
+
+async def found(look: Inspector, wanted: Filter) -> set[str]:
+    return {job.id async for job in look.each(wanted)}
+
+
+async def test_chinese_payloads_are_found_by_any_part_of_their_text(app: Tidemill, look: Inspector) -> None:
+    @app.task(name="describe", queue="songs")
+    async def describe(song: dict[str, str]) -> None: ...
+
+    moon = await describe.enqueue({"title": "月亮代表我的心", "artist": "邓丽君"})
+    other = await describe.enqueue({"title": "茉莉花", "artist": "民歌"})
+    assert await found(look, Filter(text="代表我")) == {moon.id}
+    assert await found(look, Filter(text="邓丽君")) == {moon.id}
+    assert await found(look, Filter(text="花")) == {other.id}
+    assert await found(look, Filter(text="月花")) == set()
+    assert await found(look, Filter(fields=(("song.artist", "民歌"),))) == {other.id}
+    assert await found(look, Filter(fields=(("song.artist", "民"),))) == set()
+    assert (await look.job(moon.id)).payload == {"song": {"title": "月亮代表我的心", "artist": "邓丽君"}}
+
+
+async def test_an_error_in_chinese_is_found_and_told(look: Inspector, refresh: Refresh, hand: Hand) -> None:
+    job = await refresh.enqueue("a")
+    await hand.run(Fail(Error("ProviderError", "余额不足。")))
+    assert await found(look, Filter(text="余额")) == {job.id}
+    assert (await look.explain(job.id)).sentence.endswith("attempt 1 ended with ProviderError: 余额不足。")
+
+
+async def test_by_task_tag_key_and_text_together(look: Inspector, refresh: Refresh) -> None:
+    one = await refresh.using(tags=["slow"], key="a.example").enqueue("https://A.example/one")
+    await refresh.using(tags=["slow"], key="b.example").enqueue("https://b.example/two")
+    wanted = Filter(queue="feeds", task="refresh", tag="slow", key="a.example", text="a.EXAMPLE/ONE")
+    assert await found(look, wanted) == {one.id}
+
+
+async def test_pages_follow_each_other(look: Inspector, refresh: Refresh) -> None:
+    jobs = [(await refresh.enqueue(f"{number}")).id for number in range(5)]
+    first = await look.find(Filter(), limit=3)
+    rest = await look.find(Filter(), limit=3, cursor=first.cursor)
+    assert [job.id for job in (*first.jobs, *rest.jobs)] == jobs[::-1]
+    assert rest.cursor is None
+
+
+async def test_each_meets_every_job_once_while_others_are_enqueued(
+    look: Inspector, refresh: Refresh, small_pages: int
+) -> None:
+    jobs = [(await refresh.enqueue(f"{number}")).id for number in range(10)]
+    met = []
+    async for job in look.each(Filter(queue="feeds")):
+        met.append(job.id)
+        await refresh.enqueue("meanwhile")
+    assert met == jobs[::-1]
+
+
+async def test_each_goes_on_when_jobs_before_and_behind_it_vanish(
+    look: Inspector, refresh: Refresh, small_pages: int
+) -> None:
+    jobs = [(await refresh.enqueue(f"{number}")).id for number in range(10)]
+    met = []
+    async for job in look.each(Filter()):
+        met.append(job.id)
+        if len(met) == small_pages:
+            await look.delete(jobs[-1])
+            await look.delete(jobs[0])
+    assert met == jobs[:0:-1]
+
+
+async def test_count_is_exact_by_any_filter(
+    look: Inspector, refresh: Refresh, hand: Hand, small_pages: int
+) -> None:
+    for number in range(10):
+        await refresh.using(tags=["odd"] if number % 2 else []).enqueue(f"{number}")
+    await hand.run(Done(), Done())
+    assert await look.count(Filter()) == 10
+    assert await look.count(Filter(queue="feeds")) == 10
+    assert await look.count(Filter(queue="songs")) == 0
+    assert await look.count(Filter(states=(State.DONE, State.DONE))) == 2
+    assert await look.count(Filter(states=())) == 0
+    assert await look.count(Filter(queue="feeds", states=(State.READY, State.DONE))) == 10
+    assert await look.count(Filter(tag="odd")) == 5
+    assert await look.count(Filter(tag="odd", states=(State.READY,))) == 4
+
+
+async def test_counting_by_queue_and_state_reads_no_jobs(
+    app: Tidemill, look: Inspector, refresh: Refresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store with a million jobs answers at once."""
+    await refresh.enqueue("a")
+    monkeypatch.setattr(bulk, "each", None)
+    assert await look.count(Filter(queue="feeds", states=(State.READY,))) == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "problem"),
+    [
+        (Filter(text=""), "text: must not be empty"),
+        (Filter(since=float("nan")), "since: must be a time"),
+        (Filter(fields=(("a..b", "x"),)), "fields: 'a..b' is not a path"),
+    ],
+)
+async def test_a_filter_that_means_nothing_is_refused_everywhere(
+    look: Inspector, wanted: Filter, problem: str
+) -> None:
+    for refused in (look.find(wanted), look.count(wanted), look.delete(wanted)):
+        with pytest.raises(ConfigurationError, match=problem):
+            await refused
+    with pytest.raises(ConfigurationError, match=problem):
+        await found(look, wanted)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 10_001])
+async def test_a_page_has_a_size(look: Inspector, limit: int) -> None:
+    with pytest.raises(ConfigurationError, match="limit: must lie between 1 and 10000"):
+        await look.find(Filter(), limit=limit)
