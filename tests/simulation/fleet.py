@@ -6,12 +6,14 @@ import random
 from dataclasses import dataclass, field
 
 from tests.simulation.handlers import Handlers
+from tests.simulation.isolation import SimulatedIsolation
 from tests.simulation.ledger import Ledger
 from tests.simulation.network import Network, Weather
 from tests.simulation.trace import Trace
 from tests.simulation.watch import Watch
 from tests.simulation.workload import QUEUES
 from tidemill.core.job import Job
+from tidemill.telemetry.signals import Signals
 from tidemill.testing.manual import SeededEntropy
 from tidemill.testing.virtual import VirtualClock, VirtualLoop
 from tidemill.testing.virtual_processes import Process, context_of
@@ -39,6 +41,7 @@ class Fleet:
     trace: Trace
     chance: random.Random
     wrong_clocks: bool
+    signals: Signals = field(default_factory=Signals)
     running: dict[str, Running] = field(default_factory=dict)
     disturbed: float = 0.0  # when a storm or a pause last ended, or will
     died: float = 0.0  # when a worker last died, or the first one came back
@@ -60,6 +63,8 @@ class Fleet:
             options=_options(name, self.chance),
             clock=VirtualClock(self.loop, skew=skew),
             entropy=SeededEntropy(self.chance.getrandbits(32)),
+            signals=self.signals,
+            isolation=SimulatedIsolation,
         )
         process, _ = self.loop.spawn(name, self._run(name, worker))
         self.running[name] = Running(process, worker, network)

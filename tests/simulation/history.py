@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
-from unittest.mock import patch
 
 from tests.simulation.faults import PROFILES, Profile
-from tests.simulation.isolation import SimulatedIsolation
 from tests.simulation.trace import Trace, Violation
-from tests.simulation.voices import listening
+from tests.simulation.voices import listen
 from tests.simulation.world import World
 from tidemill.testing.virtual import VirtualDeadlock, VirtualLoop, VirtualStandstill
 
@@ -38,15 +33,15 @@ def run_history(seed: int, profile: Profile | None = None) -> Verdict:
     chosen = profile or chance.choice(PROFILES)
     loop = VirtualLoop(seed=seed)
     world = World(loop, chance, chosen)
-    with listening(world.heard), _simulated_isolation():
-        try:
-            loop.set_exception_handler(world.unhandled)
-            loop.run_until_complete(_live(world))
-        except (VirtualDeadlock, VirtualStandstill) as error:
-            world.violated(Violation("time", str(error)))
-        finally:
-            loop.set_exception_handler(lambda _loop, _context: None)  # the dead may say what they like
-            loop.close()
+    listen(world.fleet.signals, world.heard)
+    try:
+        loop.set_exception_handler(world.unhandled)
+        loop.run_until_complete(_live(world))
+    except (VirtualDeadlock, VirtualStandstill) as error:
+        world.violated(Violation("time", str(error)))
+    finally:
+        loop.set_exception_handler(lambda _loop, _context: None)  # the dead may say what they like
+        loop.close()
     return Verdict(seed, chosen.name, world.violation, world.trace, world.seen())
 
 
@@ -67,9 +62,3 @@ async def _all_phases(world: World) -> None:
     await world.faults.run(world.duration)
     await world.come_to_rest(REST)
     world.judge()
-
-
-@contextmanager
-def _simulated_isolation() -> Iterator[Any]:
-    with patch("tidemill.worker.crew.IsolatedRunner", SimulatedIsolation) as runner:
-        yield runner

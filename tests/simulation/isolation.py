@@ -60,16 +60,8 @@ async def _handle(
 ) -> None:
     job = attempt.job
     args, kwargs = definition.payload.decode(job.payload)
-    context = Context(
-        attempt,
-        job_id=job.id,
-        task=job.task,
-        queue=job.queue,
-        attempt=job.attempt,
-        generation=job.generation,
-    )
     try:
-        result = await definition.handler(context, *args, **kwargs)
+        result = await definition.handler(Context.of(job, attempt), *args, **kwargs)
     except Exception as error:  # a handler may raise anything
         end(outcome_of(error, definition.retry, job.attempt, job.priority, chance))
     else:

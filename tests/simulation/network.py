@@ -9,18 +9,20 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self, cast
 
 from tests.simulation.watch import Call, Watch
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.queues import QueueInfo
-from tidemill.contract.reader import AttemptRecord, LogLine, Minute, Page, WorkerInfo
+from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
+from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.contract.wakeups import Listener
 from tidemill.core.changes import Amended, Change
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
-from tidemill.core.queues import Inserted, QueueSettings
+from tidemill.core.queues import Inserted, QueueChanges, QueueSettings
 from tidemill.core.states import State
 from tidemill.errors import StoreUnavailable
 from tidemill.testing.virtual import VirtualLoop
@@ -133,8 +135,16 @@ class Network:
     async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
         await self._call("declare", queues)
 
-    async def override(self, queue: str, settings: QueueSettings | None) -> None:
-        await self._call("override", queue, settings)
+    async def override(
+        self,
+        queue: str,
+        changes: QueueChanges | None,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | None = None,
+    ) -> None:
+        await self._call("override", queue, changes, by, reason, until)
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
         await self._call("pause", queue, until, reason)
@@ -165,6 +175,24 @@ class Network:
 
     async def workers(self) -> list[WorkerInfo]:
         return cast("list[WorkerInfo]", await self._call("workers"))
+
+    async def backlog(self, queue: str) -> Backlog:
+        return cast("Backlog", await self._call("backlog", queue))
+
+    async def ahead(self, job: str) -> int | None:
+        return cast("int | None", await self._call("ahead", job))
+
+    async def describe(self) -> StoreFacts:
+        return cast("StoreFacts", await self._call("describe"))
+
+    async def check(self) -> tuple[str, ...]:
+        return cast("tuple[str, ...]", await self._call("check"))
+
+    async def backup(self, target: Path, progress: Progress | None = None) -> None:
+        await self._call("backup", target, progress)
+
+    async def compact(self) -> None:
+        await self._call("compact")
 
     async def lead(self, duty: str, worker: str, lease: float) -> bool:
         return cast("bool", await self._call("lead", duty, worker, lease))

@@ -6,19 +6,25 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from msgspec.structs import replace
-
 from tests.simulation.ledger import Ledger
 from tests.simulation.network import Network
 from tests.simulation.trace import Trace
 from tests.simulation.workload import QUEUES
-from tidemill.core.changes import Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
+from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
 from tidemill.core.filters import Filter
-from tidemill.core.queues import QueueSettings
+from tidemill.core.queues import QueueChanges
 from tidemill.core.states import State
 from tidemill.errors import StoreUnavailable
 
-_CHANGES: tuple[Change, ...] = (Cancel(), Cancel(), RetryNow(), RunNow(), Reprioritise(0), Delete())
+_CHANGES: tuple[Change, ...] = (
+    Cancel(),
+    Cancel(),
+    Archive(),
+    RetryNow(),
+    RunNow(),
+    Reprioritise(0),
+    Delete(),
+)
 
 
 class Operator:
@@ -28,21 +34,21 @@ class Operator:
         self._store, self._ledger, self._trace = store, ledger, trace
         self._chance, self._wall = chance, wall
 
-    async def run(self, declared: dict[str, QueueSettings]) -> None:
+    async def run(self) -> None:
         while True:
             await asyncio.sleep(self._chance.expovariate(0.7))
             try:
                 if self._chance.random() < 0.7:
                     await self._amend()
                 else:
-                    await self._steer(declared)
+                    await self._steer()
             except StoreUnavailable:
                 continue
 
     async def tidy_up(self) -> None:
         for queue in QUEUES:
             await self._store.resume(queue)
-            await self._store.override(queue, None)
+            await self._store.override(queue, None, by="operator")
 
     async def _amend(self) -> None:
         if not self._ledger.sent:
@@ -62,7 +68,7 @@ class Operator:
             return tuple({run.job: None for run in self._ledger.starts[-2:]})
         return tuple(self._chance.choices(list(self._ledger.sent), k=self._chance.choice((1, 3))))
 
-    async def _steer(self, declared: dict[str, QueueSettings]) -> None:
+    async def _steer(self) -> None:
         queue, chance = self._chance.choice(QUEUES), self._chance
         match chance.choice(("pause", "pause until", "resume", "override", "no override")):
             case "pause":
@@ -72,6 +78,8 @@ class Operator:
             case "resume":
                 await self._store.resume(queue)
             case "override":
-                await self._store.override(queue, replace(declared[queue], concurrency=chance.choice((1, 3))))
+                changes = QueueChanges(concurrency=chance.choice((1, 3)))
+                until = chance.choice((None, self._wall() + chance.uniform(1, 10)))
+                await self._store.override(queue, changes, by="operator", until=until)
             case "no override":
-                await self._store.override(queue, None)
+                await self._store.override(queue, None, by="operator")

@@ -94,6 +94,9 @@ class Watch:
         if call.verb == "pause":
             queue, until, reason = call.args
             return self.store.pause(queue, until=until, reason=reason)
+        if call.verb == "override":
+            queue, changes, by, reason, until = call.args
+            return self.store.override(queue, changes, by=by, reason=reason, until=until)
         return getattr(self.store, call.verb)(*call.args)
 
     def _changes(self) -> dict[str, tuple[Job | None, Job | None]]:

@@ -117,7 +117,7 @@ class World:
             )
             self.guests.append(self.loop.spawn("foreigner", foreigner.run())[0])
         if self.profile.operators:
-            self.guests.append(self.loop.spawn("operator", self._operator().run(declared))[0])
+            self.guests.append(self.loop.spawn("operator", self._operator().run())[0])
 
     async def come_to_rest(self, patience: float) -> None:
         """Faults have stopped. Workers that know everything finish what is left."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from tidemill.core.names import is_storable
 from tidemill.core.states import State
 
 HOUR = 3600.0
@@ -81,6 +83,24 @@ class Override(msgspec.Struct, frozen=True, kw_only=True):
 
     def holds(self, now: float) -> bool:
         return self.until is None or now < self.until
+
+    def problem(self) -> str | None:
+        """Why it cannot hold, naming the field; settings do not depend on each other."""
+        if not self.by:
+            return "by: must say who overrides, is empty"
+        for field, value in (("by", self.by), ("reason", self.reason)):
+            if value is not None and not is_storable(value):
+                return f"{field}: must be text without NUL characters or lone surrogates"
+        if self.until is not None and not math.isfinite(self.until):
+            return f"until: must be a time, is {self.until}"
+        return self.changes.over(QueueSettings()).problem()
+
+
+def in_force(declared: QueueSettings, override: Override | None, now: float) -> QueueSettings:
+    """What holds: an override past its time is not there."""
+    if override is None or not override.holds(now):
+        return declared
+    return override.changes.over(declared)
 
 
 class Pause(msgspec.Struct, frozen=True):

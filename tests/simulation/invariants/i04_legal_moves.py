@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.trace import Violation
 from tests.simulation.watch import Event, identity
-from tidemill.core.changes import Cancel, Delete, Reprioritise, RetryNow, RunNow
+from tidemill.core.changes import Archive, Cancel, Delete, Reprioritise, RetryNow, RunNow
 from tidemill.core.job import Job
 from tidemill.core.states import FINAL, PENDING, TRANSITIONS, State, Verb
 from tidemill.core.transitions import REPLACED, is_expired
@@ -22,6 +22,7 @@ _STEPS: dict[str, set[Verb]] = {
 }
 _AMEND: dict[type, set[Verb]] = {
     Cancel: {Verb.CANCEL, Verb.RELEASE},
+    Archive: {Verb.ARCHIVE, Verb.RELEASE},
     RetryNow: {Verb.RETRY},
     RunNow: {Verb.RUN},
     Reprioritise: set(),

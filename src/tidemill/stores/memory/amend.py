@@ -10,6 +10,7 @@ from tidemill.core.changes import Amended, Change, applies_to, changed
 from tidemill.core.filters import Filter, matches
 from tidemill.core.job import Job
 from tidemill.core.states import LIVE, State
+from tidemill.errors import ConfigurationError
 from tidemill.stores.memory.moves import gone, move
 from tidemill.stores.memory.records import Records
 
@@ -17,6 +18,7 @@ from tidemill.stores.memory.records import Records
 def amend(records: Records, wanted: Filter, change: Change, limit: int) -> Amended:
     """J70 to J73. Who is meant is decided first: the oldest `limit` jobs the filter matches,
     whether or not the change applies. Then each is changed as it stands when its turn comes."""
+    check_filter(wanted)
     meant = [job.id for job in islice(oldest_first(records, wanted), limit)]
     done: list[str] = []
     left: list[str] = []
@@ -31,10 +33,16 @@ def amend(records: Records, wanted: Filter, change: Change, limit: int) -> Amend
 
 
 def oldest_first(records: Records, wanted: Filter) -> Iterator[Job]:
+    """By ids first, where there are any: only those jobs are looked at."""
     if wanted.ids is None:
         return (job for job in records.jobs.values() if matches(wanted, job))
     named = (records.jobs[id_] for id_ in set(wanted.ids) if id_ in records.jobs)
     return iter(sorted((job for job in named if matches(wanted, job)), key=lambda job: job.seq))
+
+
+def check_filter(wanted: Filter) -> None:
+    if problem := wanted.problem():
+        raise ConfigurationError(problem)
 
 
 def _apply(records: Records, change: Change, job: Job) -> None:

@@ -61,6 +61,7 @@ def claim(records: Records, request: ClaimRequest) -> Claims:
     shares = [(records.queues[s.queue], s.jobs) for s in request.shares if s.queue in records.queues]
     queues = [queue for queue, _ in shares]
     for queue, jobs in shares:
+        queue.end_override(claiming.now)
         _promote(records, queue, claiming.now)
         _take_from(claiming, queue, jobs)
     for queue in queues:
@@ -148,14 +149,18 @@ def _has_open_jobs(queue: Queue, now: float) -> bool:
 
 def _next_due(queues: list[Queue], now: float) -> float | None:
     """J38, in seconds. A paused queue counts with the end of its pause, if it has one; an open
-    one with its next scheduled job, which may be due already when very many are."""
+    one with its next scheduled job, which may be due already when very many are, and with the end
+    of its override, which may open a limit."""
     times: list[float] = []
     for queue in queues:
         if queue.pause is not None and queue.closed(now):
             if queue.pause.until is not None:
                 times.append(queue.pause.until)
-        elif (head := queue.scheduled.head()) is not None:
+            continue
+        if (head := queue.scheduled.head()) is not None:
             times.append(head[0])
+        if queue.override is not None and queue.override.until is not None:
+            times.append(queue.override.until)
     return max(0.0, min(times) - now) if times else None
 
 

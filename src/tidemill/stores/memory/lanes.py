@@ -75,6 +75,19 @@ class Lanes:
             priority, served, seq, name = self._order[at]
             yield priority, served, seq, name
 
+    def oldest_dues(self) -> Iterator[float]:
+        """Of each lane and priority the earliest due: the jobs between are passed over."""
+        for lane in self._lanes.values():
+            at = 0
+            while at < len(lane.jobs):
+                priority, due, _, _ = lane.jobs[at]
+                yield due
+                at = lane.jobs.place((priority + 1,))
+
+    def place_of(self, job: Job) -> int:
+        """How many of its lane stand before a ready job."""
+        return self._lanes[job.lane].jobs.place(_key(job))
+
     def ids(self, name: str, offset: int, count: int) -> list[str]:
         return [key[-1] for key in self._lanes[name].jobs.slice(offset, count)]
 

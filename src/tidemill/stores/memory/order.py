@@ -24,7 +24,7 @@ class Order:
         return len(self._keys) - self._start
 
     def __getitem__(self, at: int) -> Key:
-        return self._keys[self._start + at]
+        return self._keys[self._start + at if at >= 0 else at]
 
     def add(self, key: Key) -> None:
         insort(self._keys, key, lo=self._start)
@@ -41,6 +41,10 @@ class Order:
 
     def head(self) -> Key | None:
         return self._keys[self._start] if self._start < len(self._keys) else None
+
+    def place(self, key: Key) -> int:
+        """How many stand before the key."""
+        return bisect_left(self._keys, key, lo=self._start) - self._start
 
     def slice(self, offset: int, count: int) -> list[Key]:
         begin = self._start + offset

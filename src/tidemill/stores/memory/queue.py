@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from tidemill.clock import Clock
 from tidemill.core.job import Job
-from tidemill.core.queues import Pause, QueueSettings
+from tidemill.core.queues import Override, Pause, QueueSettings, in_force
 from tidemill.core.states import FINAL, PENDING, State
 from tidemill.stores.memory.lanes import Lanes
 from tidemill.stores.memory.order import Key, Order
@@ -15,21 +16,27 @@ ENDS: Final = (State.DONE, State.FAILED, State.CANCELLED)
 
 
 class Queue:
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.name, self._clock = name, clock
         self.declared = QueueSettings()
-        self.override: QueueSettings | None = None
+        self.override: Override | None = None
         self.pause: Pause | None = None
         self.counts: Counter[State] = Counter()
         self.lanes = Lanes()
         self.scheduled = Order()
+        self.retrying = 0
         self.ended = {state: Order() for state in ENDS}
         self.running_in: Counter[str] = Counter()
         self.history: dict[float, Counter[str]] = {}
 
     @property
     def settings(self) -> QueueSettings:
-        return self.override or self.declared
+        return in_force(self.declared, self.override, self._clock.wall())
+
+    def end_override(self, now: float) -> None:
+        """Q2. Its time is over: it does not come back when the wall clock is set back."""
+        if self.override is not None and not self.override.holds(now):
+            self.override = None
 
     @property
     def pending(self) -> int:
@@ -61,6 +68,7 @@ class Queue:
             self.lanes.add(job, picks)
         elif job.state is State.SCHEDULED:
             self.scheduled.add(due_key(job))
+            self.retrying += job.attempts > 0
         elif job.state is State.RUNNING:
             self.running_in[job.lane] += 1
         elif job.state in FINAL:
@@ -72,6 +80,7 @@ class Queue:
             self.lanes.remove(job)
         elif job.state is State.SCHEDULED:
             self.scheduled.remove(due_key(job))
+            self.retrying -= job.attempts > 0
         elif job.state is State.RUNNING:
             self.running_in[job.lane] -= 1
             if not self.running_in[job.lane]:
@@ -80,7 +89,7 @@ class Queue:
             self.ended[job.state].remove(_ended_key(job))
 
     def count(self, what: str, now: float) -> None:
-        """One more done, failed, cancelled or retried in this minute."""
+        """One more done, failed, cancelled, retried or reclaimed in this minute."""
         minute = now // 60 * 60
         self.history.setdefault(minute, Counter())[what] += 1
 

@@ -7,11 +7,19 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from tidemill.contract.reader import AttemptRecord, LogLine, Minute, Page, WorkerInfo
+from tidemill.contract.reader import (
+    AHEAD_COUNTED,
+    AttemptRecord,
+    Backlog,
+    LogLine,
+    Minute,
+    Page,
+    WorkerInfo,
+)
 from tidemill.core.filters import Filter, matches
 from tidemill.core.job import Job
-from tidemill.core.states import State
-from tidemill.stores.memory.amend import oldest_first
+from tidemill.core.states import FINAL, State
+from tidemill.stores.memory.amend import check_filter, oldest_first
 from tidemill.stores.memory.records import Records
 
 
@@ -21,6 +29,7 @@ def get(records: Records, ids: Sequence[str]) -> list[Job | None]:
 
 def find(records: Records, wanted: Filter, limit: int, cursor: int | None) -> Page:
     """R2. The cursor is the seq of the page's last job; new jobs have a higher one."""
+    check_filter(wanted)
     older = (job for job in _newest_first(records, wanted) if cursor is None or job.seq < cursor)
     found = list(islice(older, limit + 1))
     page = tuple(found[:limit])
@@ -47,7 +56,7 @@ def history(records: Records, queue: str, since: float) -> list[Minute]:
     known = records.queues.get(queue)
     minutes = {} if known is None else known.history
     return [
-        Minute(at, count["done"], count["failed"], count["cancelled"], count["retried"])
+        Minute(at, *(count[what] for what in ("done", "failed", "cancelled", "retried", "reclaimed")))
         for at, count in sorted(minutes.items())
         if at >= since // 60 * 60
     ]
@@ -70,3 +79,27 @@ def workers(records: Records) -> list[WorkerInfo]:
         for worker, known in sorted(records.workers.items())
         if known.lease > boot
     ]
+
+
+def backlog(records: Records, name: str) -> Backlog:
+    """R8. A job is ready since it was due."""
+    queue = records.queues.get(name)
+    if queue is None:
+        return Backlog(oldest_ready=None, next_due=None, retrying=0, last_ended=None)
+    head = queue.scheduled.head()
+    ended = [order[-1][0] for order in queue.ended.values() if len(order)]
+    minutes = [at for at, count in queue.history.items() if any(count[state.value] for state in FINAL)]
+    return Backlog(
+        oldest_ready=min(queue.lanes.oldest_dues(), default=None),
+        next_due=None if head is None else head[0],
+        retrying=queue.retrying,
+        last_ended=max(ended + minutes, default=None),
+    )
+
+
+def ahead(records: Records, id_: str) -> int | None:
+    """R9."""
+    job = records.jobs.get(id_)
+    if job is None or job.state is not State.READY:
+        return None
+    return min(records.queues[job.queue].lanes.place_of(job), AHEAD_COUNTED)

@@ -51,5 +51,6 @@ def _take_back(records: Records, job: Job, *, died: bool) -> Job:
     now = records.clock.wall()
     after = transitions.reclaimed(job, records.queues[job.queue].settings, now, died=died)
     record_attempt(records, job, after, "reclaimed", now)
+    records.queues[job.queue].count("reclaimed", now)
     move(records, after, now)
     return after

@@ -85,7 +85,7 @@ class Records:
         """A queue exists from its first job, declaration, override or pause on."""
         queue = self.queues.get(name)
         if queue is None:
-            queue = self.queues[name] = Queue(name)
+            queue = self.queues[name] = Queue(name, self.clock)
         return queue
 
     def next_seq(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.names import problem_with_name
-from tidemill.core.queues import Pause, QueueSettings
+from tidemill.core.queues import Override, Pause, QueueSettings
 from tidemill.errors import ConfigurationError
 from tidemill.stores.memory.records import Leader, Records
 
@@ -21,12 +21,12 @@ def declare(records: Records, queues: Mapping[str, QueueSettings]) -> None:
         records.topics[queue_topic(name)] = None
 
 
-def override(records: Records, queue: str, settings: QueueSettings | None) -> None:
-    """Rings: a limit may have been raised."""
+def override(records: Records, queue: str, new: Override | None) -> None:
+    """Rings: a limit may have been raised, or a parked worker has to learn the end of the override."""
     check_name(queue)
-    if settings is not None:
-        _check(queue, settings)
-    records.queue(queue).override = settings
+    if new is not None and (problem := new.problem()):
+        raise ConfigurationError(f"queue {queue!r}: {problem}")
+    records.queue(queue).override = new
     records.topics[queue_topic(queue)] = None
 
 
@@ -46,11 +46,13 @@ def resume(records: Records, queue: str) -> None:
 
 def queues(records: Records) -> list[QueueInfo]:
     """Q5. A pause that has ended by itself is still shown: its `until` tells."""
+    now = records.clock.wall()
     return [
         QueueInfo(
             name=name,
             declared=queue.declared,
-            override=queue.override,
+            override=queue.override if queue.override is not None and queue.override.holds(now) else None,
+            settings=queue.settings,
             pause=queue.pause,
         )
         for name, queue in sorted(records.queues.items())

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from platform import python_version
 from typing import Self
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.queues import QueueInfo
-from tidemill.contract.reader import AttemptRecord, LogLine, Minute, Page, WorkerInfo
+from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
+from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.core.changes import Amended, Change
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
-from tidemill.core.queues import Inserted, QueueSettings
+from tidemill.core.queues import Inserted, Override, QueueChanges, QueueSettings
 from tidemill.core.states import State
-from tidemill.errors import StoreUnavailable
+from tidemill.errors import ConfigurationError, StoreUnavailable
 from tidemill.stores.memory import (
     admit,
     amend,
@@ -149,9 +152,21 @@ class MemoryStore:
         with self.verb() as records:
             steering.declare(records, queues)
 
-    async def override(self, queue: str, settings: QueueSettings | None) -> None:
+    async def override(
+        self,
+        queue: str,
+        changes: QueueChanges | None,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | None = None,
+    ) -> None:
         with self.verb() as records:
-            steering.override(records, queue, settings)
+            since = records.clock.wall()
+            new = None
+            if changes is not None:
+                new = Override(changes=changes, by=by, reason=reason, since=since, until=until)
+            steering.override(records, queue, new)
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
         with self.verb() as records:
@@ -199,6 +214,29 @@ class MemoryStore:
     async def workers(self) -> list[WorkerInfo]:
         with self.verb() as records:
             return reader.workers(records)
+
+    async def backlog(self, queue: str) -> Backlog:
+        with self.verb() as records:
+            return reader.backlog(records, queue)
+
+    async def ahead(self, job: str) -> int | None:
+        with self.verb() as records:
+            return reader.ahead(records, job)
+
+    async def describe(self) -> StoreFacts:
+        return StoreFacts(kind="memory", engine=f"Python {python_version()}", location="this process")
+
+    async def check(self) -> tuple[str, ...]:
+        return ()
+
+    async def backup(self, target: Path, progress: Progress | None = None) -> None:  # noqa: ARG002 - the contract's
+        raise ConfigurationError(
+            f"{target}: a store in memory ends with its process and has no backup; "
+            "keep jobs in a file (sqlite:///…) instead"
+        )
+
+    async def compact(self) -> None:
+        """Python gives memory back by itself."""
 
     def listen(self, topics: Iterable[str]) -> MemoryListener:
         return MemoryListener(self._shared.hub, topics)

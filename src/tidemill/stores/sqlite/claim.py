@@ -17,6 +17,7 @@ from tidemill.core.job import Job
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import FINAL, State
 from tidemill.stores.sqlite.expire import expire
+from tidemill.stores.sqlite.queues import end_override
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
 
@@ -143,8 +144,9 @@ def _open(claiming: Claiming, job: Job) -> bool:
     row = claiming.transaction.queue(job.queue)
     if row.pause is not None and row.pause.closed(claiming.transaction.now):
         return False
-    room = claiming.room(job.queue, row.settings)
-    return min(room, claiming.room_in_lane(job.queue, job.lane, row.settings)) > 0
+    settings = claiming.transaction.settings(job.queue)
+    room = claiming.room(job.queue, settings)
+    return min(room, claiming.room_in_lane(job.queue, job.lane, settings)) > 0
 
 
 def _as_ready(job: Job) -> Ready:
@@ -159,14 +161,15 @@ def _by_queues(claiming: Claiming) -> Claims:
     next_due: float | None = None
     open_queues: list[str] = []
     for share in request.shares:
+        end_override(transaction, share.queue)
         due = _promote(transaction, share.queue)
-        pause = transaction.queue(share.queue).pause
-        if pause is not None and pause.closed(transaction.now):
-            due = pause.until
+        row = transaction.queue(share.queue)
+        times: list[float | None] = [next_due, due, None if row.override is None else row.override.until]
+        if row.pause is not None and row.pause.closed(transaction.now):
+            times = [next_due, row.pause.until]
         elif not _take(claiming, share.queue, min(share.jobs, claiming.left)):
             open_queues.append(share.queue)
-        if due is not None:
-            next_due = due if next_due is None else min(next_due, due)
+        next_due = min((time for time in times if time is not None), default=None)
     unexhausted = [queue for queue in open_queues if not _take(claiming, queue, claiming.left)]
     more = any(_startable(claiming, queue) for queue in unexhausted)
     claiming.note()

@@ -9,10 +9,10 @@ import msgspec
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.names import problem_with_name
-from tidemill.core.queues import Pause, QueueSettings
+from tidemill.core.queues import Override, Pause, QueueSettings
 from tidemill.errors import ConfigurationError
 from tidemill.stores.sqlite.rows import text_of
-from tidemill.stores.sqlite.settings import SQL, queue_info
+from tidemill.stores.sqlite.settings import SQL, queue_row
 from tidemill.stores.sqlite.transaction import Transaction
 
 _DEFAULT = msgspec.json.encode(QueueSettings()).decode()
@@ -30,13 +30,22 @@ def declare(transaction: Transaction, queues: Mapping[str, QueueSettings]) -> No
         _limits_changed(transaction, name)
 
 
-def override(transaction: Transaction, queue: str, settings: QueueSettings | None) -> None:
+def override(transaction: Transaction, queue: str, new: Override | None) -> None:
     check_name(queue)
-    if settings is not None:
-        _check(queue, settings)
+    if new is not None and (problem := new.problem()):
+        raise ConfigurationError(f"queue {queue!r}: {problem}")
     appear(transaction, queue)
-    transaction.execute(SQL.override, (None if settings is None else text_of(settings), queue))
+    transaction.execute(SQL.override, (None if new is None else text_of(new), queue))
     _limits_changed(transaction, queue)
+
+
+def end_override(transaction: Transaction, queue: str) -> None:
+    """Q2. Its time is over: it does not come back when the wall clock is set back, and lanes that were
+    at its limit are open."""
+    override = transaction.queue(queue).override
+    if override is not None and not override.holds(transaction.now):
+        transaction.execute(SQL.override, (None, queue))
+        transaction.queue_changed(queue)
 
 
 def pause(transaction: Transaction, queue: str, until: float | None, reason: str | None) -> None:
@@ -55,7 +64,8 @@ def resume(transaction: Transaction, queue: str) -> None:
 
 
 def every(transaction: Transaction) -> list[QueueInfo]:
-    return [queue_info(*row) for row in transaction.execute(SQL.all)]
+    rows = transaction.execute(SQL.all)
+    return [queue_row(*texts).info(name, transaction.now) for name, *texts in rows]
 
 
 def _check(queue: str, settings: QueueSettings) -> None:
@@ -70,5 +80,5 @@ def check_name(queue: str) -> None:
 
 
 def _limits_changed(transaction: Transaction, queue: str) -> None:
-    transaction.execute(SQL.reopen_lanes, (queue,))
+    transaction.queue_changed(queue)
     transaction.topics.add(queue_topic(queue))

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from tidemill.contract.reader import AttemptRecord, LogLine, Minute, Page, WorkerInfo
+from tidemill.contract.reader import (
+    AHEAD_COUNTED,
+    AttemptRecord,
+    Backlog,
+    LogLine,
+    Minute,
+    Page,
+    WorkerInfo,
+)
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.states import State
@@ -65,3 +74,22 @@ def workers(transaction: Transaction) -> list[WorkerInfo]:
             SQL.workers, (transaction.boot,)
         )
     ]
+
+
+def backlog(transaction: Transaction, queue: str) -> Backlog:
+    def one(sql: str) -> Any:
+        return transaction.execute(sql, (queue,)).get
+
+    return Backlog(
+        oldest_ready=one(SQL.oldest_ready),
+        next_due=one(SQL.next_due),
+        retrying=one(SQL.retrying),
+        last_ended=one(SQL.last_ended),
+    )
+
+
+def ahead(transaction: Transaction, job: str) -> int | None:
+    place = transaction.execute(SQL.ready_place, (job,)).fetchone()
+    if place is None:
+        return None
+    return int(transaction.execute(SQL.ahead, (*place, AHEAD_COUNTED)).get)

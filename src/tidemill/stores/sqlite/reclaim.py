@@ -22,6 +22,7 @@ def reclaim(transaction: Transaction, dead: Sequence[str]) -> Reclaimed:
         settings, died = transaction.settings(job.queue), job.worker in dead
         after = transitions.reclaimed(job, settings, transaction.now, died=died)
         transaction.record_attempt(job, "reclaimed", after.error)
+        transaction.remark(job.queue, "reclaimed", 1)
         transaction.save(job, after)
         (ready if after.state is State.READY else poison).append(job.id)
     transaction.release_successors(poison)

@@ -6,11 +6,12 @@ import apsw
 import msgspec
 
 from tidemill.contract.queues import QueueInfo
-from tidemill.core.queues import Pause, QueueSettings
+from tidemill.core.queues import Override, Pause, QueueSettings
 from tidemill.stores.sqlite.statements import load
 
 SQL = load("queues")
 _SETTINGS = msgspec.json.Decoder(QueueSettings)
+_OVERRIDE = msgspec.json.Decoder(Override)
 _PAUSE = msgspec.json.Decoder(Pause)
 _DEFAULT = QueueSettings()
 
@@ -18,12 +19,27 @@ QueueTexts = tuple[str, str | None, str | None]
 
 
 class QueueRow(msgspec.Struct, frozen=True):
-    settings: QueueSettings
+    """`overridden` is what holds while the override does."""
+
+    declared: QueueSettings
+    override: Override | None
+    overridden: QueueSettings
     pause: Pause | None
     known: bool = True
 
+    def in_force(self, now: float) -> QueueSettings:
+        """As `core.queues.in_force`, put together once and not at every step."""
+        return self.declared if self.override is None or not self.override.holds(now) else self.overridden
 
-_UNKNOWN = QueueRow(_DEFAULT, None, known=False)
+    def info(self, name: str, now: float) -> QueueInfo:
+        override = self.override if self.override is not None and self.override.holds(now) else None
+        settings = self.in_force(now)
+        return QueueInfo(
+            name=name, declared=self.declared, override=override, settings=settings, pause=self.pause
+        )
+
+
+_UNKNOWN = QueueRow(_DEFAULT, None, _DEFAULT, None, known=False)
 
 
 class SettingsCache:
@@ -39,16 +55,17 @@ class SettingsCache:
         known = self._parsed.get(queue)
         if known is not None and known[0] == texts:
             return known[1]
-        info = queue_info(queue, *texts)
-        row = QueueRow(info.settings, info.pause)
+        row = queue_row(*texts)
         self._parsed[queue] = (texts, row)
         return row
 
 
-def queue_info(name: str, declared: str, override: str | None, pause: str | None) -> QueueInfo:
-    return QueueInfo(
-        name=name,
-        declared=_SETTINGS.decode(declared),
-        override=None if override is None else _SETTINGS.decode(override),
-        pause=None if pause is None else _PAUSE.decode(pause),
+def queue_row(declared: str, override: str | None, pause: str | None) -> QueueRow:
+    settings = _SETTINGS.decode(declared)
+    over = None if override is None else _OVERRIDE.decode(override)
+    return QueueRow(
+        settings,
+        over,
+        settings if over is None else over.changes.over(settings),
+        None if pause is None else _PAUSE.decode(pause),
     )

@@ -10,17 +10,19 @@ from typing import Self
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.queues import QueueInfo
-from tidemill.contract.reader import AttemptRecord, LogLine, Minute, Page, WorkerInfo
+from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
+from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.contract.wakeups import Listener, queue_topic
 from tidemill.core.changes import Amended, Change
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
-from tidemill.core.queues import Inserted, QueueSettings
+from tidemill.core.queues import Inserted, Override, QueueChanges, QueueSettings
 from tidemill.core.states import State
-from tidemill.stores.sqlite import coordinator, inbox, queues, reader
+from tidemill.stores.sqlite import coordinator, inbox, queues, reader, upkeep
 from tidemill.stores.sqlite.admit import admit, arrivals
 from tidemill.stores.sqlite.amend import amend
+from tidemill.stores.sqlite.backup import backup
 from tidemill.stores.sqlite.claim import claim
 from tidemill.stores.sqlite.extend import extend
 from tidemill.stores.sqlite.insert import insert
@@ -47,12 +49,14 @@ class SqliteStore:
 
     async def open(self) -> Self:
         await asyncio.to_thread(self._writer.open)
-        self._reads.open()
+        for looks in (self._reads, self._searches, self._upkeep):
+            looks.open()
         return self
 
     async def close(self) -> None:
         await asyncio.to_thread(self._writer.close)
-        await asyncio.to_thread(self._reads.close)
+        for looks in (self._reads, self._searches, self._upkeep):
+            await asyncio.to_thread(looks.close)
 
     def another(self) -> SqliteStore:
         """With the same wake-ups: within a process nobody is rung through a socket."""
@@ -64,6 +68,9 @@ class SqliteStore:
         self._wakeups = wakeups
         self._writer = Writer(self.path, self._clock, wakeups)
         self._reads = ReadConnection(self.path, self._clock, self._file_inbox)
+        # A look at one job shall not wait for a search, nor a search for a copy of everything.
+        self._searches = ReadConnection(self.path, self._clock, self._file_inbox)
+        self._upkeep = ReadConnection(self.path, self._clock, self._file_inbox)
         self.blocking = BlockingStore(self._writer, self._reads, wakeups)
 
     def _file_inbox(self) -> None:
@@ -125,10 +132,23 @@ class SqliteStore:
     async def declare(self, settings: Mapping[str, QueueSettings]) -> None:
         await self._writer.submit(lambda transaction: queues.declare(transaction, settings), durable=True)
 
-    async def override(self, queue: str, settings: QueueSettings | None) -> None:
-        await self._writer.submit(
-            lambda transaction: queues.override(transaction, queue, settings), durable=True
-        )
+    async def override(
+        self,
+        queue: str,
+        changes: QueueChanges | None,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | None = None,
+    ) -> None:
+        def override(transaction: Transaction) -> None:
+            since = transaction.now
+            new = None
+            if changes is not None:
+                new = Override(changes=changes, by=by, reason=reason, since=since, until=until)
+            queues.override(transaction, queue, new)
+
+        await self._writer.submit(override, durable=True)
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
         await self._writer.submit(
@@ -147,7 +167,7 @@ class SqliteStore:
         return await self._reads.run(lambda transaction: reader.get(transaction, ids))
 
     async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
-        return await self._reads.run(lambda transaction: reader.find(transaction, wanted, limit, cursor))
+        return await self._searches.run(lambda transaction: reader.find(transaction, wanted, limit, cursor))
 
     async def counts(self) -> dict[str, dict[State, int]]:
         return await self._reads.run(reader.counts)
@@ -164,6 +184,12 @@ class SqliteStore:
     async def workers(self) -> list[WorkerInfo]:
         return await self._reads.run(reader.workers)
 
+    async def backlog(self, queue: str) -> Backlog:
+        return await self._reads.run(lambda transaction: reader.backlog(transaction, queue))
+
+    async def ahead(self, job: str) -> int | None:
+        return await self._reads.run(lambda transaction: reader.ahead(transaction, job))
+
     # -- coordinator
 
     async def lead(self, duty: str, worker: str, lease: float) -> bool:
@@ -175,6 +201,20 @@ class SqliteStore:
         await self._writer.submit(
             lambda transaction: coordinator.resign(transaction, duty, worker), durable=False
         )
+
+    # -- upkeep
+
+    async def describe(self) -> StoreFacts:
+        return await self._reads.run(lambda transaction: upkeep.describe(transaction, self.path))
+
+    async def check(self) -> tuple[str, ...]:
+        return await self._upkeep.run(upkeep.check)
+
+    async def backup(self, target: Path, progress: Progress | None = None) -> None:
+        await self._upkeep.run(lambda transaction: backup(transaction.connection, target, progress))
+
+    async def compact(self) -> None:
+        await asyncio.to_thread(self._writer.run_alone, upkeep.compact)
 
     # -- wake-ups
 

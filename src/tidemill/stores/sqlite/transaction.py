@@ -24,7 +24,7 @@ from tidemill.stores.sqlite.settings import QueueRow, SettingsCache
 from tidemill.stores.sqlite.statements import load
 
 SQL = load("transaction")
-_ENDINGS = ("done", "failed", "cancelled", "retried")
+_REMARKS = ("done", "failed", "cancelled", "retried", "reclaimed")
 
 
 class Transaction:
@@ -68,7 +68,12 @@ class Transaction:
         return row
 
     def settings(self, queue: str) -> QueueSettings:
-        return self.queue(queue).settings
+        return self.queue(queue).in_force(self.now)
+
+    def queue_changed(self, name: str) -> None:
+        """Its row was written by this step: it is read anew, and its limits are tried again."""
+        self._queues.pop(name, None)
+        self.connection.execute(SQL.reopen_lanes, (name,))
 
     def number(self, name: str) -> int:
         """A store-wide counter's value."""
@@ -178,8 +183,9 @@ class Transaction:
         if after is not None:
             counts[queue, after.value] = counts.get((queue, after.value), 0) + jobs
 
-    def remark(self, queue: str, ending: str, jobs: int) -> None:
-        self._history[queue, ending] = self._history.get((queue, ending), 0) + jobs
+    def remark(self, queue: str, what: str, jobs: int) -> None:
+        """For the queue's history: `what` is one of its columns."""
+        self._history[queue, what] = self._history.get((queue, what), 0) + jobs
 
     def touch(self, queue: str, lane: str, served: int | None = None) -> None:
         """The lane's ready jobs changed: its head must be looked at again. `served` is its last pick."""
@@ -199,8 +205,8 @@ class Transaction:
             if change:
                 self.connection.execute(SQL.change_counter, (queue, state, change))
         for queue in {queue for queue, _ in self._history}:
-            endings = [self._history.get((queue, ending), 0) for ending in _ENDINGS]
-            self.connection.execute(SQL.remark, (queue, int(self.now // 60), *endings))
+            remarks = [self._history.get((queue, what), 0) for what in _REMARKS]
+            self.connection.execute(SQL.remark, (queue, int(self.now // 60), *remarks))
         self.refresh_lanes()
 
     def refresh_lanes(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -89,6 +89,16 @@ class Writer:
         self._ring([request])
         result: T = request.answer
         return result
+
+    def run_alone(self, work: Callable[[apsw.Connection], T]) -> T:
+        """What cannot be a step: on the writer's connection while nobody else in this process writes."""
+        self._take_connection()
+        try:
+            with translated(self._path):
+                self._be_patient(self._clock.boot())
+                return work(self._connected())
+        finally:
+            self._lock.release()
 
     def append(self, groups: Sequence[Group]) -> list[list[Inserted]] | None:
         """A lone job straight into the inbox, in the caller's thread: a statement that is a durable

@@ -13,11 +13,8 @@ ON CONFLICT (name) DO UPDATE SET declared = excluded.declared WHERE declared <> 
 -- name: appear  (name, declared) a queue nobody declared
 INSERT INTO queues (name, declared) VALUES (?, ?) ON CONFLICT (name) DO NOTHING;
 
--- name: override  (override, name)
+-- name: override  (override, name) or NULL: there is none
 UPDATE queues SET override = ? WHERE name = ?;
 
 -- name: pause  (pause, name)
 UPDATE queues SET pause = ? WHERE name = ?;
-
--- name: reopen_lanes  (queue) limits changed: every lane is looked at again
-UPDATE lanes SET blocked = 0 WHERE queue = ? AND blocked = 1;

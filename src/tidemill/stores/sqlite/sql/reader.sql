@@ -4,7 +4,7 @@
 SELECT queue, name, value FROM counters WHERE queue <> '';
 
 -- name: history  (queue, minute)
-SELECT minute, done, failed, cancelled, retried FROM history WHERE queue = ? AND minute >= ? ORDER BY minute;
+SELECT minute, done, failed, cancelled, retried, reclaimed FROM history WHERE queue = ? AND minute >= ? ORDER BY minute;
 
 -- name: logs  (id)
 SELECT generation, attempt, at, line FROM logs
@@ -20,3 +20,47 @@ WHERE job = (SELECT seq FROM jobs WHERE id = ?) ORDER BY number;
 SELECT id, host, pid, queues, concurrency, seen,
        (SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = workers.id)
 FROM workers WHERE lease > ? ORDER BY id;
+
+-- name: oldest_ready  (queue) the earliest due of each lane and priority; the jobs between are passed over
+WITH RECURSIVE place (lane, priority) AS (
+    SELECT lane, priority FROM (SELECT lane, priority FROM jobs
+                                WHERE state = 'ready' AND queue = ?1
+                                ORDER BY lane, priority LIMIT 1)
+    UNION ALL
+    SELECT (SELECT lane FROM jobs
+            WHERE state = 'ready' AND queue = ?1 AND (lane, priority) > (place.lane, place.priority)
+            ORDER BY lane, priority LIMIT 1),
+           (SELECT priority FROM jobs
+            WHERE state = 'ready' AND queue = ?1 AND (lane, priority) > (place.lane, place.priority)
+            ORDER BY lane, priority LIMIT 1)
+    FROM place WHERE lane IS NOT NULL
+)
+SELECT min((SELECT min(due) FROM jobs
+            WHERE state = 'ready' AND queue = ?1 AND lane = place.lane AND priority = place.priority))
+FROM place WHERE lane IS NOT NULL;
+
+-- name: next_due  (queue)
+SELECT min(due) FROM jobs WHERE state = 'scheduled' AND queue = ?;
+
+-- name: retrying  (queue)
+SELECT count(*) FROM jobs INDEXED BY jobs_retrying WHERE state = 'scheduled' AND attempts > 0 AND queue = ?;
+
+-- name: last_ended  (queue) of the jobs that are kept, and of those that are only counted
+SELECT max(at) FROM (
+    SELECT max(finished) AS at FROM jobs WHERE finished IS NOT NULL AND queue = ?1 AND state = 'done'
+    UNION ALL
+    SELECT max(finished) FROM jobs WHERE finished IS NOT NULL AND queue = ?1 AND state = 'failed'
+    UNION ALL
+    SELECT max(finished) FROM jobs WHERE finished IS NOT NULL AND queue = ?1 AND state = 'cancelled'
+    UNION ALL
+    SELECT max(minute) * 60.0 FROM history WHERE queue = ?1 AND done + failed + cancelled > 0
+);
+
+-- name: ready_place  (id)
+SELECT queue, lane, priority, due, seq FROM jobs WHERE id = ? AND state = 'ready';
+
+-- name: ahead  (queue, lane, priority, due, seq, limit)
+SELECT count(*) FROM (
+    SELECT 1 FROM jobs
+    WHERE state = 'ready' AND queue = ? AND lane = ? AND (priority, due, seq) < (?, ?, ?) LIMIT ?
+);

@@ -78,14 +78,18 @@ ON CONFLICT (queue, name) DO UPDATE SET value = value + excluded.value RETURNING
 INSERT INTO counters (queue, name, value) VALUES (?, ?, ?)
 ON CONFLICT (queue, name) DO UPDATE SET value = value + excluded.value;
 
--- name: remark  (queue, minute, done, failed, cancelled, retried)
-INSERT INTO history (queue, minute, done, failed, cancelled, retried) VALUES (?, ?, ?, ?, ?, ?)
+-- name: remark  (queue, minute, done, failed, cancelled, retried, reclaimed)
+INSERT INTO history (queue, minute, done, failed, cancelled, retried, reclaimed) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue, minute) DO UPDATE
 SET done = done + excluded.done, failed = failed + excluded.failed,
-    cancelled = cancelled + excluded.cancelled, retried = retried + excluded.retried;
+    cancelled = cancelled + excluded.cancelled, retried = retried + excluded.retried,
+    reclaimed = reclaimed + excluded.reclaimed;
 
 -- name: unblock  (queue, lane)
 UPDATE lanes SET blocked = 0 WHERE queue = ? AND lane = ? AND blocked = 1;
+
+-- name: reopen_lanes  (queue) limits changed: every lane is looked at again
+UPDATE lanes SET blocked = 0 WHERE queue = ? AND blocked = 1;
 
 -- name: head  (queue, lane)
 SELECT priority, due, seq FROM jobs

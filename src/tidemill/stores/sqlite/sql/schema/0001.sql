@@ -42,6 +42,7 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_id        ON jobs (id);
 CREATE INDEX jobs_ready            ON jobs (queue, lane, priority, due)  WHERE state = 'ready';
 CREATE INDEX jobs_scheduled        ON jobs (queue, due)                  WHERE state = 'scheduled';
+CREATE INDEX jobs_retrying         ON jobs (queue)                       WHERE state = 'scheduled' AND attempts > 0;
 CREATE INDEX jobs_running          ON jobs (queue, lane)                 WHERE state = 'running';
 CREATE INDEX jobs_waiting          ON jobs (after)                       WHERE state = 'waiting';
 CREATE INDEX jobs_ended            ON jobs (queue, state, finished)      WHERE finished IS NOT NULL;
@@ -74,12 +75,18 @@ CREATE TABLE counters (
     PRIMARY KEY (queue, name)
 ) STRICT, WITHOUT ROWID;
 
+-- `limited`: the length may be limited, now or when an override has ended by itself. A limit that an
+-- override names as null is none; one that it does not name is the declared one.
 CREATE TABLE queues (
     name      TEXT NOT NULL PRIMARY KEY,
     declared  TEXT NOT NULL,
     override  TEXT,
     pause     TEXT,
-    max_length INTEGER AS (coalesce(override, declared) ->> 'max_length') STORED
+    limited   INTEGER AS (
+        override ->> '$.until' IS NOT NULL
+        OR CASE WHEN json_type(override, '$.changes.max_length') IS NULL
+                THEN declared ->> '$.max_length'
+                ELSE override ->> '$.changes.max_length' END IS NOT NULL) STORED
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE workers (
@@ -129,6 +136,7 @@ CREATE TABLE history (
     failed     INTEGER NOT NULL,
     cancelled  INTEGER NOT NULL,
     retried    INTEGER NOT NULL,
+    reclaimed  INTEGER NOT NULL,
     PRIMARY KEY (queue, minute)
 ) STRICT, WITHOUT ROWID;
 
