@@ -36,7 +36,7 @@ from msgspec.structs import replace
 from tidemill.contract.jobs import Admission, Refused
 from tidemill.contract.store import Store
 from tidemill.core.changes import Change
-from tidemill.core.claims import Claimed, ClaimRequest, Claims, Heartbeat, Held, Settlement, Share
+from tidemill.core.claims import Claimed, ClaimRequest, Claims, Heartbeat, Held, Said, Settlement, Share
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job, NewJob
 from tidemill.core.outcomes import Outcome
@@ -364,7 +364,7 @@ def _held(claimed: Claimed) -> st.SearchStrategy[Held]:
         renew=st.booleans(),
         progress=st.sampled_from((None, 0.5)),
         note=st.sampled_from((None, "half")),
-        log=st.sampled_from(((), ("one", "two"))),
+        log=st.sampled_from(((), (Said("one", 2.0), Said("two")))),
     )
 
 
