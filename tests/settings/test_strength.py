@@ -56,7 +56,7 @@ def test_every_kind_of_value_can_be_written_as_a_variable(monkeypatch: pytest.Mo
         "TIDEMILL_WORKER_LEASE": "1.5",
         "TIDEMILL_WORKER_GRACE": "0",
         "TIDEMILL_WORKER_THREADS": "null",
-        "TIDEMILL_LOG_LEVEL": "debug",
+        "TIDEMILL_LOG_LEVEL": "DEBUG",
         "TIDEMILL_QUEUES_SONG_FEEDS_KEEP_DONE": "age=60,count=5",
         "TIDEMILL_QUEUES_SONG_FEEDS_CONCURRENCY": "2",
     }

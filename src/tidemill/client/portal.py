@@ -25,6 +25,10 @@ class Portal:
     def started(self) -> bool:
         return self._loop is not None
 
+    def is_here(self) -> bool:
+        """Whether the caller runs on the portal's own loop."""
+        return self._loop is not None and self._loop is asyncio.get_running_loop()
+
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the portal's loop and wait for it."""
         future = asyncio.run_coroutine_threadsafe(work(), self._running_loop())

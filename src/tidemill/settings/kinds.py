@@ -30,6 +30,8 @@ class Kind(msgspec.Struct, frozen=True):
 
 def _parts(text: str) -> dict[str, str | None]:
     """`feeds=5,mail` → {"feeds": "5", "mail": None}"""
+    if "://" in text:  # a URL in the wrong variable; as a name it would be shown and stored
+        raise ValueError("is a URL")
     found: dict[str, str | None] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, equals, value = (side.strip() for side in part.partition("="))
@@ -59,6 +61,16 @@ class Kept(Kind, frozen=True):
         return _bounded(_parts(text), super().read_text(text))
 
 
+class Word(Kind, frozen=True):
+    """INFO is info."""
+
+    def read(self, value: Any) -> Any:
+        return super().read(value.lower() if isinstance(value, str) else value)
+
+    def read_text(self, text: str) -> Any:
+        return self.read(text.strip())
+
+
 def _bounded(given: Any, kept: Any) -> Any:
     """A mistyped bound would be no bound at all, and keep everything."""
     if not given or set(given) - set(Retention.__struct_fields__):
@@ -75,5 +87,5 @@ SECONDS_OR_ZERO = Kind("a number of seconds, 0 or more", Annotated[float, Meta(g
 SWITCH = Kind("true or false", bool)
 WEIGHTS = Weights("names of queues with or without a weight, such as feeds=5,mail", _Weights, _parts)
 RETENTION = Kept("an age in seconds, a count or both, such as age=86400,count=1000", Retention, _parts)
-FORMAT = Kind("auto, json or console", Literal["auto", "json", "console"])
-LEVEL = Kind("debug, info, warning or error", Literal["debug", "info", "warning", "error"])
+FORMAT = Word("auto, json or console", Literal["auto", "json", "console"])
+LEVEL = Word("debug, info, warning or error", Literal["debug", "info", "warning", "error"])

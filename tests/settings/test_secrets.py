@@ -1,0 +1,107 @@
+"""X5: a secret of the environment is shown nowhere: no error, no repr, no list of settings."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidemill import Tidemill, TidemillError
+from tidemill.settings import Settings
+from tidemill.settings.catalogue import CATALOGUE
+from tidemill.urls import mask
+
+SECRET = "sk-0123456789"  # noqa: S105 - what must not be shown
+URLS = [
+    f"redis://:{SECRET}@host:6379/0",
+    f"redis://{SECRET}@host:6379/0",
+    f"postgresql://user:{SECRET}/@:?#@host/db",
+    f"postgresql://host/db?password={SECRET}",
+    f"postgresql://host/db#{SECRET}",
+    f"mysql://user:p@{SECRET}@host",
+    f"sqlite:///jobs.db?key={SECRET}",
+    f"sqlite://user:{SECRET}@host/jobs.db",
+    f"user:{SECRET}@host",
+    f"user:{SECRET}@host://db",
+    f"{SECRET}@host",
+]
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_masked_urls_have_no_secrets(url: str) -> None:
+    assert SECRET not in mask(url)
+    assert mask(mask(url)) == mask(url)
+
+
+@pytest.mark.parametrize("variable", ["TIDEMILL_URL", "REDIS_URL", "DATABASE_URL"])
+@pytest.mark.parametrize("url", URLS)
+def test_a_url_of_the_environment_is_shown_masked(
+    monkeypatch: pytest.MonkeyPatch, variable: str, url: str
+) -> None:
+    monkeypatch.setenv(variable, url)
+    loaded = Settings.load()
+    assert loaded.value("url") == url
+    assert SECRET not in repr(loaded)
+    assert SECRET not in repr(loaded.effective())
+    with pytest.raises(TidemillError) as caught:
+        Tidemill()
+    assert SECRET not in str(caught.value)
+    assert variable in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("setting", [name for name in CATALOGUE if name != "url"])
+def test_a_url_in_the_wrong_variable_is_not_quoted(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+    monkeypatch.setenv(CATALOGUE[setting].variables[0], URLS[0])
+    with pytest.raises(TidemillError) as caught:
+        Settings.load()
+    assert SECRET not in str(caught.value)
+    assert "***@host" in str(caught.value)
+
+
+def test_unread_variables_are_told_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMILL_TOKEN", SECRET)
+    (told,) = Settings.load().unread()
+    assert told.startswith("TIDEMILL_TOKEN is set and nobody reads it")
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_doctor_shows_no_secret_x5(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setenv("REDIS_URL", URLS[0])
+    monkeypatch.setenv("DATABASE_URL", URLS[2])
+    monkeypatch.setenv("TIDEMILL_TOKEN", SECRET)
+    for command in (["doctor"], ["doctor", "--url", URLS[1]], ["doctor", "--url", "sqlite:///jobs.db"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "tidemill", *command, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+        )
+        assert done.returncode in (1, 2, 3), done
+        assert SECRET not in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_nothing_of_the_environment_reaches_the_database(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDIS_URL", URLS[0])
+    monkeypatch.setenv("TIDEMILL_TOKEN", SECRET)
+    app = Tidemill("sqlite:///jobs.db")
+    app.queue("feeds", weight=2)
+
+    @app.task(queue="feeds")
+    def send(number: int) -> None: ...
+
+    handle = send.enqueue_sync(1)
+    app.run_worker(until_idle=True)
+    assert SECRET not in json.dumps(str(handle.status_sync()))
+    app.close_sync()
+    assert not [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
