@@ -23,12 +23,14 @@ from tidemill.contract.store import Store
 from tidemill.core.queue_options import QueueOptions
 from tidemill.core.queues import QueueSettings
 from tidemill.errors import ConfigurationError
-from tidemill.logs import use_stderr_unless_configured
+from tidemill.logs import write_events
 from tidemill.settings import Settings
 from tidemill.settings.queues import declared
 from tidemill.settings.store import store_url
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.telemetry.base import Event
+from tidemill.telemetry.signals import Signals
 from tidemill.urls import OWN_STORE, StoreUrl
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Listens = TypeVar("Listens", bound=Callable[[Any], object])
 
 
 class Tidemill:
@@ -73,7 +76,11 @@ class Tidemill:
         self._store = store
         self.brings_store = store is not None
         """True when the program made the store itself: `url` then does not lead to it."""
-        self.client = Client(self._root, self.tasks, self.queues, self.clock, self.entropy)
+        self.signals = Signals()
+        write_events(self.signals)
+        self.client = Client(
+            self._root, self.tasks, self.queues, self.clock, self.entropy, signals=self.signals
+        )
 
     @property
     def store(self) -> Store:
@@ -174,6 +181,18 @@ class Tidemill:
         self.middlewares.append(function)
         return function
 
+    def on(self, *types: type[Event]) -> Callable[[Listens], Listens]:
+        """Be told what happens: `@app.on(JobFailed)` above a function of one event, `@app.on()` for all.
+        Events are in `tidemill.telemetry.events`. The function is called where it happens, on any
+        thread: it must be quick and plain. What it raises is logged once and hurts no job."""
+
+        def subscribe(listener: Listens) -> Listens:
+            self.signals.subscribe(listener, *types)
+            return listener
+
+        self.signals.check(types)
+        return subscribe
+
     async def enqueue_many(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
         """Send many jobs in few calls of up to 10 000 jobs or 32 MB. Within one call the jobs of a queue
         are accepted or refused together; calls before a refused one stay accepted. After an error the
@@ -204,13 +223,14 @@ class Tidemill:
         `queues` it serves every queue that was declared or that a task is on, by weight."""
         from tidemill.worker.worker import Worker
 
-        use_stderr_unless_configured()
+        write_events(self.signals)  # once more: by now a lower level may have been asked for
         return Worker(
             self.store,
             self.tasks,
             options=self.worker_options(**options),
             clock=self.clock,
             entropy=self.entropy,
+            signals=self.signals,
             lifespan=self._lifespan,
             middleware=self.middlewares,
         )
@@ -247,7 +267,12 @@ class Tidemill:
 
         async with self:
             supervisor = Supervisor(
-                command, processes, store=self.store, entropy=self.entropy, until_idle=until_idle
+                command,
+                processes,
+                store=self.store,
+                entropy=self.entropy,
+                signals=self.signals,
+                until_idle=until_idle,
             )
             with on_signals(supervisor.stop, supervisor.stop):
                 await supervisor.run()

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from tidemill import InvalidPayload, Task, Tidemill
-from tidemill.logs import use_stderr
+from tidemill.logs import Format, configure
 
 
 class Login(pydantic.BaseModel):
@@ -44,11 +44,12 @@ def test_a_model_that_was_broken_is_refused_silently_i30() -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("json", [True, False])
-def test_a_logged_traceback_shows_no_variables_i30(json: bool) -> None:
+@pytest.mark.parametrize("chosen", ["json", "console"])
+def test_a_logged_traceback_shows_no_variables_i30(chosen: Format) -> None:
     before, lines = structlog.get_config(), io.StringIO()
     try:
-        use_stderr(json=json)
+        structlog.reset_defaults()
+        configure(format=chosen)
         with contextlib.redirect_stderr(lines):
             _log_an_error("sk-secret")
     finally:

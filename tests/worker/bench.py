@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.job import Group, Job, NewJob
@@ -12,13 +12,18 @@ from tidemill.core.queues import Verdict
 from tidemill.errors import StoreUnavailable
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.definition import Middleware, TaskDefinition, define
+from tidemill.telemetry.events import Event
+from tidemill.telemetry.signals import Signals
 from tidemill.testing.manual import SeededEntropy
 from tidemill.testing.virtual import VirtualClock
 from tidemill.worker import Worker, WorkerOptions
+from tidemill.worker.emitter import Emitter
+
+E = TypeVar("E", bound=Event)
 
 
 class Bench:
-    """One store, some tasks, and workers on it."""
+    """One store, some tasks, and workers on it, whose `events` are kept."""
 
     def __init__(self, store: MemoryStore, clock: VirtualClock) -> None:
         self.store, self.clock = store, clock
@@ -26,6 +31,9 @@ class Bench:
         self.tasks: dict[str, TaskDefinition] = {}
         self.running: list[asyncio.Task[None]] = []
         self._jobs = 0
+        self.events: list[Event] = []
+        self.signals = Signals()
+        self.signals.subscribe(self.events.append)
 
     def task(self, handler: Callable[..., Any], **options: Any) -> None:
         definition = define(handler, name=handler.__name__, **options)
@@ -53,6 +61,7 @@ class Bench:
             options=WorkerOptions(**settings),
             clock=self.clock,
             entropy=self.entropy,
+            signals=self.signals,
             lifespan=lifespan,
             middleware=middleware,
         )
@@ -66,6 +75,12 @@ class Bench:
         worker = self.worker(until_idle=True, **options)
         await worker.run()
         return worker
+
+    def told(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def emitter(self, worker: str = "w") -> Emitter:
+        return Emitter(self.signals, worker, self.clock, asyncio.get_running_loop().time())
 
     async def job(self, id: str) -> Job:  # noqa: A002 - the word for it
         [job] = await self.store.get([id])

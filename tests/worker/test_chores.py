@@ -67,7 +67,7 @@ def test_i26_nothing_is_reclaimed_for_a_lease_after_the_clocks_parted(virtually:
         await claim_and_die(bench, lease=30)
         loop_time = asyncio.get_running_loop().time
         clock_boot = bench.clock.boot
-        reclaimer = Reclaimer(bench.store, lease=30)
+        reclaimer = Reclaimer(bench.store, lease=30, emitter=bench.emitter())
         await reclaimer.reclaim()
         # The store's machine slept for an hour that this process did not live through.
         bench.clock.boot = lambda: clock_boot() + 3600  # type: ignore[method-assign]
@@ -91,7 +91,9 @@ def test_only_one_worker_does_a_chore(virtually: Virtually) -> None:
             return False
 
         chores = [
-            asyncio.create_task(every(10, "duty", Leader(bench.store, name), partial(chore, name)))
+            asyncio.create_task(
+                every(10, "duty", Leader(bench.store, name), partial(chore, name), bench.emitter(name))
+            )
             for name in ("a", "b", "c")
         ]
         await asyncio.sleep(105)
@@ -115,7 +117,7 @@ def test_a_failing_chore_is_tried_again_and_a_long_one_goes_on_at_once(virtually
                 raise RuntimeError("a bug")
             return len(calls) == 3
 
-        task = asyncio.create_task(every(10, "duty", None, chore))
+        task = asyncio.create_task(every(10, "duty", None, chore, bench.emitter()))
         await asyncio.sleep(25)
         assert calls == [0, 10, 20, 20.01]
         task.cancel()

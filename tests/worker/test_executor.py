@@ -8,14 +8,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.worker.bench import Bench, Virtually
+from tidemill.clock import SystemClock
 from tidemill.core.claims import Claimed
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.errors import GiveUp, InvalidPayload, RetryAfter, SnoozeFor
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import define
+from tidemill.telemetry.signals import Signals
 from tidemill.testing.manual import SeededEntropy
 from tidemill.worker.attempt import Attempt, Stop
+from tidemill.worker.emitter import Emitter
 from tidemill.worker.executor import Executor
 from tidemill.worker.hands import Hands
 from tidemill.worker.pace import Pace
@@ -247,6 +250,7 @@ async def test_an_attempt_stopped_before_its_first_step_gives_its_slot_back() ->
         hands,
         Pace(1),
         stats,
+        Emitter(Signals(), "w", SystemClock(), 0.0),
         concurrency=1,
         entropy=SeededEntropy(1),
         threads=Threads(1),

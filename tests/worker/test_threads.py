@@ -8,7 +8,6 @@ import threading
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from tidemill.clock import SystemClock, SystemEntropy
 from tidemill.core.job import Group, Job, NewJob
@@ -17,17 +16,22 @@ from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition, define
+from tidemill.telemetry.events import SlotStuck
+from tidemill.telemetry.signals import Signals
 from tidemill.worker import Worker, WorkerOptions
 from tidemill.worker.runners.threads import Threads
 
 
-def make(store: MemoryStore, *tasks: TaskDefinition, **options: Any) -> Worker:
+def make(
+    store: MemoryStore, *tasks: TaskDefinition, signals: Signals | None = None, **options: Any
+) -> Worker:
     return Worker(
         store,
         {task.name: task for task in tasks},
         options=WorkerOptions(**options),
         clock=SystemClock(),
         entropy=SystemEntropy(),
+        signals=signals,
     )
 
 
@@ -164,9 +168,11 @@ async def test_i21_a_thread_that_outlives_its_timeout_is_reported() -> None:
     store = await MemoryStore().open()
     await insert(store, "deaf", "a")
     task = define(deaf, name="deaf", timeout=0.05, retry=Retry(attempts=1))
-    with capture_logs() as lines:
-        await make(store, task, until_idle=True).run()
+    told: list[SlotStuck] = []
+    signals = Signals()
+    signals.subscribe(told.append, SlotStuck)
+    await make(store, task, signals=signals, until_idle=True).run()
     release.set()
-    [stuck] = [line for line in lines if line["event"] == "slot stuck"]
-    assert (stuck["job"], stuck["task"]) == ("a", "deaf")
-    assert stuck["seconds"] >= 0.05
+    [stuck] = told
+    assert (stuck.job, stuck.task) == ("a", "deaf")
+    assert stuck.seconds >= 0.05

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from structlog.testing import capture_logs
-
 from tests.worker.bench import Bench, Virtually
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.tasks.context import Context
+from tidemill.telemetry.events import SlotStuck
 
 
 def test_an_attempt_ends_at_its_timeout_and_is_retried(virtually: Virtually) -> None:
@@ -137,10 +136,9 @@ def test_i21_a_stuck_slot_is_reported(virtually: Virtually) -> None:
         job = await bench.enqueue("deaf")
         worker = bench.worker()
         running = bench.start(worker)
-        with capture_logs() as lines:
-            await asyncio.sleep(16)
-        [stuck] = [line for line in lines if line["event"] == "slot stuck"]
-        assert (stuck["job"], stuck["task"], stuck["seconds"]) == (job, "deaf", 15)
+        await asyncio.sleep(16)
+        [stuck] = bench.told(SlotStuck)
+        assert (stuck.job, stuck.task, stuck.seconds) == (job, "deaf", 15)
         assert worker.stats.stuck == 1
         over.set()
         worker.stop()

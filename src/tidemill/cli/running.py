@@ -89,13 +89,9 @@ def log_to_stderr(app: Tidemill, format: str | None, level: str | None) -> tuple
 
 def mind_unknown(app: Tidemill, named: Iterable[str]) -> None:
     """A warning and no more: jobs may be put on a queue by a program that declares other tasks."""
-    from tidemill.worker.log import logger
+    from tidemill.telemetry.events import QueuesUnknown
 
     known = {*app.queues, *(task.queue for task in app.tasks.values())}
     unknown = [name for name in named if name not in known]
     if unknown:
-        logger().warning(
-            "queues that the application neither declares nor has a task on",
-            unknown=unknown,
-            known=sorted(known),
-        )
+        app.signals.emit(QueuesUnknown(queues=tuple(unknown), known=tuple(sorted(known))))

@@ -22,6 +22,8 @@ from tidemill.core.job import Group
 from tidemill.core.queues import Inserted, QueueSettings, Verdict
 from tidemill.errors import EnqueueError, InvalidJob, QueueFull, StoreUnavailable
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.telemetry.events import JobEnqueued
+from tidemill.telemetry.signals import Signals
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -37,10 +39,12 @@ class Client:
         queues: Mapping[str, QueueSettings],
         clock: Clock,
         entropy: Entropy,
+        *,
+        signals: Signals,
     ) -> None:
         self.tasks = tasks
-        self.requests = RequestMaker(clock, entropy)
-        self._clock = clock
+        self.requests = RequestMaker(clock, entropy, signals)
+        self._clock, self._signals = clock, signals
         self._sessions = Sessions(store, queues)
         self._portal = Portal()
         self._blocking: Blocking | None = None
@@ -84,7 +88,7 @@ class Client:
 
     async def close(self) -> None:
         """Close the running loop's session and the portal's. Both open again when they are needed."""
-        if self._portal.started:
+        if self._portal.started and not self._portal.is_here():  # it cannot wait for its own end
             await asyncio.to_thread(self.close_sync)
         self._blocking = None
         await self._sessions.close()
@@ -108,10 +112,12 @@ class Client:
 
     async def enqueue(self, request: JobRequest[R]) -> JobHandle[R]:
         answers = await self._insert((Group(request.queue, (request.job,)),))
+        self._tell((request,), answers[0])
         return self._handle(request, answers[0][0])
 
     def enqueue_sync(self, request: JobRequest[R]) -> JobHandle[R]:
         answers = self._insert_sync((Group(request.queue, (request.job,)),))
+        self._tell((request,), answers[0])
         return self._handle(request, answers[0][0])
 
     async def enqueue_many(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
@@ -178,6 +184,7 @@ class Client:
         self, requests: Sequence[JobRequest[R]], answers: Sequence[Inserted], before: int
     ) -> list[JobHandle[R]]:
         """Every group was answered: when one was refused, say what became of the others."""
+        self._tell(requests, answers)
         for request, answer in zip(requests, answers, strict=True):
             if problem := _refusal(request.queue, answer):
                 taken = sum(a.verdict in (Verdict.ACCEPTED, Verdict.EXISTING) for a in answers)
@@ -194,6 +201,21 @@ class Client:
         if answer.verdict is Verdict.EXISTING:
             return JobHandle(self, answer.id, existing=True)
         raise _refusal(request.queue, answer) or EnqueueError(f"job {answer.id}: {answer.problem}")
+
+    def _tell(self, requests: Sequence[JobRequest[Any]], answers: Sequence[Inserted]) -> None:
+        if not self._signals.wants(JobEnqueued):
+            return
+        for request, answer in zip(requests, answers, strict=True):
+            if answer.verdict in (Verdict.ACCEPTED, Verdict.EXISTING):
+                self._signals.emit(
+                    JobEnqueued(
+                        job=answer.id,
+                        task=request.job.task,
+                        queue=request.queue,
+                        trace=request.job.trace or answer.id,
+                        existing=answer.verdict is Verdict.EXISTING,
+                    )
+                )
 
 
 def _refusal(queue: str, answer: Inserted) -> EnqueueError | None:

@@ -14,8 +14,9 @@ from tidemill.clock import Clock, Entropy
 from tidemill.core.job import NewJob
 from tidemill.core.uniqueness import Unique
 from tidemill.errors import InvalidJob, InvalidPayload, PayloadTooLarge
-from tidemill.logs import use_stderr_unless_configured
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.telemetry.events import PayloadLarge
+from tidemill.telemetry.signals import Signals
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -33,8 +34,8 @@ class JobRequest(msgspec.Struct, Generic[R_co], frozen=True):
 class RequestMaker:
     """Makes requests. One per client: it remembers when it last warned about a task's size."""
 
-    def __init__(self, clock: Clock, entropy: Entropy) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, entropy: Entropy, signals: Signals) -> None:
+        self._clock, self._signals = clock, signals
         self._new_id = entropy.new_id
         self._warned: dict[str, float] = {}
 
@@ -89,11 +90,8 @@ class RequestMaker:
         if now - self._warned.get(task.name, -WARN_EVERY) < WARN_EVERY:
             return
         self._warned[task.name] = now
-        import structlog
-
-        use_stderr_unless_configured()
-        structlog.get_logger("tidemill").warning(
-            "large payload", task=task.name, size=size, warn_bytes=task.warn_bytes, max_bytes=task.max_bytes
+        self._signals.emit(
+            PayloadLarge(task=task.name, size=size, warn_bytes=task.warn_bytes, max_bytes=task.max_bytes)
         )
 
 

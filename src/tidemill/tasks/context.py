@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
+
+from tidemill.core.claims import Claimed
 
 
 class Reporter(Protocol):
@@ -39,6 +41,20 @@ class Context:
         self.trace_id = trace_id or job_id
         self.state = state
 
+    @classmethod
+    def of(cls, job: Claimed, reporter: Reporter, state: Any = None) -> Self:
+        """What a handler sees of the job in its worker's hands."""
+        return cls(
+            reporter,
+            job_id=job.id,
+            task=job.task,
+            queue=job.queue,
+            attempt=job.attempt,
+            generation=job.generation,
+            trace_id=job.trace,
+            state=state,
+        )
+
     @property
     def cancelled(self) -> bool:
         """True when the attempt was told to stop: its job was cancelled, its lease lost, its timeout is
@@ -47,6 +63,9 @@ class Context:
         return self._reporter.cancelled()
 
     async def progress(self, fraction: float, note: str | None = None) -> None:
+        """Show how far the attempt is, from 0 to 1, and what it is doing. It returns at once: news goes
+        to the store with a heartbeat, twice a second at most, of which only the latest is kept. A sync
+        handler calls `progress_sync`."""
         self.progress_sync(fraction, note)
 
     def progress_sync(self, fraction: float, note: str | None = None) -> None:

@@ -75,11 +75,16 @@ class Attempt(msgspec.Struct, eq=False):
     task: asyncio.Task[None] | None = None
     begun: bool = False
     started: float = 0.0
+    ended: float = 0.0
     deadline: float = math.inf
     stop: Stop | None = None
     outcome: Outcome | None = None
     lingers: bool = False
     news: News | None = None
+
+    def seconds(self, now: float) -> float:
+        """How long it ran, or has been running."""
+        return (self.ended or now) - self.started if self.begun else 0.0
 
     def progress(self, fraction: float, note: str | None) -> None:
         self._news().progress = (fraction, None if note is None else storable(note))

@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tidemill.errors import StoreError
+from tidemill.telemetry.events import ChoreBroke, ChoreFailed
+from tidemill.worker.emitter import Emitter, described, with_traceback
 from tidemill.worker.leader import Leader
-from tidemill.worker.log import logger
 
 _LEAD_LONGER = 1.2
 """A leader asks again before its lease is over, and a dead one is replaced within little more
 than one period."""
 
 
-async def every(seconds: float, duty: str, leader: Leader | None, do: Callable[[], Awaitable[bool]]) -> None:
+async def every(
+    seconds: float, duty: str, leader: Leader | None, do: Callable[[], Awaitable[bool]], emitter: Emitter
+) -> None:
     """Do it every so often, and again at once while it answers that there is more. Without a
     leader every worker does it."""
     failing = False
@@ -26,10 +29,10 @@ async def every(seconds: float, duty: str, leader: Leader | None, do: Callable[[
         except StoreError as error:
             more = False
             if not failing:
-                logger().warning("chore failed", duty=duty, error=str(error))
+                emitter.worker_event(ChoreFailed, chore=duty, **described(error))
             failing = True
-        except Exception:  # noqa: BLE001 - one broken chore must not end the worker
+        except Exception as error:  # noqa: BLE001 - one broken chore must not end the worker
             more = False
-            logger().exception("chore broke", duty=duty)
+            emitter.worker_event(ChoreBroke, chore=duty, **with_traceback(error))
         # Between two rounds of a long chore others get their turn at the store.
         await asyncio.sleep(min(seconds, 0.01) if more else seconds)

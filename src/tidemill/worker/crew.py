@@ -6,24 +6,26 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
-from tidemill.core.claims import Claims, Settlement
+from tidemill.core.claims import Claimed, Claims, Settlement
 from tidemill.core.outcomes import Release
 from tidemill.errors import StoreError
 from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.telemetry.events import JobLost, TaskUnknown
+from tidemill.telemetry.signals import Signals
 from tidemill.worker.admitter import Admitter
 from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.chores import every
 from tidemill.worker.drain import Drain
+from tidemill.worker.emitter import Emitter
 from tidemill.worker.executor import Executor
 from tidemill.worker.hands import Hands
 from tidemill.worker.heartbeat import Heartbeat, Identity
 from tidemill.worker.leader import Leader
-from tidemill.worker.log import logger
 from tidemill.worker.options import WorkerOptions
 from tidemill.worker.pace import Pace
 from tidemill.worker.producer import Producer
@@ -31,7 +33,7 @@ from tidemill.worker.pruner import Pruner
 from tidemill.worker.pulse import InThread, OnLoop
 from tidemill.worker.pump import Pump
 from tidemill.worker.reclaimer import Reclaimer
-from tidemill.worker.runners.isolated import IsolatedRunner
+from tidemill.worker.runners.isolated import Isolation
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.settler import Settler
 from tidemill.worker.stats import Stats
@@ -50,21 +52,26 @@ class Crew:
         *,
         clock: Clock,
         entropy: Entropy,
+        signals: Signals,
+        isolation: Callable[[int], Isolation],
         middleware: Sequence[Middleware],
         state: Any,
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
         self._stats, self._boot = stats, clock.boot
+        self._loop = asyncio.get_running_loop()
+        self._emitter = emitter = Emitter(signals, worker, clock, self._loop.time())
         self._draining = False
         self._strangers: set[str] = set()
         self._hands = hands = Hands()
         pace = Pace(options.concurrency)
         self._threads = Threads(options.threads or options.concurrency)
-        self._isolated = _isolated(options)
+        self._isolated = isolation(_processes(options)) if options.isolation else None
         self._executor = Executor(
             hands,
             pace,
             stats,
+            emitter,
             concurrency=options.concurrency,
             entropy=entropy,
             threads=self._threads,
@@ -74,7 +81,7 @@ class Crew:
             on_outcome=self._concluded,
             on_room=self._wake,
         )
-        settler = Settler(hands, stats)
+        settler = Settler(hands, stats, emitter)
         self._producer = Producer(options, worker, hands, pace)
         self._pump = Pump(
             store,
@@ -86,7 +93,7 @@ class Crew:
             adopt=self._adopt,
             stalled=self._hand_back_unstarted,
         )
-        self._drain = Drain(hands, self._executor, grace=options.grace, give_up=self._give_up)
+        self._drain = Drain(hands, self._executor, emitter, grace=options.grace, give_up=self._give_up)
         self._pumping: asyncio.Task[None] | None = None
         self._gave_up = False
         self._heartbeat = Heartbeat(
@@ -94,7 +101,8 @@ class Crew:
             options,
             hands,
             stats,
-            to_worker=asyncio.get_running_loop().call_soon_threadsafe,
+            emitter,
+            to_worker=self._loop.call_soon_threadsafe,
             lose=self._lose,
             deliver=self._deliver,
         )
@@ -177,18 +185,18 @@ class Crew:
                 await self._store.settle(settlements)
 
     def _services(self) -> list[Coroutine[Any, Any, None]]:
-        options = self._options
-        reclaimer = Reclaimer(self._store, options.lease)
+        options, emitter = self._options, self._emitter
+        reclaimer = Reclaimer(self._store, options.lease, emitter)
         pruner = Pruner(self._store)
         return [
             self._pump.bell.run(),
             self._producer.watch_settings(self._store),
             # Twice per period: a leader that died has been replaced before its jobs' leases are over.
-            every(options.reclaim_every / 2, "reclaim", self._leader, reclaimer.reclaim),
-            every(options.reclaim_every / 2, "watch the clocks", None, reclaimer.watch),
-            every(options.prune_every, "prune", self._leader, pruner.prune),
+            every(options.reclaim_every / 2, "reclaim", self._leader, reclaimer.reclaim, emitter),
+            every(options.reclaim_every / 2, "watch the clocks", None, reclaimer.watch, emitter),
+            every(options.prune_every, "prune", self._leader, pruner.prune, emitter),
             # Not led: the leader might be the one worker that does not know the task.
-            every(options.admit_every, "admit", None, self._admitter.admit),
+            every(options.admit_every, "admit", None, self._admitter.admit, emitter),
         ]
 
     async def _admit_more(self) -> bool:
@@ -209,7 +217,7 @@ class Crew:
                 self._lose([held[job.id]])  # claimed anew, so the older claim is over
             held[job.id] = attempt
             if attempt.definition is None:
-                self._tell_unknown(job.task)
+                self._tell_unknown(job)
                 attempt.outcome = Release(unknown=True)
                 hands.outcomes.append(attempt)
             else:
@@ -220,11 +228,12 @@ class Crew:
         else:
             self._executor.fill()
 
-    def _tell_unknown(self, task: str) -> None:
+    def _tell_unknown(self, job: Claimed) -> None:
         """Once a task: the job goes back for another worker, and a typo would go round for a day."""
-        if task not in self._strangers:
-            self._strangers.add(task)
-            logger().warning("unknown task handed back", task=task, known=sorted(self._tasks))
+        if job.task not in self._strangers:
+            self._strangers.add(job.task)
+            known = tuple(sorted(self._tasks))
+            self._emitter.worker_event(TaskUnknown, task=job.task, queue=job.queue, known=known)
 
     def _hand_back_unstarted(self) -> None:
         ahead = self._hands.ahead
@@ -254,12 +263,11 @@ class Crew:
         store, which refuses it if it has to."""
         for attempt in attempts:
             if attempt.outcome is None:
+                self._emitter.attempt_event(JobLost, attempt, seconds=attempt.seconds(self._loop.time()))
                 self._executor.stop(attempt, Stop.LOST)
                 self._hands.forget(attempt)
         self._pump.wake()
 
 
-def _isolated(options: WorkerOptions) -> IsolatedRunner | None:
-    if not options.isolation:
-        return None
-    return IsolatedRunner(options.isolated_processes or min(options.concurrency, os.cpu_count() or 1))
+def _processes(options: WorkerOptions) -> int:
+    return options.isolated_processes or min(options.concurrency, os.cpu_count() or 1)

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tidemill.core.outcomes import Release
+from tidemill.telemetry.events import Draining, GraceOver, OutcomesUntold
 from tidemill.worker.attempt import LINGER, Stop
+from tidemill.worker.emitter import Emitter
 from tidemill.worker.executor import Executor
 from tidemill.worker.hands import Hands
-from tidemill.worker.log import logger
 
 TELL_WITHIN = 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -30,11 +31,12 @@ class Drain:
         self,
         hands: Hands,
         executor: Executor,
+        emitter: Emitter,
         *,
         grace: float,
         give_up: Callable[[], None],
     ) -> None:
-        self._hands, self._executor = hands, executor
+        self._hands, self._executor, self._emitter = hands, executor, emitter
         self._give_up = give_up
         self._grace = grace
         self._hurried = asyncio.Event()
@@ -44,7 +46,7 @@ class Drain:
         if self._task is None:
             self._task = asyncio.create_task(self._drain())
             running = sum(attempt.outcome is None for attempt in self._hands.held.values())
-            logger().info("draining", running=running, up_to_seconds=self._grace)
+            self._emitter.worker_event(Draining, running=running, grace=self._grace)
 
     def hurry(self) -> None:
         self._hurried.set()
@@ -62,14 +64,14 @@ class Drain:
         except TimeoutError:
             pass
         unfinished = [a for a in self._hands.held.values() if a.outcome is None]
-        logger().warning("handing back unfinished jobs", jobs=len(unfinished))
+        self._emitter.worker_event(GraceOver, running=len(unfinished))
         for attempt in unfinished:
             self._executor.stop(attempt, Stop.DRAIN)
         await asyncio.sleep(LINGER)
         for attempt in list(self._hands.held.values()):
             self._executor.abandon(attempt, Release())
         await asyncio.sleep(TELL_WITHIN)
-        logger().error("stopping without telling the store", outcomes=len(self._hands.held))
+        self._emitter.worker_event(OutcomesUntold, outcomes=len(self._hands.held))
         self._give_up()
 
 

@@ -7,6 +7,7 @@ timeout scope, no lock, no log line on success; see `benchmarks/worker_cost.py`.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -19,12 +20,14 @@ from tidemill.core.outcomes import Done, Fail, Outcome, Release
 from tidemill.errors import InvalidPayload
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.telemetry.current import CURRENT
+from tidemill.telemetry.events import JobStarted, SlotStuck
 from tidemill.worker.attempt import LINGER, Attempt, Stop
 from tidemill.worker.deadlines import Deadlines
+from tidemill.worker.emitter import Emitter
 from tidemill.worker.hands import Hands
-from tidemill.worker.log import logger
 from tidemill.worker.pace import Pace
-from tidemill.worker.runners.isolated import IsolatedRunner, cannot_isolate
+from tidemill.worker.runners.isolated import Isolation, cannot_isolate
 from tidemill.worker.runners.places import CannotIsolate
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.stats import Stats
@@ -42,17 +45,18 @@ class Executor:
         hands: Hands,
         pace: Pace,
         stats: Stats,
+        emitter: Emitter,
         *,
         concurrency: int,
         entropy: Entropy,
         threads: Threads,
-        isolated: IsolatedRunner | None,
+        isolated: Isolation | None,
         middleware: Sequence[Middleware],
         state: Any,
         on_outcome: Callable[[Attempt], None],
         on_room: Callable[[], None],
     ) -> None:
-        self._hands, self._pace, self._stats = hands, pace, stats
+        self._hands, self._pace, self._stats, self._emitter = hands, pace, stats, emitter
         self._concurrency, self._entropy = concurrency, entropy
         self._threads, self._isolated = threads, isolated
         self._middleware = tuple(middleware)
@@ -60,18 +64,24 @@ class Executor:
         self._on_outcome, self._on_room = on_outcome, on_room
         self._loop = asyncio.get_running_loop()
         self._worker = asyncio.current_task()
+        self._clean = contextvars.copy_context()
         self._deadlines = Deadlines(hands.held.values, self._overdue)
 
     def fill(self) -> None:
         """Start what was claimed ahead while slots are free."""
         hands = self._hands
         now = self._loop.time()
+        tell_start = self._emitter.wants(JobStarted)
         while hands.ahead and hands.running < self._concurrency:
             attempt = hands.ahead.popleft()
             if attempt.stop is None:
                 hands.running += 1
                 attempt.started = now
-                attempt.task = self._loop.create_task(self._run(attempt))
+                # A slot is often filled from the task of the attempt that left it: without a context of
+                # its own, the next would begin with what that one's handler has set.
+                attempt.task = self._loop.create_task(self._run(attempt), context=self._clean.copy())
+                if tell_start:
+                    self._emitter.attempt_event(JobStarted, attempt, waited=self._emitter.waited(attempt))
 
     def stop(self, attempt: Attempt, why: Stop) -> None:
         """Cancel an attempt; one that was not started just never will be."""
@@ -94,6 +104,7 @@ class Executor:
         assert definition is not None  # noqa: S101 - an unknown task is never started
         job = attempt.job
         attempt.begun = True
+        CURRENT.set(job)
         try:
             if attempt.stop is not None:
                 raise asyncio.CancelledError  # noqa: TRY301 - stopped between its start and its first step
@@ -120,7 +131,8 @@ class Executor:
     def _ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
         hands, pace = self._hands, self._pace
         attempt.task = None
-        pace.spent += self._loop.time() - attempt.started
+        attempt.ended = ended = self._loop.time()
+        pace.spent += ended - attempt.started
         pace.ended += 1
         if attempt.outcome is not None:  # settled when it was abandoned
             self._stats.stuck -= 1
@@ -137,8 +149,7 @@ class Executor:
 
     def _stuck(self, attempt: Attempt) -> None:
         self._stats.stuck += 1
-        seconds = round(self._loop.time() - attempt.started, 3)
-        logger().warning("slot stuck", job=attempt.job.id, task=attempt.job.task, seconds=seconds)
+        self._emitter.attempt_event(SlotStuck, attempt, seconds=self._loop.time() - attempt.started)
 
     def _conclude(self, attempt: Attempt, outcome: Outcome) -> None:
         attempt.outcome = outcome
@@ -169,17 +180,7 @@ class Executor:
             self.abandon(attempt, self._timed_out(attempt))
 
     def _context(self, attempt: Attempt) -> Context:
-        job = attempt.job
-        return Context(
-            attempt,
-            job_id=job.id,
-            task=job.task,
-            queue=job.queue,
-            attempt=job.attempt,
-            generation=job.generation,
-            trace_id=job.trace,
-            state=self._state,
-        )
+        return Context.of(attempt.job, attempt, self._state)
 
     async def _run_otherwise(self, attempt: Attempt, definition: TaskDefinition) -> Any:
         """In a thread, in a process, or through middleware."""

@@ -20,9 +20,10 @@ from tidemill.contract.wakeups import Listener, worker_topic
 from tidemill.core.claims import Heartbeat as Beat
 from tidemill.core.claims import Held, Said
 from tidemill.errors import StoreError
+from tidemill.telemetry.events import HeartbeatBroke, HeartbeatFailed
 from tidemill.worker.attempt import LINGER, Attempt, Stop
+from tidemill.worker.emitter import Emitter, described, with_traceback
 from tidemill.worker.hands import Hands
-from tidemill.worker.log import logger
 from tidemill.worker.options import WorkerOptions
 from tidemill.worker.stats import Stats
 
@@ -51,13 +52,14 @@ class Heartbeat:
         options: WorkerOptions,
         hands: Hands,
         stats: Stats,
+        emitter: Emitter,
         *,
         to_worker: Callable[..., Any],
         lose: Callable[[list[Attempt]], None],
         deliver: Callable[[list[Attempt]], None],
     ) -> None:
         self._identity, self._options = identity, options
-        self._hands, self._stats = hands, stats
+        self._hands, self._stats, self._emitter = hands, stats, emitter
         self._to_worker, self._lose, self._deliver = to_worker, lose, deliver
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
@@ -184,7 +186,11 @@ class Heartbeat:
     def _missed(self, error: StoreError) -> None:
         if not self._failing:
             self._failing = True
-            logger().warning("heartbeat failed", worker=self._identity.worker, error=str(error))
+            self._emitter.worker_event(HeartbeatFailed, **described(error))
+
+    def broke(self, error: Exception) -> None:
+        """Whoever runs it starts it again."""
+        self._emitter.worker_event(HeartbeatBroke, **with_traceback(error))
 
     def _measure_lag(self) -> None:
         assert self._loop is not None  # noqa: S101 - running

@@ -8,7 +8,6 @@ import threading
 
 from tidemill.contract.store import Store
 from tidemill.worker.heartbeat import Heartbeat
-from tidemill.worker.log import logger
 
 
 class OnLoop:
@@ -62,8 +61,8 @@ class InThread:
             try:
                 await store.open()
                 await self._heartbeat.run(store)
-            except Exception:  # noqa: BLE001 - a worker without a heartbeat loses everything it holds
-                logger().exception("heartbeat broke and is started again")
+            except Exception as error:  # noqa: BLE001 - a worker without a heartbeat loses everything it holds
+                self._heartbeat.broke(error)
                 await asyncio.sleep(1)
             finally:
                 await store.close()

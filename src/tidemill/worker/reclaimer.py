@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
+from tidemill.contract.jobs import Reclaimed
 from tidemill.contract.store import Store
-from tidemill.worker.log import logger
+from tidemill.core.job import Error, Job
+from tidemill.core.transitions import POISON
+from tidemill.errors import StoreError
+from tidemill.telemetry.events import ClocksParted, JobFailed, JobReclaimed
+from tidemill.telemetry.signals import Signals
+from tidemill.worker.emitter import Emitter
 
 MAY_PART_BY = 2.0
 
@@ -18,8 +25,8 @@ class Reclaimer:
     Every worker watches, also one that never led: after a suspend the leader's lease is over too, and
     whoever leads next must have seen the clocks from before."""
 
-    def __init__(self, store: Store, lease: float) -> None:
-        self._store, self._lease = store, lease
+    def __init__(self, store: Store, lease: float, emitter: Emitter) -> None:
+        self._store, self._lease, self._emitter = store, lease, emitter
         self._seen: tuple[float, float] | None = None
         self._not_before = 0.0
 
@@ -28,24 +35,73 @@ class Reclaimer:
         return False
 
     async def reclaim(self) -> bool:
-        if not await self._trusted():
-            return False
-        reclaimed = await self._store.reclaim()
-        for job in reclaimed.ready:
-            logger().warning("job reclaimed", job=job)
-        for job in reclaimed.poison:
-            logger().error("job failed", job=job, reason="poison")
+        if await self._trusted():
+            await tell(self._emitter.signals, self._store, await self._store.reclaim())
         return False
 
     async def _trusted(self) -> bool:
         loop = asyncio.get_running_loop()
         before = loop.time()
-        theirs = (await self._store.read_clock()).boot
+        reading = await self._store.read_clock()
         ours = (before + loop.time()) / 2
-        seen, self._seen = self._seen, (theirs, ours)
+        self._emitter.clock_read(reading, ours)
+        seen, self._seen = self._seen, (reading.boot, ours)
         if seen is not None:
-            apart = (theirs - seen[0]) - (ours - seen[1])
+            apart = (reading.boot - seen[0]) - (ours - seen[1])
             if abs(apart) > MAY_PART_BY:
                 self._not_before = loop.time() + self._lease
-                logger().warning("clocks parted", seconds=round(apart, 3), reclaiming_again_in=self._lease)
+                self._emitter.worker_event(ClocksParted, seconds=apart, pause=self._lease)
         return loop.time() >= self._not_before
+
+
+async def tell(signals: Signals, store: Store, reclaimed: Reclaimed) -> None:
+    """What was reclaimed is known by id; the rest is looked up for those who want to hear of it."""
+    ids = (*reclaimed.ready, *reclaimed.poison)
+    if not ids or not (signals.wants(JobReclaimed) or signals.wants(JobFailed)):
+        return
+    poison = set(reclaimed.poison)
+    for name, job in zip(ids, await _look_up(store, ids), strict=True):
+        signals.emit(_failed(name, job) if name in poison else _reclaimed(name, job))
+
+
+async def _look_up(store: Store, ids: Sequence[str]) -> Sequence[Job | None]:
+    try:
+        return await store.get(ids)
+    except StoreError:  # it is told all the same, with less
+        return [None] * len(ids)
+
+
+def _reclaimed(name: str, job: Job | None) -> JobReclaimed:
+    if job is None:
+        return JobReclaimed(
+            job=name, task="", queue="", trace=name, attempt=0, worker="", crashes=0, error="", message=""
+        )
+    error = job.error or Error("", "")
+    return JobReclaimed(
+        job=name,
+        task=job.task,
+        queue=job.queue,
+        trace=job.trace or name,
+        attempt=job.attempts + 1,
+        worker="" if job.claim else job.worker or "",  # claimed anew: that is another's name
+        crashes=job.crashes,
+        error=error.type,
+        message=error.message,
+    )
+
+
+def _failed(name: str, job: Job | None) -> JobFailed:
+    told = _reclaimed(name, job)
+    ran = 0.0 if job is None else (job.finished or 0.0) - (job.started or job.finished or 0.0)
+    return JobFailed(
+        job=name,
+        task=told.task,
+        queue=told.queue,
+        trace=told.trace,
+        attempt=told.attempt,
+        worker=told.worker,
+        seconds=max(0.0, ran),
+        reason=POISON,
+        error=told.error,
+        message=told.message,
+    )

@@ -18,9 +18,12 @@ from collections.abc import Sequence
 from tidemill.clock import Entropy
 from tidemill.contract.store import Store
 from tidemill.errors import StoreError
-from tidemill.worker.log import logger
+from tidemill.telemetry.events import ChoreFailed, WorkerDied, WorkerNotStarted
+from tidemill.telemetry.signals import Signals
+from tidemill.worker.emitter import described
 from tidemill.worker.options import FreshId
 from tidemill.worker.parent import die_with_parent
+from tidemill.worker.reclaimer import tell
 
 WORKER_ID = "TIDEMILL_WORKER_ID"
 SUPERVISOR = "TIDEMILL_SUPERVISOR"
@@ -54,12 +57,14 @@ class Supervisor:
         *,
         store: Store,
         entropy: Entropy,
+        signals: Signals | None = None,
         until_idle: bool = False,
     ) -> None:
         self._command = tuple(command)
         self._processes = processes
         self._until_idle = until_idle
         self._store, self._entropy = store, entropy
+        self._signals = signals or Signals()
         self._living: dict[str, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
         self.restarts = 0
@@ -100,12 +105,12 @@ class Supervisor:
         try:
             code = await self._run_one(worker)
         except OSError as error:  # no process, no memory: for now
-            logger().error("worker could not be started", error=str(error))
+            self._signals.emit(WorkerNotStarted(worker=worker, **described(error)))
             return False
         left = await self._reclaim(worker)
         if code == 0 and (self._stopping.is_set() or (self._until_idle and not left)):
             return True
-        logger().error("worker died", worker=worker, exit_code=code, jobs_reclaimed=left)
+        self._signals.emit(WorkerDied(worker=worker, exit_code=code, reclaimed=left))
         return False
 
     async def _run_one(self, worker: str) -> int:
@@ -124,6 +129,7 @@ class Supervisor:
         try:
             reclaimed = await self._store.reclaim(dead=[worker])
         except StoreError as error:  # its leases end by themselves
-            logger().warning("reclaim failed", worker=worker, error=str(error))
+            self._signals.emit(ChoreFailed(worker=worker, chore="reclaim", **described(error)))
             return 0
+        await tell(self._signals, self._store, reclaimed)
         return len(reclaimed.ready) + len(reclaimed.poison)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Any
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
+from tidemill.core.states import State
+from tidemill.errors import StoreError
 from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.telemetry.events import WorkerStarted, WorkerStopped
+from tidemill.telemetry.signals import Signals
 from tidemill.worker.crew import Crew
-from tidemill.worker.log import logger
 from tidemill.worker.options import FreshId, WorkerOptions
+from tidemill.worker.runners.isolated import IsolatedRunner, Isolation
 from tidemill.worker.stats import Stats
+
+ASK_WITHIN = 2.0
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
@@ -20,7 +27,8 @@ Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 class Worker:
     """Built anywhere, run once on an event loop. The store is opened and closed by its owner.
 
-    `lifespan` opens what handlers share; what it yields is their `ctx.state`.
+    `lifespan` opens what handlers share; what it yields is their `ctx.state`. `signals` are told what
+    happens. `isolation` makes the runner of isolated jobs, given how many may run at once.
     """
 
     def __init__(
@@ -31,13 +39,16 @@ class Worker:
         options: WorkerOptions,
         clock: Clock,
         entropy: Entropy,
+        signals: Signals | None = None,
         lifespan: Lifespan | None = None,
         middleware: Sequence[Middleware] = (),
+        isolation: Callable[[int], Isolation] = IsolatedRunner,
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
         self._clock, self._entropy = clock, entropy
         self._lifespan: Lifespan = lifespan or nullcontext
-        self._middleware = middleware
+        self._middleware, self._isolation = middleware, isolation
+        self._signals = signals or Signals()
         self._crew: Crew | None = None
         self._stopping = self._hurried = False
         self.id = _fresh(options.id, entropy)
@@ -54,14 +65,22 @@ class Worker:
                 self.stats,
                 clock=self._clock,
                 entropy=self._entropy,
+                signals=self._signals,
+                isolation=self._isolation,
                 middleware=self._middleware,
                 state=state,
             )
             if self._stopping:
                 self._crew.stop(hurry=self._hurried)
-            logger().info("worker started", worker=self.id, queues=dict(self._options.queues))
+            self._signals.emit(
+                WorkerStarted(
+                    worker=self.id,
+                    queues=dict(self._options.queues),
+                    concurrency=self._options.concurrency,
+                )
+            )
             await self._crew.run()
-            logger().info("worker stopped", worker=self.id, done=self.stats.done, failed=self.stats.failed)
+            self._signals.emit(self._stopped(await self._left_for_later()))
 
     def stop(self) -> None:
         """Drain: claim nothing more, let running jobs finish within the grace time."""
@@ -74,6 +93,30 @@ class Worker:
         self._stopping = self._hurried = True
         if self._crew is not None:
             self._crew.stop(hurry=True)
+
+    def _stopped(self, scheduled: int | None) -> WorkerStopped:
+        stats = self.stats
+        return WorkerStopped(
+            worker=self.id,
+            done=stats.done,
+            failed=stats.failed,
+            retried=stats.retried,
+            snoozed=stats.snoozed,
+            crashed=stats.crashed,
+            released=stats.released,
+            lost=stats.lost,
+            scheduled=scheduled,
+        )
+
+    async def _left_for_later(self) -> int | None:
+        """Who ran until idle wonders why a job did not: it may not be due."""
+        if not (self._options.until_idle and self._signals.wants(WorkerStopped)):
+            return None
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(ASK_WITHIN):
+                counts = await self._store.counts()
+            return sum(counts.get(queue, {}).get(State.SCHEDULED, 0) for queue in self._options.queues)
+        return None
 
 
 def _fresh(given: str | None, entropy: Entropy) -> str:

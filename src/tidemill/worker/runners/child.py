@@ -13,8 +13,10 @@ from tidemill.core.job import Error
 from tidemill.core.outcomes import Done, Fail, Outcome
 from tidemill.core.retry import Retry
 from tidemill.errors import InvalidPayload
+from tidemill.logs import LogSettings, configure
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.telemetry.current import CURRENT
 from tidemill.worker.attempt import storable
 from tidemill.worker.parent import die_with_parent
 from tidemill.worker.runners.messages import (
@@ -49,7 +51,7 @@ class PipeReporter:
         return self._pipe.poll()
 
 
-def main(pipe: Connection, parent: int) -> None:
+def main(pipe: Connection, parent: int, logs: LogSettings | None) -> None:
     """A session of its own lets the worker kill whatever the handler started along with it, and
     keeps a terminal's Ctrl-C away: draining is the worker's decision."""
     os.setsid()
@@ -66,7 +68,11 @@ def main(pipe: Connection, parent: int) -> None:
         match message:
             case Prepare(place):
                 pipe.send_bytes(encode(_prepare(place, found)))
+                if logs is not None:  # after the import: a program that sets up its own comes first
+                    configure(format=logs.format, level=logs.level)
+                    logs = None
             case Run():
+                CURRENT.set(message.job)
                 outcome = _run(message, found[message.place], PipeReporter(pipe))
                 pipe.send_bytes(encode(Ended(outcome)))
 
@@ -82,18 +88,18 @@ def _prepare(place: Place, found: dict[Place, TaskDefinition]) -> Ready:
 
 def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Outcome:
     try:
-        args, kwargs = definition.payload.decode(run.payload)
+        args, kwargs = definition.payload.decode(run.job.payload)
     except InvalidPayload as error:
         return Fail(Error("InvalidPayload", str(error)), "invalid payload")
     if definition.takes_context:
-        args = (_context(run, reporter), *args)
+        args = (Context.of(run.job, reporter), *args)
     try:
         result = _call(definition, lambda: definition.handler(*args, **kwargs))
     # Everything, a Rust panic too: leaving here would read as a crash. Signals do not raise in this process.
     except BaseException as error:  # noqa: BLE001
         # Another name: a plain function, or one that is registered as several tasks.
-        policy = definition.retry if definition.name == run.task else Retry(**run.policy)  # type: ignore[arg-type]
-        return outcome_of(error, policy, run.attempt, run.priority, run.chance)
+        policy = definition.retry if definition.name == run.job.task else Retry(**run.policy)  # type: ignore[arg-type]
+        return outcome_of(error, policy, run.job.attempt, run.job.priority, run.chance)
     try:
         return Done(definition.result.encode(result))
     except Exception as error:  # noqa: BLE001 - encoding runs a user's own methods
@@ -108,15 +114,3 @@ def _call(definition: TaskDefinition, call: Callable[[], Any]) -> Any:
         return await call()
 
     return asyncio.run(on_a_loop())
-
-
-def _context(run: Run, reporter: PipeReporter) -> Context:
-    return Context(
-        reporter,
-        job_id=run.job,
-        task=run.task,
-        queue=run.queue,
-        attempt=run.attempt,
-        generation=run.generation,
-        trace_id=run.trace,
-    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -24,6 +25,15 @@ from tidemill.worker.runners.places import CannotIsolate, place_of
 from tidemill.worker.runners.process import Died, IsolatedProcess
 
 START_WITHIN = 60.0
+
+
+class Isolation(Protocol):
+    """What the executor needs of it; a simulation has processes of its own."""
+
+    async def run(
+        self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
+    ) -> Outcome: ...
+    def close(self) -> None: ...
 
 
 class IsolatedRunner:
@@ -96,20 +106,7 @@ class IsolatedRunner:
 
 
 def _message(definition: TaskDefinition, place: Place, attempt: Attempt, chance: float) -> Run:
-    job = attempt.job
-    return Run(
-        place=place,
-        job=job.id,
-        task=job.task,
-        queue=job.queue,
-        payload=job.payload,
-        attempt=job.attempt,
-        generation=job.generation,
-        priority=job.priority,
-        trace=job.trace,
-        chance=chance,
-        policy=_policy(definition.retry),
-    )
+    return Run(place=place, job=attempt.job, chance=chance, policy=_policy(definition.retry))
 
 
 def _policy(retry: Retry) -> dict[str, int | float | str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidemill.core.claims import Claimed
 from tidemill.core.outcomes import Outcome
 
 
@@ -25,14 +26,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     policy without its matchers, for a plain function whose definition only the worker knows."""
 
     place: Place
-    job: str
-    task: str
-    queue: str
-    payload: bytes
-    attempt: int
-    generation: int
-    priority: int
-    trace: str | None
+    job: Claimed
     chance: float
     policy: dict[str, int | float | str]
 

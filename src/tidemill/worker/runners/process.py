@@ -18,6 +18,7 @@ from multiprocessing.context import SpawnProcess
 from queue import Empty, SimpleQueue
 
 from tidemill.core.outcomes import Outcome
+from tidemill.logs import in_force
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.runners.child import main
 from tidemill.worker.runners.messages import (
@@ -98,7 +99,8 @@ class IsolatedProcess:
         ours, theirs = context.Pipe()
         future: asyncio.Future[FromChild] | None = None
         try:
-            process = context.Process(target=main, args=(theirs, os.getpid()), name="tidemill-isolated")
+            arguments = (theirs, os.getpid(), in_force())
+            process = context.Process(target=main, args=arguments, name="tidemill-isolated")
             process.start()
             self._process = process
             if self._killed:

@@ -1,0 +1,43 @@
+"""What all events have in common."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened. `level` and `sentence` are how it reads as a log line.
+
+    `floods`: many at once say little more than the first, so the log has the first at `level` and
+    those that follow at `debug`. Listeners get all of them.
+    """
+
+    level: ClassVar[Level] = "info"
+    sentence: ClassVar[str] = ""
+    floods: ClassVar[bool] = False
+
+
+class JobEvent(Event, frozen=True, kw_only=True):
+    """About one job. `trace` is the job's own id when it was given none."""
+
+    job: str
+    task: str
+    queue: str
+    trace: str
+
+
+class AttemptEvent(JobEvent, frozen=True, kw_only=True):
+    """About one attempt of a job, in the hands of a worker."""
+
+    attempt: int
+    worker: str
+
+
+class WorkerEvent(Event, frozen=True, kw_only=True):
+    """About a worker as a whole."""
+
+    worker: str

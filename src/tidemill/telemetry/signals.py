@@ -1,0 +1,95 @@
+"""Who listens to which events.
+
+A listener is a plain, quick function. It is called where the event happens, which may be the
+worker's event loop, its heartbeat's thread or the thread of an enqueue: what takes long belongs into
+a queue of the listener's own. What it raises is told once and hurts nobody.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from tidemill.errors import ConfigurationError
+from tidemill.telemetry.base import Event
+from tidemill.telemetry.worker_events import ListenerFailed
+
+Listener = Callable[[Any], object]
+
+
+class Signals:
+    """May be used from any thread: what is read while an event is told is replaced, never changed."""
+
+    def __init__(self) -> None:
+        self._subscribed: dict[type[Event], tuple[Listener, ...]] = {}
+        self._listeners: dict[type[Event], tuple[Listener, ...]] = {}
+        self._failed: list[Listener] = []
+
+    def subscribe(self, listener: Listener, *types: type[Event]) -> None:
+        """Without types, to everything; a base stands for all its events. Repeated, it changes nothing."""
+        self.check(types)
+        _check_listener(listener)
+        for kind in types or (Event,):
+            already = self._subscribed.get(kind, ())
+            if listener not in already:
+                self._subscribed[kind] = (*already, listener)
+        self._listeners = {}
+
+    @staticmethod
+    def check(types: tuple[type[Event], ...]) -> None:
+        """Refuse what is not an event, saying what to write."""
+        for kind in types:
+            if not (isinstance(kind, type) and issubclass(kind, Event)):
+                raise ConfigurationError(
+                    f"on: {kind!r} is not an event; write @app.on(JobFailed) with one of "
+                    "tidemill.telemetry.events, or @app.on() for all of them"
+                )
+
+    def wants(self, kind: type[Event]) -> bool:
+        """Whether building such an event is worth while. Asked once per job: a look into a dict."""
+        listeners = self._listeners.get(kind)
+        return bool(self._find(kind) if listeners is None else listeners)
+
+    def emit(self, event: Event) -> None:
+        kind = type(event)
+        listeners = self._listeners.get(kind)
+        for listener in self._find(kind) if listeners is None else listeners:
+            try:
+                listener(event)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - a listener may raise anything and hurts no job
+                self._tell(listener, event, error)
+
+    def _find(self, kind: type[Event]) -> tuple[Listener, ...]:
+        found: list[Listener] = []
+        for base in kind.__mro__:
+            found += [one for one in self._subscribed.get(base, ()) if one not in found]
+        listeners = self._listeners[kind] = tuple(found)
+        return listeners
+
+    def _tell(self, listener: Listener, event: Event, error: BaseException) -> None:
+        if listener in self._failed:
+            return
+        self._failed.append(listener)  # before telling: it may be the one that is told
+        self.emit(
+            ListenerFailed(
+                listener=getattr(listener, "__qualname__", None) or repr(listener),
+                about=type(event).__name__,
+                error=type(error).__name__,
+                message=str(error),
+                traceback="".join(traceback.format_exception(error)),
+            )
+        )
+
+
+def _check_listener(listener: Listener) -> None:
+    if not callable(listener):
+        raise ConfigurationError(f"on: {listener!r} cannot be called; give a function of one event")
+    if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(type(listener).__call__):
+        raise ConfigurationError(
+            f"on: {listener!r} is async, and an event is told where it happens, also without a loop; "
+            "write `def`, and put what takes long into a queue of your own"
+        )

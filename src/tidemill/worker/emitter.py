@@ -1,0 +1,58 @@
+"""Builds the worker's events, and only those somebody wants."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from tidemill.clock import Clock
+from tidemill.contract.jobs import Reading
+from tidemill.telemetry.base import AttemptEvent, WorkerEvent
+from tidemill.telemetry.signals import Signals
+from tidemill.worker.attempt import Attempt
+
+
+class Emitter:
+    """Fills in what all events of a worker carry. How long a job waited is told by the store's wall
+    clock as it was last read; before that, the worker's own has to do."""
+
+    def __init__(self, signals: Signals, worker: str, clock: Clock, now: float) -> None:
+        self.signals, self.worker = signals, worker
+        self.wants = signals.wants
+        self._wall_at_zero = clock.wall() - now
+
+    def clock_read(self, reading: Reading, now: float) -> None:
+        """What the store's clock said when the event loop's said `now`."""
+        self._wall_at_zero = reading.wall - now
+
+    def waited(self, attempt: Attempt) -> float:
+        """Seconds from due to start."""
+        return max(0.0, attempt.started + self._wall_at_zero - attempt.job.due)
+
+    def worker_event(self, kind: type[WorkerEvent], **fields: Any) -> None:
+        if self.wants(kind):
+            self.signals.emit(kind(worker=self.worker, **fields))
+
+    def attempt_event(self, kind: type[AttemptEvent], attempt: Attempt, **fields: Any) -> None:
+        if self.wants(kind):
+            job = attempt.job
+            self.signals.emit(
+                kind(
+                    job=job.id,
+                    task=job.task,
+                    queue=job.queue,
+                    trace=job.trace or job.id,
+                    attempt=job.attempt,
+                    worker=self.worker,
+                    **fields,
+                )
+            )
+
+
+def described(error: BaseException) -> dict[str, str]:
+    """The two fields every event about an error has."""
+    return {"error": type(error).__name__, "message": str(error)}
+
+
+def with_traceback(error: BaseException) -> dict[str, str]:
+    return {**described(error), "traceback": "".join(traceback.format_exception(error))}

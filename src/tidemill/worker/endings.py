@@ -1,0 +1,111 @@
+"""Counts and tells how attempts ended, once the store has recorded it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from tidemill.contract.store import Store
+from tidemill.core.job import Error, Job
+from tidemill.core.outcomes import Answer, Crashed, Fail, Release, Retrying, Snooze
+from tidemill.core.states import State
+from tidemill.errors import StoreError
+from tidemill.telemetry.events import (
+    JobCrashed,
+    JobDone,
+    JobFailed,
+    JobReleased,
+    JobRetrying,
+    JobSnoozed,
+    OutcomeRefused,
+)
+from tidemill.worker.attempt import Attempt
+from tidemill.worker.emitter import Emitter
+from tidemill.worker.stats import Stats
+
+ASK_WITHIN = 2.0
+
+
+class Endings:
+    """`crashed` are attempts whose process died: whether that was one crash too many is the store's to
+    say, and it is asked, because crashes are rare and every claim would have to carry the limit."""
+
+    def __init__(self, stats: Stats, emitter: Emitter) -> None:
+        self._stats, self._emitter = stats, emitter
+        self._loop = asyncio.get_running_loop()
+        self.crashed: list[tuple[Attempt, Error]] = []
+
+    @property
+    def wants_done(self) -> bool:
+        return self._emitter.wants(JobDone)
+
+    def done(self, attempt: Attempt) -> None:
+        seconds = attempt.ended - attempt.started
+        self._emitter.attempt_event(JobDone, attempt, seconds=seconds, waited=self._emitter.waited(attempt))
+
+    def count(self, attempt: Attempt) -> None:
+        """Any ending but success."""
+        stats, tell = self._stats, self._emitter.attempt_event
+        seconds = attempt.seconds(self._loop.time())
+        match attempt.outcome:
+            case Release(unknown):
+                stats.released += 1
+                reason = "unknown task" if unknown else "stopping" if attempt.begun else "not started"
+                tell(JobReleased, attempt, seconds=seconds, reason=reason)
+            case Snooze(delay, why):
+                stats.snoozed += 1
+                tell(JobSnoozed, attempt, seconds=seconds, delay=delay, reason=why)
+            case Retrying(delay, error):
+                stats.retried += 1
+                told = {"error": error.type, "message": error.message}
+                tell(JobRetrying, attempt, seconds=seconds, delay=delay, **told)
+            case Fail(error, reason):
+                self._failed(attempt, error, reason)
+            case Crashed(error):
+                stats.crashed += 1
+                self.crashed.append((attempt, error))
+
+    def refused(self, attempt: Attempt, answer: Answer) -> None:
+        """Normal after a pause longer than the lease."""
+        if answer is Answer.STALE:
+            self._stats.stale += 1
+        else:
+            self._stats.gone += 1
+        outcome = str(attempt.outcome.__struct_config__.tag) if attempt.outcome is not None else ""
+        self._emitter.attempt_event(OutcomeRefused, attempt, outcome=outcome, answer=str(answer))
+
+    async def ask_about_crashes(self, store: Store) -> None:
+        crashed, self.crashed = self.crashed, []
+        jobs = await _look_up(store, [attempt.job.id for attempt, _ in crashed])
+        for (attempt, error), job in zip(crashed, jobs, strict=True):
+            if job is not None and job.state is State.FAILED and job.claim == attempt.job.claim:
+                self._failed(attempt, error, job.reason or "failed")
+            else:
+                self._emitter.attempt_event(
+                    JobCrashed,
+                    attempt,
+                    seconds=attempt.seconds(self._loop.time()),
+                    crashes=attempt.job.crashes + 1,
+                    error=error.type,
+                    message=error.message,
+                )
+
+    def _failed(self, attempt: Attempt, error: Error, reason: str) -> None:
+        self._stats.failed += 1
+        self._emitter.attempt_event(
+            JobFailed,
+            attempt,
+            seconds=attempt.seconds(self._loop.time()),
+            reason=reason,
+            error=error.type,
+            message=error.message,
+            traceback=error.traceback,
+        )
+
+
+async def _look_up(store: Store, ids: Sequence[str]) -> Sequence[Job | None]:
+    with contextlib.suppress(StoreError, TimeoutError):
+        async with asyncio.timeout(ASK_WITHIN):
+            return await store.get(ids)
+    return [None] * len(ids)
