@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tidemill import Explanation, State
@@ -103,12 +105,13 @@ def test_nobody_serves_the_queue() -> None:
     [(False, "start one whose code has it"), (True, "this program does, so they run other code")],
 )
 def test_nobody_knows_the_task(known: bool, remedy: str) -> None:
-    job = replace(JOB, state=State.SCHEDULED, due=NOW + 5, unknown_for=3600.0, started=NOW - 20)
+    job = replace(JOB, state=State.SCHEDULED, due=NOW + 5, unknown_for=3600.0, started=NOW - 20, worker="w1")
     it = told(job, known=known)
     assert codes(it) == [Code.UNKNOWN_TASK]
     assert it.sentence == (
-        f"The workers it was offered to do not know the task 'refresh': {remedy}. They have put it off "
-        "for 1 h so far; after 23 h more it fails. It is offered again in 5 s, at 2026-05-01 00:00:05 UTC."
+        f"The workers it was offered to (the last was w1) do not know the task 'refresh': {remedy}. They "
+        "have put it off for 1 h so far; after 23 h more it fails. It is offered again in 5 s, at "
+        "2026-05-01 00:00:05 UTC."
     )
 
 
@@ -393,8 +396,8 @@ def test_times_are_told_in_the_zone_asked_for_with_its_offset() -> None:
 
 
 def test_a_time_no_calendar_knows_is_told_all_the_same() -> None:
-    it = told(replace(JOB, state=State.SCHEDULED, due=1e15))
-    assert it.sentence.endswith("at Unix time 1e+15.")
+    it = told(replace(JOB, state=State.SCHEDULED, due=1e20))
+    assert it.sentence == "The job is scheduled to start in 1e+20 s, at Unix time 1e+20."
 
 
 def test_an_explanation_is_data_and_reads_as_its_sentence() -> None:
@@ -403,3 +406,51 @@ def test_an_explanation_is_data_and_reads_as_its_sentence() -> None:
     data = msgspec.json.decode(msgspec.json.encode(it))
     assert data["code"] == "unserved"
     assert [cause["code"] for cause in data["causes"]] == ["unserved", "retrying"]
+
+
+TIMES = st.none() | st.floats(NOW - 1e9, NOW + 1e9) | st.sampled_from([NOW, 0.0, 1e300])
+TEXTS = st.none() | st.text(max_size=5)
+JOBS = st.builds(
+    replace,
+    st.just(JOB),
+    state=st.sampled_from(State),
+    lane=st.sampled_from(["", "a"]),
+    due=TIMES.map(lambda time: time or 0.0),
+    expires=TIMES,
+    started=TIMES,
+    finished=TIMES,
+    attempts=st.integers(0, 3),
+    generation=st.integers(0, 1),
+    error=st.none() | st.just(BOOM) | st.just(Error("E", "")),
+    reason=TEXTS | st.sampled_from([POISON, REFUSED, UNKNOWN_TASK, EXPIRED]),
+    worker=TEXTS,
+    note=TEXTS,
+    progress=st.none() | st.floats(0, 1),
+    lease=st.floats(0, 1000),
+    unknown_for=st.sampled_from([0.0, 1.0, 1e6]),
+)
+FACTS = st.builds(
+    Facts,
+    now=st.just(Reading(NOW, 500.0)),
+    job=JOBS,
+    queue=st.sampled_from([queue(), queue(Pause(NOW)), queue(Pause(NOW, NOW + 9, "r"), concurrency=1)]),
+    running=st.integers(0, 2),
+    ahead=st.none() | st.integers(0, AHEAD_COUNTED),
+    workers=st.sampled_from([(), (IDLE,), (BUSY,)]),
+    worker=st.none() | st.just(IDLE),
+    predecessor=st.none() | JOBS,
+    last=st.none() | st.just(LAST),
+    timeout=st.none() | st.just(60.0),
+)
+
+
+@given(facts=FACTS)
+def test_whatever_the_facts_there_is_a_cause_in_whole_sentences(facts: Facts) -> None:
+    it = explain(facts, UTC)
+    assert it.causes
+    assert it.code is it.causes[0].code
+    assert len(set(codes(it))) == len(it.causes)
+    for cause in it.causes:
+        assert cause.sentence[0].isupper() or cause.sentence[0].isdigit()
+        assert cause.sentence.endswith((".", "!", "?", "。"))
+    assert msgspec.json.decode(msgspec.json.encode(it))["state"] == facts.job.state.value

@@ -73,12 +73,19 @@ def _unserved(facts: Facts) -> Cause:
 def _unknown_task(facts: Facts, times: Times) -> Cause:
     job, left = facts.job, max(0.0, UNKNOWN_TASK_PATIENCE - facts.job.unknown_for)
     remedy = "this program does, so they run other code" if facts.known else "start one whose code has it"
+    last = f" (the last was {job.worker})" if job.worker else ""
     again = f" It is offered again {times.ahead(job.due)}." if job.due > times.now else ""
     return Cause(
         Code.UNKNOWN_TASK,
-        f"The workers it was offered to do not know the task {job.task!r}: {remedy}. They have put it off "
-        f"for {duration(job.unknown_for)} so far; after {duration(left)} more it fails.{again}",
-        {"task": job.task, "known_here": facts.known, "unknown_for": job.unknown_for, "offered": job.due},
+        f"The workers it was offered to{last} do not know the task {job.task!r}: {remedy}. They have put it "
+        f"off for {duration(job.unknown_for)} so far; after {duration(left)} more it fails.{again}",
+        {
+            "task": job.task,
+            "worker": job.worker,
+            "known_here": facts.known,
+            "unknown_for": job.unknown_for,
+            "offered": job.due,
+        },
     )
 
 

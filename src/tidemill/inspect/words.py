@@ -8,6 +8,9 @@ import msgspec
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
+_UNTOLD = 1e12
+"""Tens of thousands of years: as days they would fill the line with digits."""
+
 
 class Times(msgspec.Struct, frozen=True):
     """Says when something is, both as seen from `now` and on the clock on the wall of `zone`: one is
@@ -37,6 +40,8 @@ def duration(seconds: float) -> str:
     """The two largest units: `3 min 20 s`, `2 d 4 h`, `0.4 s`."""
     if seconds < 1:
         return f"{max(seconds, 0.0):.1f} s"
+    if seconds >= _UNTOLD:
+        return f"{seconds:g} s"
     left, parts = int(seconds), []
     for size, unit in _UNITS:
         parts.append(f"{left // size} {unit}" if left >= size else "")
