@@ -11,9 +11,9 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT, every_page, first_column, page, rows, section
 from tidemill import errors
-from tidemill.app import QueueOptions
 from tidemill.client.options import JobOptions
 from tidemill.client.registry import TaskOptions
+from tidemill.core.queue_options import QueueOptions
 from tidemill.core.queues import QueueSettings
 from tidemill.core.retry import Retry
 from tidemill.core.states import TRANSITIONS, State
