@@ -89,7 +89,7 @@ class Facts:
                 self.seen["extend refused"] += 1
                 continue
             claim.renewed = event.boot
-            self.logged.setdefault(held.job, set()).update(held.log)
+            self.logged.setdefault(held.job, set()).update(said.line for said in held.log)
             if held.renew:
                 claim.lease_end = event.boot + heartbeat.lease
 

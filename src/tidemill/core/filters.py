@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from tidemill.core.job import Job
+from tidemill.core.names import is_storable
 from tidemill.core.states import State
 
 
@@ -39,12 +40,22 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
                 return f"{name}: must be a time, is {value}"
+        for name, value in self._texts():
+            if not is_storable(value):
+                return f"{name}: must be text without NUL characters or lone surrogates"
         if self.text == "":
             return "text: must not be empty; leave it out to find everything"
         for path, _ in self.fields:
             if not all(path.split(".")):
                 return f"fields: {path!r} is not a path; write member.member, such as feed.host"
         return None
+
+    def _texts(self) -> Iterator[tuple[str, str]]:
+        for name in ("queue", "task", "key", "tag", "text"):
+            if (value := getattr(self, name)) is not None:
+                yield name, value
+        yield from (("ids", id_) for id_ in self.ids or ())
+        yield from (("fields", text) for field in self.fields for text in field)
 
 
 def matches(wanted: Filter, job: Job) -> bool:
@@ -76,17 +87,36 @@ def _has_text(text: str | None, job: Job) -> bool:
         return True
     error = (job.error.type, job.error.message) if job.error else ()
     plain = (job.task, job.lane, *job.tags, job.note, job.reason, *error)
-    wanted = folded(text)
-    return folded(as_json_text(text)) in folded(job.payload.decode()) or any(
-        wanted in folded(words) for words in plain if words
+    wanted, quoted = folded(text), folded(as_json_text(text))
+    return any(wanted in folded(words) for words in plain if words) or any(
+        quoted in folded(words) for words in _spellings(job.payload)
     )
+
+
+def _spellings(payload: bytes) -> Iterator[str]:
+    """As it was written, and, where it has escapes that need not be, as Tidemill writes it."""
+    written = payload.decode(errors="replace")
+    yield written
+    if r"\u" in written or r"\/" in written:
+        yield msgspec.json.encode(_decoded(payload)).decode()
+
+
+def _decoded(payload: bytes) -> Any:
+    """What an outsider sent may be no JSON at all: it is kept, as a failed job, and has no fields."""
+    try:
+        return msgspec.json.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _has_fields(fields: tuple[tuple[str, str], ...], job: Job) -> bool:
     if not fields:
         return True
-    payload = msgspec.json.decode(job.payload)
-    return all(value in _texts_at(payload, path.split(".")) for path, value in fields)
+    payload = _decoded(job.payload)
+    try:
+        return all(value in _texts_at(payload, path.split(".")) for path, value in fields)
+    except RecursionError:  # one payload nested a thousand deep must not end every search
+        return False
 
 
 def _texts_at(value: Any, path: list[str]) -> Iterator[str]:

@@ -1,26 +1,145 @@
-"""A filter as the values `find.sql` takes."""
+"""find: the jobs a filter means, as a statement of only the conditions it sets.
+
+Where the filter means few of all jobs (the counters know), their states' partial indexes give the
+places to look at; else the table is read in its order. Rows come as they are read, so a page that is
+full ends the search.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
-from tidemill.core.filters import Filter
-from tidemill.stores.sqlite.rows import text_of
+from tidemill.core.filters import Filter, as_json_text, folded, matches
+from tidemill.core.job import Job
+from tidemill.core.states import FINAL, State
+from tidemill.errors import ConfigurationError
+from tidemill.stores.sqlite.rows import job_of, text_of
 from tidemill.stores.sqlite.statements import load
+from tidemill.stores.sqlite.transaction import Transaction
 
 SQL = load("find")
 
+FEW = 0.25
+"""Of all jobs: so many places are sorted and looked up one by one as fast as the table is read."""
 
-def values(wanted: Filter, limit: int, before: int | None = None) -> dict[str, Any]:
+_ANY_CASE = re.compile("[A-Za-z]")
+_WHOLE = re.compile(r"-?\d+|true|false|null")
+_DUE = frozenset({State.SCHEDULED, State.READY})
+
+
+def search(
+    transaction: Transaction, wanted: Filter, *, newest_first: bool, before: int | None = None
+) -> Iterator[Job]:
+    """R2. What matches is `core.filters.matches`; the statement only keeps most others away."""
+    if problem := wanted.problem():
+        raise ConfigurationError(problem)
+    statement = _statement(transaction, wanted, before)
+    if statement is None:
+        return
+    order = SQL.newest_first if newest_first else SQL.oldest_first
+    rows = transaction.execute(f"{statement}\n{order}", _values(wanted, before))
+    try:
+        for row in rows:
+            job = job_of(row)
+            if matches(wanted, job):
+                yield job
+    finally:
+        rows.close()  # a page that is full leaves the statement in the middle
+
+
+def _statement(transaction: Transaction, wanted: Filter, before: int | None) -> str | None:
+    """None when no job can be meant."""
+    pieces = _conditions(wanted)
+    if before is not None:
+        pieces.insert(0, SQL.before)
+    if wanted.ids is None:
+        states = _few(transaction, wanted)
+        if states is not None:
+            if not states:
+                return None
+            pieces.insert(0, f"seq IN ({_places(wanted, states)})")
+    return f"{SQL.rows}\nWHERE {_all(pieces)}" if pieces else str(SQL.rows)
+
+
+def _conditions(wanted: Filter) -> list[str]:
+    pieces = dict(SQL)
+    named = ("ids", "queue", "states", "task", "key", "tag")
+    found = [pieces[name] for name in named if getattr(wanted, name) is not None]
+    found += _times(wanted)
+    if wanted.fields:
+        found.append(SQL.fields)
+    if wanted.text is not None:
+        found.append(SQL.text if _ANY_CASE.search(as_json_text(wanted.text)) else SQL.caseless_text)
+    return found
+
+
+def _times(wanted: Filter) -> list[str]:
+    pieces = dict(SQL)
+    bounds = (bound for bound in ("since", "until") if getattr(wanted, bound) is not None)
+    return [pieces[f"{wanted.time}_{bound}"] for bound in bounds]
+
+
+def _few(transaction: Transaction, wanted: Filter) -> frozenset[State] | None:
+    """The states whose indexes are to be asked; None when the table is."""
+    states = frozenset(State if wanted.states is None else wanted.states)
+    by_end = wanted.time == "finished" and bool(_times(wanted))
+    if by_end:
+        states &= FINAL
+    total = meant = 0
+    for queue, state, jobs in transaction.counts():
+        total += jobs
+        meant += jobs * (state in states and wanted.queue in (None, queue))
+    return states if by_end or meant <= FEW * total else None
+
+
+def _places(wanted: Filter, states: frozenset[State]) -> str:
+    queue = [SQL.queue] if wanted.queue is not None else []
+    pieces = dict(SQL)
+    found = []
+    for state in sorted(states - FINAL):
+        times = _times(wanted) if wanted.time == "due" and state in _DUE else []
+        found.append(_all([pieces[state.value], *queue, *times]))
+    if states & FINAL:
+        times = _times(wanted) if wanted.time == "finished" else []
+        found.append(_all([SQL.ended, *queue, *times]))
+    return "\nUNION ALL ".join(found)
+
+
+def _all(pieces: list[str]) -> str:
+    return "\n  AND ".join(pieces)
+
+
+def _values(wanted: Filter, before: int | None) -> dict[str, Any]:
     return {
         "before": before,
-        "limit": limit,
-        "ids": None if wanted.ids is None else text_of(wanted.ids),
+        "ids": text_of(wanted.ids),
         "queue": wanted.queue,
-        "states": None if wanted.states is None else text_of(wanted.states),
+        "states": text_of(list(State) if wanted.states is None else wanted.states),
         "task": wanted.task,
         "key": wanted.key,
-        "tag": wanted.tag,
+        "tag": None if wanted.tag is None else text_of(wanted.tag),
         "since": wanted.since,
         "until": wanted.until,
+        "text": None if wanted.text is None else folded(wanted.text),
+        "quoted_text": None if wanted.text is None else folded(as_json_text(wanted.text)),
+        "fields": text_of([text for path, value in wanted.fields for text in _texts_of(path, value)]),
     }
+
+
+def _texts_of(path: str, value: str) -> Iterator[str]:
+    """What a payload with that field has in it. A number may be written in several ways."""
+    yield from (text_of(member) for member in path.split("."))
+    if _WHOLE.fullmatch(value):
+        yield value
+    elif not _is_number(value):
+        yield text_of(value)
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True

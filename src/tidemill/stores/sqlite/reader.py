@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from tidemill.contract.reader import (
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.states import State
-from tidemill.stores.sqlite import find as filters
+from tidemill.stores.sqlite.find import search
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
 
@@ -33,16 +34,17 @@ def get(transaction: Transaction, ids: Sequence[str]) -> list[Job | None]:
 
 
 def find(transaction: Transaction, wanted: Filter, limit: int, cursor: int | None) -> Page:
-    jobs = transaction.jobs(filters.SQL.find, filters.values(wanted, limit + 1, cursor))
+    found = search(transaction, wanted, newest_first=True, before=cursor)
+    jobs = list(islice(found, limit + 1))
     page = tuple(jobs[:limit])
     return Page(page, page[-1].seq if len(jobs) > limit else None)
 
 
 def counts(transaction: Transaction) -> dict[str, dict[State, int]]:
     found: dict[str, dict[State, int]] = {}
-    for queue, name, value in transaction.execute(SQL.counts):
-        if value:
-            found.setdefault(queue, {})[State(name)] = value
+    for queue, state, jobs in transaction.counts():
+        if jobs:
+            found.setdefault(queue, {})[state] = jobs
     return found
 
 

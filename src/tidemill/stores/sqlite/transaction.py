@@ -7,7 +7,7 @@ it moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apsw
@@ -87,6 +87,11 @@ class Transaction:
             stored = self.connection.execute(SQL.counter, (queue, state.value)).get
             total += (stored or 0) + self._counts.get((queue, state.value), 0)
         return total
+
+    def counts(self) -> Iterator[tuple[str, State, int]]:
+        """(queue, state, jobs), without this step's changes."""
+        for queue, state, jobs in self.connection.execute(SQL.counters):
+            yield str(queue), State(state), int(jobs)
 
     # -- changing jobs
 

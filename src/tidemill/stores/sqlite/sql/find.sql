@@ -1,29 +1,83 @@
--- Jobs by filter, newest first. A filter member that is NULL does not narrow the search.
+-- Jobs by filter. `find.py` puts a statement together from these pieces: `rows`, WHERE, the pieces of
+-- the filter's members that are set, and an order; `seq IN` with the last five where few jobs are meant. What is asked here about texts and fields may say yes
+-- too often, never too seldom: whoever reads the rows asks `core.filters.matches` once more.
 
--- name: find
+-- name: rows
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for
 FROM jobs
-WHERE (:before IS NULL OR seq < :before)
-  AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
-  AND (:queue IS NULL OR queue = :queue)
-  AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-  AND (:task IS NULL OR task = :task)
-  AND (:key IS NULL OR lane = :key)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(tags) WHERE value = :tag))
-  AND (:since IS NULL OR created >= :since)
-  AND (:until IS NULL OR created < :until)
-ORDER BY seq DESC LIMIT :limit;
 
--- name: oldest
-SELECT id FROM jobs
-WHERE (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
-  AND (:queue IS NULL OR queue = :queue)
-  AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-  AND (:task IS NULL OR task = :task)
-  AND (:key IS NULL OR lane = :key)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(tags) WHERE value = :tag))
-  AND (:since IS NULL OR created >= :since)
-  AND (:until IS NULL OR created < :until)
-ORDER BY seq LIMIT :limit;
+-- name: newest_first
+ORDER BY seq DESC
+
+-- name: oldest_first
+ORDER BY seq
+
+-- name: before
+seq < :before
+
+-- name: ids
+id IN (SELECT value FROM json_each(:ids))
+
+-- name: queue
+queue = :queue
+
+-- name: states
+state IN (SELECT value FROM json_each(:states))
+
+-- name: task
+task = :task
+
+-- name: key
+lane = :key
+
+-- name: tag
+instr(tags, :tag)
+
+-- name: created_since
+created >= :since
+
+-- name: created_until
+created < :until
+
+-- name: due_since
+due >= :since
+
+-- name: due_until
+due < :until
+
+-- name: finished_since
+finished >= :since
+
+-- name: finished_until
+finished < :until
+
+-- name: text  a payload with escapes may spell the text in another way
+(instr(lower(payload), :quoted_text) OR instr(lower(task), :text) OR instr(lower(lane), :text)
+ OR instr(lower(tags), :quoted_text) OR instr(lower(note), :text) OR instr(lower(reason), :text)
+ OR instr(lower(error), :quoted_text) OR instr(payload, '\u') OR instr(payload, '\/'))
+
+-- name: caseless_text  a text that is the same in either case is searched at half the cost
+(instr(payload, :quoted_text) OR instr(task, :text) OR instr(lane, :text)
+ OR instr(tags, :quoted_text) OR instr(note, :text) OR instr(reason, :text)
+ OR instr(error, :quoted_text) OR instr(payload, '\u') OR instr(payload, '\/'))
+
+-- name: fields  (json array of texts) which the payload has if it has the fields
+NOT EXISTS (SELECT 1 FROM json_each(:fields)
+            WHERE NOT (instr(payload, value) OR instr(payload, '\u') OR instr(payload, '\/')))
+
+-- name: ready
+SELECT seq FROM jobs INDEXED BY jobs_ready WHERE state = 'ready'
+
+-- name: scheduled
+SELECT seq FROM jobs INDEXED BY jobs_scheduled WHERE state = 'scheduled'
+
+-- name: waiting
+SELECT seq FROM jobs INDEXED BY jobs_waiting WHERE state = 'waiting'
+
+-- name: running
+SELECT seq FROM jobs INDEXED BY jobs_running WHERE state = 'running'
+
+-- name: ended
+SELECT seq FROM jobs INDEXED BY jobs_ended WHERE finished IS NOT NULL AND state IN (SELECT value FROM json_each(:states))

@@ -1,8 +1,5 @@
 -- Reading, on a connection of its own.
 
--- name: counts
-SELECT queue, name, value FROM counters WHERE queue <> '';
-
 -- name: history  (queue, minute)
 SELECT minute, done, failed, cancelled, retried, reclaimed FROM history WHERE queue = ? AND minute >= ? ORDER BY minute;
 

@@ -70,6 +70,9 @@ DELETE FROM attempts WHERE job = ? AND number <= (SELECT max(number) - 100 FROM 
 -- name: counter  (queue, name)
 SELECT value FROM counters WHERE queue = ? AND name = ?;
 
+-- name: counters  of all queues
+SELECT queue, name, value FROM counters WHERE queue <> '';
+
 -- name: advance  (name, by) a store-wide number; answers where it stands now
 INSERT INTO counters (queue, name, value) VALUES ('', ?, ?)
 ON CONFLICT (queue, name) DO UPDATE SET value = value + excluded.value RETURNING value;
