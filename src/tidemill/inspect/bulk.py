@@ -35,7 +35,10 @@ async def each(store: Store, wanted: Filter) -> AsyncIterator[Job]:
 async def count(store: Store, wanted: Filter) -> int:
     """Queues and states are counted by the store; anything else has to be looked at."""
     if wanted != Filter(queue=wanted.queue, states=wanted.states):
-        return sum([1 async for _ in each(store, wanted)])
+        met = 0
+        async for _ in each(store, wanted):
+            met += 1
+        return met
     counts = await store.counts()
     queues = counts if wanted.queue is None else {wanted.queue: counts.get(wanted.queue, {})}
     states = set(State) if wanted.states is None else set(wanted.states)
