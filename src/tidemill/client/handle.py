@@ -27,7 +27,11 @@ FIRST_LOOK, LONGEST_LOOK = 0.25, 5.0
 
 
 class JobHandle(Generic[R_co]):
-    """`existing` is true when a job with the same unique key was there before: this is that one."""
+    """A job that was sent: `await job.result(timeout=60)`.
+
+    `id` can be kept, and `app.job(id)` makes a handle of it again. `existing` is true when a job
+    with the same unique key was there before: this is that one.
+    """
 
     __slots__ = ("_client", "existing", "id")
 
@@ -40,11 +44,12 @@ class JobHandle(Generic[R_co]):
         return f"<JobHandle {self.id}{' existing' if self.existing else ''}>"
 
     async def result(self, timeout: float | None = None) -> R_co:  # noqa: ASYNC109 - ends in our own error
-        """What the handler returned. Raises JobFailed, JobCancelled, JobNotFound, ResultTimeout or
-        ResultUnreadable."""
+        """Wait for the job to end, at most `timeout` seconds; answers what the handler returned. Raises
+        JobFailed, JobCancelled, JobNotFound, ResultTimeout or ResultUnreadable."""
         return self._outcome(await self._ended(timeout))
 
     def result_sync(self, timeout: float | None = None) -> R_co:
+        """`result` for programs without an event loop."""
         refuse_on_a_loop("result")
         return self._client.run_sync(lambda: self.result(timeout))
 
@@ -54,6 +59,7 @@ class JobHandle(Generic[R_co]):
         return self._found((await store.get([self.id]))[0])
 
     def status_sync(self) -> Job:
+        """`status` for programs without an event loop."""
         refuse_on_a_loop("status")
         if blocking := self._client.blocking():
             return self._found(blocking.get([self.id])[0])
@@ -64,6 +70,7 @@ class JobHandle(Generic[R_co]):
         return await self._amend(Cancel(reason))
 
     def cancel_sync(self, reason: str = "cancelled by hand") -> bool:
+        """`cancel` for programs without an event loop."""
         refuse_on_a_loop("cancel")
         return self._amend_sync(Cancel(reason))
 
@@ -72,6 +79,7 @@ class JobHandle(Generic[R_co]):
         return await self._amend(RetryNow())
 
     def retry_sync(self) -> bool:
+        """`retry` for programs without an event loop."""
         refuse_on_a_loop("retry")
         return self._amend_sync(RetryNow())
 

@@ -15,9 +15,10 @@ R = TypeVar("R")
 
 
 class Task(Generic[P, R]):
-    """`P` are the handler's parameters without its context, `R` is what it returns.
+    """What `@app.task` makes of a function: `await describe.enqueue(songs)` sends a job.
 
-    Calling the task calls the plain function, so that a handler's test needs no queue.
+    `P` are the handler's parameters without its context, `R` is what it returns. Calling the task
+    calls the plain function, so that a handler's test needs no queue.
     """
 
     __slots__ = ("_client", "_make", "_options", "definition")
@@ -36,14 +37,17 @@ class Task(Generic[P, R]):
 
     @property
     def name(self) -> str:
+        """What jobs in the store know the task by."""
         return self.definition.name
 
     def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
-        """The same task with other options for the jobs made through it."""
+        """The same task with other options for the jobs made through it:
+        `describe.using(priority=1, delay=60).enqueue(songs)`."""
         return Task(self._client, self.definition, with_options(self._options, options))
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """Returns when the store has the job, or raises within 5 s."""
+        """Send a job, with the handler's own parameters. Returns when the store has it, or raises within
+        5 s: an argument that does not fit is refused before anything is sent."""
         return await self._client.enqueue(self._make(self.definition, self._options, args, kwargs))
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:

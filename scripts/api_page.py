@@ -1,0 +1,153 @@
+"""Write docs/reference/api.md from the public names, their signatures and their docstrings.
+
+Run it after changing any of them; tests/client/test_api_page.py fails until that is done.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_overloads
+
+import msgspec
+
+import tidemill
+
+PAGE = Path(__file__).parents[1] / "docs/reference/api.md"
+
+SECTIONS = {
+    "The application": ["Tidemill"],
+    "Tasks and jobs": ["Task", "JobHandle", "JobRequest", "Context", "Retry", "Unique"],
+    "Queues": ["QueueSettings", "Retention", "QueueChanges", "Override"],
+    "Looking and steering": [
+        "Inspector",
+        "Filter",
+        "Page",
+        "QueueView",
+        "JobView",
+        "Overview",
+        "Explanation",
+    ],
+    "Changes": ["Change", "Changed", "RetryNow", "RunNow", "Cancel", "Archive", "Delete", "Reprioritise"],
+    "Records": ["Job", "Error", "State"],
+}
+
+INTRODUCTION = """# Python
+
+Everything that `from tidemill import …` has. `tidemill.testing`, `tidemill.frameworks` and
+`tidemill.telemetry.events` are public too and have pages of their own; everything else inside the package
+may change without notice. Programs without an event loop run what is `async` by `app.run_sync(…)`.
+
+This page is written by `scripts/api_page.py` from the code.
+"""
+
+WIDEST = 100
+
+
+def page() -> str:
+    parts = [INTRODUCTION]
+    for title, names in SECTIONS.items():
+        parts.append(f"## {title}\n")
+        parts += [part for name in names for part in _entry(name)]
+    parts += ["## Errors\n", "[What to do about each](errors.md).\n", _errors()]
+    return "\n".join(parts)
+
+
+def _entry(name: str) -> Iterator[str]:
+    value = getattr(tidemill, name)
+    yield f"### {name}\n"
+    if not isinstance(value, type):
+        yield f"One of {', '.join(f'`{one.__name__}`' for one in value.__args__)}.\n"
+        return
+    if isinstance(value, type) and issubclass(value, Enum):
+        yield f"{_prose(value)}\n\nOne of {', '.join(f'`{one.value}`' for one in value)}.\n"
+        return
+    if issubclass(value, msgspec.Struct):
+        yield _code(name, _parameters(value))
+    elif value is tidemill.Tidemill:
+        yield _code(name, _parameters(value.__init__))
+    yield f"{_prose(value)}\n"
+    if issubclass(value, msgspec.Struct):
+        yield from _members(value, silent=False)
+        return
+    if attributes := [f"`{slot}`" for slot in getattr(value, "__slots__", ()) if not slot.startswith("_")]:
+        yield f"Attributes: {', '.join(sorted(attributes))}.\n"
+    yield from _members(value)
+
+
+def _members(owner: type, *, silent: bool = True) -> Iterator[str]:
+    """`silent` ones have no docstring; a value's are for the package itself."""
+    for name, member in vars(owner).items():
+        if name.startswith("_") or not (inspect.isfunction(member) or isinstance(member, property)):
+            continue
+        if not (member.__doc__ or silent):
+            continue
+        if isinstance(member, property):
+            head = f"{name}: {inspect.signature(member.fget).return_annotation}"  # type: ignore[arg-type]
+            yield f"```python\n{head}\n```\n"
+        else:
+            function = (get_overloads(member) or [member])[-1]
+            kind = "async " if inspect.iscoroutinefunction(member) else ""
+            yield _code(kind + name, _parameters(function), inspect.signature(function).return_annotation)
+        yield f"{_prose(member)}\n"
+
+
+def _parameters(function: Any) -> list[str]:
+    """Of a method without `self`, of a struct all."""
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    written: list[str] = []
+    for before, parameter in zip([None, *parameters], parameters, strict=False):
+        kind, last = parameter.kind, before and before.kind
+        if last is parameter.POSITIONAL_ONLY and kind is not last:
+            written.append("/")
+        if kind is parameter.KEYWORD_ONLY and last not in (kind, parameter.VAR_POSITIONAL):
+            written.append("*")
+        written.append(_parameter(parameter))
+    return written
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+    return f"{stars}{parameter.name}: {_type(parameter.annotation)}{default}"
+
+
+def _type(annotation: Any) -> str:
+    shown = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", shown).replace(" | UnsetType", "")
+
+
+def _code(name: str, parameters: list[str], answer: Any = inspect.Signature.empty) -> str:
+    returns = "" if answer is inspect.Signature.empty else f" -> {_type(answer)}"
+    line = f"{name}({', '.join(parameters)}){returns}"
+    if len(line) > WIDEST:
+        line = f"{name}(\n" + "".join(f"    {one},\n" for one in parameters) + f"){returns}"
+    return f"```python\n{line}\n```\n"
+
+
+def _prose(value: Any) -> str:
+    """The docstring; lines of the form `name, name: meaning` become a list."""
+    text = inspect.cleandoc(value.__doc__ or "")
+    return re.sub(r"^(\w+(?:, \w+)*): ", lambda found: f"- {_quoted(found[1])}: ", text, flags=re.MULTILINE)
+
+
+def _quoted(names: str) -> str:
+    return ", ".join(f"`{name}`" for name in names.split(", "))
+
+
+def _errors() -> str:
+    named = {name for names in SECTIONS.values() for name in names}
+    rest = [name for name in tidemill.__all__ if name not in named]
+    lines = [f"| `{name}` | {_first_line(getattr(tidemill, name))} |" for name in rest]
+    return "\n".join(["| error | what it says |", "|---|---|", *lines, ""])
+
+
+def _first_line(value: Any) -> str:
+    return " ".join((value.__doc__ or "").split("\n\n")[0].split())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
