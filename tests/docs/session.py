@@ -4,7 +4,7 @@ In order, in an empty folder:
 
 - a `python`, `toml` or `ini` block whose first line is a comment naming a file (`# jobs.py`) goes to the
   end of that file; with `# jobs.py, from the start` it replaces it
-- a `console` block holds commands after `$ ` and what they print, stdout and stderr together;
+- a `console` block holds commands after `$ ` and what they print on a terminal, 110 columns wide;
   `…` stands for anything inside a line, and alone on a line for any lines
 - other blocks are left alone
 
@@ -13,17 +13,15 @@ A command that is to end badly says so in the block's last line: `[exit code 1]`
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.docs import terminal
 
 FENCE = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"# (?P<file>[\w./-]+\.\w+)(?P<again>, from the start)?\n")
 CODE = re.compile(r"\[exit code (\d+)\]\n?\Z")
-PATIENCE = 60.0
 
 
 def blocks(text: str) -> Iterator[tuple[str, str]]:
@@ -66,38 +64,21 @@ def _commands(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _run(command: str, expected: str, folder: Path) -> None:
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
-    code = CODE.search(expected)
+    code, printed = terminal.run(command, folder)
+    promised = CODE.search(expected)
     wanted = CODE.sub("", expected)
-    assert done.returncode == (int(code[1]) if code else 0), f"$ {command}\n{done.stdout}"
-    assert same(wanted, done.stdout), f"$ {command}\nthe page says\n{wanted}\nit printed\n{done.stdout}"
-
-
-def environment() -> dict[str, str]:
-    """A terminal without settings of ours, where `python` and `tidemill` are this installation's."""
-    plain = {
-        name: value for name, value in os.environ.items() if not name.startswith(("TIDEMILL_", "PYTEST_"))
-    }
-    found_first = f"{Path(sys.executable).parent}{os.pathsep}{plain.get('PATH', '')}"
-    return plain | {"PATH": found_first, "COLUMNS": "110", "PYTHONDONTWRITEBYTECODE": "1"}
+    assert code == (int(promised[1]) if promised else 0), f"$ {command}\n{printed}"
+    assert same(wanted, printed), f"$ {command}\nthe page says\n{wanted}\nit printed\n{printed}"
 
 
 def same(wanted: str, printed: str) -> bool:
     """Spaces at the ends of lines are nobody's business."""
-    lines = [line.rstrip() for line in wanted.strip("\n").splitlines()]
-    pattern = "\n".join(".*" if line == "…" else _line_pattern(line) for line in lines)
-    given = "\n".join(line.rstrip() for line in printed.strip("\n").splitlines())
-    return re.fullmatch(pattern, given, re.DOTALL) is not None
+    pattern = "".join(_line_pattern(line.rstrip()) for line in wanted.strip("\n").splitlines())
+    given = "".join(f"{line.rstrip()}\n" for line in printed.strip("\n").splitlines())
+    return re.fullmatch(pattern, given) is not None
 
 
 def _line_pattern(line: str) -> str:
-    return r"[^\n]*".join(re.escape(part) for part in line.split("…"))
+    if line == "…":
+        return r"(?:[^\n]*\n)*"
+    return r"[^\n]*".join(re.escape(part) for part in line.split("…")) + r"\n"

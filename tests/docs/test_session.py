@@ -39,4 +39,5 @@ def test_an_exit_code_can_be_expected(tmp_path: Path) -> None:
 def test_an_ellipsis_stands_for_what_differs() -> None:
     assert same("job … done\n", "job 01a1 done  \n")
     assert same("first\n…\nlast\n", "first\na\nb\nlast\n")
+    assert same("first\n…\nlast\n", "first\nlast\n")
     assert not same("job … done\n", "job 01a1\ndone\n")

@@ -1,0 +1,62 @@
+"""Runs a command on a terminal of its own, as a reader of the page has one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+WIDTH, HEIGHT = 110, 50
+PATIENCE = 60.0
+ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])")
+
+
+def run(command: str, folder: Path) -> tuple[int, str]:
+    """The exit code, and what was printed on stdout and stderr, without colours."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
+    with subprocess.Popen(
+        ["timeout", str(PATIENCE), "bash", "-c", command],
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        printed = _read_all(ours)
+    os.close(ours)
+    return process.returncode, "".join(map(_as_seen, printed.replace("\r\n", "\n").split("\n")[:-1]))
+
+
+def _as_seen(line: str) -> str:
+    """A carriage return starts the line over: what a progress bar said before is gone."""
+    return ESCAPES.sub("", line.rstrip("\r\n").rpartition("\r")[2]) + "\n"
+
+
+def environment() -> dict[str, str]:
+    """Without settings of ours; `python` and `tidemill` are this installation's."""
+    plain = {
+        name: value for name, value in os.environ.items() if not name.startswith(("TIDEMILL_", "PYTEST_"))
+    }
+    found_first = f"{Path(sys.executable).parent}{os.pathsep}{plain.get('PATH', '')}"
+    return plain | {"PATH": found_first, "TERM": "xterm", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _read_all(terminal: int) -> str:
+    parts = []
+    while True:
+        try:
+            part = os.read(terminal, 65_536)
+        except OSError:  # the last of its writers has gone
+            part = b""
+        if not part:
+            return b"".join(parts).decode(errors="replace")
+        parts.append(part)

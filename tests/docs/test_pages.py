@@ -1,0 +1,34 @@
+"""What the pages show is what happens: their files are written, their commands run, their output compared."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, every_page
+from tests.docs.session import blocks, play
+
+PLAYED = [
+    "README.md",
+    "docs/tutorial/first-job.md",
+    "docs/how-to/deploy.md",
+    "docs/how-to/idempotent-handlers.md",
+    "docs/how-to/limit-concurrency.md",
+    "docs/how-to/long-jobs.md",
+    "docs/how-to/retry-and-give-up.md",
+    "docs/how-to/unique-jobs.md",
+]
+
+
+@pytest.mark.parametrize("page", PLAYED)
+def test_the_page_is_what_happens(page: str, tmp_path: Path) -> None:
+    assert play((ROOT / page).read_text(encoding="utf-8"), tmp_path) > 0
+
+
+@pytest.mark.parametrize("path", every_page(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_python_block_can_be_read(path: Path) -> None:
+    for language, body in blocks(path.read_text(encoding="utf-8")):
+        if language == "python":
+            ast.parse(body)
