@@ -40,6 +40,11 @@ class Task(Generic[P, R]):
         """What jobs in the store know the task by."""
         return self.definition.name
 
+    @property
+    def client(self) -> Client:
+        """What sends the task's jobs."""
+        return self._client
+
     def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
         """The same task with other options for the jobs made through it:
         `describe.using(priority=1, delay=60).enqueue(songs)`."""
