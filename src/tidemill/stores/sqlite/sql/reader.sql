@@ -20,21 +20,15 @@ FROM workers WHERE lease > ? ORDER BY id;
 
 -- name: oldest_ready  (queue) the earliest due of each lane and priority; the jobs between are passed over
 WITH RECURSIVE place (lane, priority) AS (
-    SELECT lane, priority FROM (SELECT lane, priority FROM jobs
-                                WHERE state = 'ready' AND queue = ?1
-                                ORDER BY lane, priority LIMIT 1)
+    SELECT lane, priority FROM lanes WHERE queue = ?1
     UNION ALL
-    SELECT (SELECT lane FROM jobs
-            WHERE state = 'ready' AND queue = ?1 AND (lane, priority) > (place.lane, place.priority)
-            ORDER BY lane, priority LIMIT 1),
-           (SELECT priority FROM jobs
-            WHERE state = 'ready' AND queue = ?1 AND (lane, priority) > (place.lane, place.priority)
-            ORDER BY lane, priority LIMIT 1)
-    FROM place WHERE lane IS NOT NULL
+    SELECT lane, (SELECT min(jobs.priority) FROM jobs
+                  WHERE state = 'ready' AND queue = ?1 AND jobs.lane = place.lane AND jobs.priority > place.priority)
+    FROM place WHERE priority IS NOT NULL
 )
 SELECT min((SELECT min(due) FROM jobs
-            WHERE state = 'ready' AND queue = ?1 AND lane = place.lane AND priority = place.priority))
-FROM place WHERE lane IS NOT NULL;
+            WHERE state = 'ready' AND queue = ?1 AND jobs.lane = place.lane AND jobs.priority = place.priority))
+FROM place;
 
 -- name: next_due  (queue)
 SELECT min(due) FROM jobs WHERE state = 'scheduled' AND queue = ?;
@@ -50,7 +44,8 @@ SELECT max(at) FROM (
     UNION ALL
     SELECT max(finished) FROM jobs WHERE finished IS NOT NULL AND queue = ?1 AND state = 'cancelled'
     UNION ALL
-    SELECT max(minute) * 60.0 FROM history WHERE queue = ?1 AND done + failed + cancelled > 0
+    SELECT * FROM (SELECT minute * 60.0 FROM history WHERE queue = ?1 AND done + failed + cancelled > 0
+                   ORDER BY minute DESC LIMIT 1)
 );
 
 -- name: ready_place  (id)

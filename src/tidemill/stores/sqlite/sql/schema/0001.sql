@@ -42,7 +42,7 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_id        ON jobs (id);
 CREATE INDEX jobs_ready            ON jobs (queue, lane, priority, due)  WHERE state = 'ready';
 CREATE INDEX jobs_scheduled        ON jobs (queue, due)                  WHERE state = 'scheduled';
-CREATE INDEX jobs_retrying         ON jobs (queue)                       WHERE state = 'scheduled' AND attempts > 0;
+CREATE INDEX jobs_retrying         ON jobs (queue, attempts)             WHERE state = 'scheduled' AND attempts > 0;
 CREATE INDEX jobs_running          ON jobs (queue, lane)                 WHERE state = 'running';
 CREATE INDEX jobs_waiting          ON jobs (after)                       WHERE state = 'waiting';
 CREATE INDEX jobs_ended            ON jobs (queue, state, finished)      WHERE finished IS NOT NULL;
