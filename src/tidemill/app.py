@@ -23,7 +23,7 @@ from tidemill.contract.store import Store
 from tidemill.core.queue_options import QueueOptions
 from tidemill.core.queues import QueueSettings
 from tidemill.errors import ConfigurationError
-from tidemill.logs import write_events
+from tidemill.logs import configure, in_force, write_events
 from tidemill.settings import Settings
 from tidemill.settings.queues import declared
 from tidemill.settings.store import store_url
@@ -36,6 +36,7 @@ from tidemill.urls import OWN_STORE, StoreUrl
 if TYPE_CHECKING:
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
+    from tidemill.settings.arguments import WorkerArguments
     from tidemill.worker.options import WorkerOptions
     from tidemill.worker.worker import Lifespan, Worker
 
@@ -218,12 +219,12 @@ class Tidemill:
         """End a pause; what waited starts at once."""
         await (await self.client.store()).resume(queue)
 
-    def worker(self, **options: Any) -> Worker:
+    def worker(self, **options: Unpack[WorkerArguments]) -> Worker:
         """A worker to be run inside `async with app`. Options are those of `WorkerOptions`; without
         `queues` it serves every queue that was declared or that a task is on, by weight."""
         from tidemill.worker.worker import Worker
 
-        write_events(self.signals)  # once more: by now a lower level may have been asked for
+        self._log_as_set()
         return Worker(
             self.store,
             self.tasks,
@@ -235,7 +236,7 @@ class Tidemill:
             middleware=self.middlewares,
         )
 
-    def worker_options(self, **options: Any) -> WorkerOptions:
+    def worker_options(self, **options: Unpack[WorkerArguments]) -> WorkerOptions:
         """What a worker would run with: these options, then the environment, the TOML file and the
         defaults. Checked, without building a worker."""
         from tidemill.settings.workers import worker_options
@@ -245,7 +246,7 @@ class Tidemill:
             known.setdefault(task.queue, QueueSettings())
         return worker_options(self.settings, options, known)
 
-    async def work(self, **options: Any) -> None:
+    async def work(self, **options: Unpack[WorkerArguments]) -> None:
         """Run a worker on this loop until SIGTERM or SIGINT: the first drains, another a second later
         hands everything back."""
         from tidemill.worker.drain import on_signals
@@ -255,7 +256,7 @@ class Tidemill:
             with on_signals(worker.stop, worker.stop_now):
                 await worker.run()
 
-    def run_worker(self, **options: Any) -> None:
+    def run_worker(self, **options: Unpack[WorkerArguments]) -> None:
         """Run a worker until it is told to stop. Blocks; takes uvloop when it is installed."""
         _best_loop()(self.work(**options))
 
@@ -276,6 +277,13 @@ class Tidemill:
             )
             with on_signals(supervisor.stop, supervisor.stop):
                 await supervisor.run()
+
+    def _log_as_set(self) -> None:
+        """By now a level may have been asked for, on the command line or by the settings."""
+        given = self.settings.given("log")
+        if given and in_force() is None:
+            configure(**given)
+        write_events(self.signals)
 
     def _root(self) -> Store:
         if self._store is None:

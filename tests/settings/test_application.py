@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,3 +99,35 @@ def test_a_file_names_the_store(folder: Path) -> None:
     (folder / "other.toml").write_text('url = "jobs.db"')
     with pytest.raises(ConfigurationError, match=r"url from other\.toml: 'jobs\.db' has no scheme"):
         Tidemill(config="other.toml")
+
+
+PROGRAM = """
+from tidemill import Tidemill
+
+app = Tidemill("memory://")
+
+@app.task(name="send")
+async def send() -> None: ...
+
+async def main() -> None:
+    async with app:
+        await send.enqueue()
+        await app.worker(until_idle=True).run()
+
+import asyncio
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "style", "lines"), [("", "", 0), ("debug", "", 2), ("debug", "console", 2)]
+)
+def test_a_worker_logs_as_it_is_set(folder: Path, level: str, style: str, lines: int) -> None:
+    """At `debug` the start and the end of a job are told."""
+    environment = os.environ | {"TIDEMILL_LOG_LEVEL": level, "TIDEMILL_LOG_FORMAT": style}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment)
+    told = [line for line in done.stderr.splitlines() if "send" in line]
+    assert len(told) >= lines
+    assert bool(told) == bool(lines)
+    assert all(line.startswith("{") != (style == "console") for line in told)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import tidemill
 from tidemill.core.queues import QueueSettings
+from tidemill.settings.arguments import WorkerArguments
 from tidemill.settings.catalogue import CATALOGUE, NOT_SETTINGS, SECTIONS, of_queue
 from tidemill.worker.options import WorkerOptions
 
@@ -27,6 +28,12 @@ def test_every_option_of_a_worker_is_a_setting_with_its_default_x5() -> None:
     assert settings == {name: options[name] for name in settings}
 
 
+def test_an_editor_knows_every_option_of_a_worker() -> None:
+    assert list(WorkerArguments.__annotations__) == [
+        field.name for field in dataclasses.fields(WorkerOptions)
+    ]
+
+
 def test_every_setting_of_a_queue_is_one_x5() -> None:
     assert tuple(of_queue("feeds")) == QueueSettings.__struct_fields__
 
@@ -41,4 +48,5 @@ def test_every_variable_in_the_source_is_known() -> None:
     sources = Path(tidemill.__file__).parent.rglob("*.py")
     named = {name for path in sources for name in re.findall(r"\bTIDEMILL_[A-Z_]+[A-Z]\b", path.read_text())}
     known = {name for setting in CATALOGUE.values() for name in setting.variables} | NOT_SETTINGS.keys()
-    assert named <= known | {"TIDEMILL_QUEUES"}
+    of_django = {"TIDEMILL_APP"}  # a name in a site's settings.py, not a variable
+    assert named <= known | of_django | {"TIDEMILL_QUEUES"}

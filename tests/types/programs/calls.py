@@ -79,6 +79,7 @@ async def right() -> None:
     await app.enqueue_many([plain.job(1), without_context.job(2)])
     await app.pause("feeds", until=later, reason="invoice")
     await app.worker(queues=["feeds"], concurrency=3).run()
+    app.run_worker(queues={"feeds": 2}, until_idle=True)
     as_task: Task[[int], str] = plain
     as_object: JobHandle[object] = plain.enqueue_sync(1)
     await as_task.enqueue(1)
@@ -110,6 +111,8 @@ async def wrong() -> None:
     app.queue("feeds", wieght=3)  # expect: call-arg, reportCallIssue
     await app.enqueue_many([1, 2])  # expect: arg-type, reportArgumentType
     await app.enqueue_many([plain.enqueue(1)])  # expect: arg-type, reportArgumentType
+    app.worker(concurency=3)  # expect: call-arg, reportCallIssue
+    app.run_worker(lease="30s")  # expect: arg-type, reportArgumentType
     app.run_sync(app.job)  # expect: arg-type, reportArgumentType
     Tidemill(urn="memory://")  # expect: call-arg, reportCallIssue
     Retry(atempts=2)  # expect: call-arg, reportCallIssue
