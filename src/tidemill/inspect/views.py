@@ -57,8 +57,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def payload(self) -> Any:
-        """The arguments, as plain data."""
-        return msgspec.json.decode(self.job.payload)
+        """The arguments, as plain data; text when it is not JSON, as only a foreign producer's may be."""
+        try:
+            return msgspec.json.decode(self.job.payload)
+        except msgspec.DecodeError:
+            return self.job.payload.decode(errors="replace")
 
     @property
     def result(self) -> Any:
