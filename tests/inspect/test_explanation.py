@@ -349,7 +349,7 @@ WHEN = "3 s ago, at 2026-04-30 23:59:57 UTC"
         (
             replace(FAILED, reason=REFUSED, error=Error("InvalidPayload", "url: missing")),
             None,
-            f"The job was refused {WHEN} with InvalidPayload: url: missing.",
+            f"The job was refused {WHEN}: InvalidPayload: url: missing.",
         ),
         (
             replace(FAILED, reason="archived by hand", attempts=0, error=None),

@@ -29,7 +29,7 @@ async def test_a_foreign_request_that_is_no_json_can_be_looked_at(tmp_path: Path
         told = await look.explain("a")
         assert told.code is Code.FAILED
         assert told.sentence.startswith("The job was refused ")
-        assert told.sentence.endswith(" with InvalidPayload: payload: is not JSON.")
+        assert told.sentence.endswith(": InvalidPayload: payload: is not JSON.")
         assert [job.id for job in (await look.find(Filter(text="糟糕"))).jobs] == ["a"]
         assert (await look.find(Filter(fields=(("feed", "a"),)))).jobs == ()
         assert (await look.delete("a")).changed == 1

@@ -44,7 +44,7 @@ def _failed(facts: Facts, when: str) -> str:
     if job.reason == UNKNOWN_TASK:
         return f"The job failed {when}: no worker knew its task {job.task!r} for a day."
     if job.reason == REFUSED:
-        return f"The job was refused {when}{error or '.'}"
+        return f"The job was refused {when}: {words_of(job.error) if job.error else 'no reason was given.'}"
     if not _ended_by_attempt(facts):
         before = f" Before that, {plural(job.attempts, 'attempt')} failed, the last{error}" if error else ""
         given = full_stop(job.reason or "no reason was given")

@@ -57,16 +57,21 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def payload(self) -> Any:
-        """The arguments, as plain data; text when it is not JSON, as only a foreign producer's may be."""
-        try:
-            return msgspec.json.decode(self.job.payload)
-        except msgspec.DecodeError:
-            return self.job.payload.decode(errors="replace")
+        """The arguments, as plain data."""
+        return readable(self.job.payload)
 
     @property
     def result(self) -> Any:
         """What the handler returned, as plain data; None when there is nothing."""
         return None if self.job.result is None else msgspec.json.decode(self.job.result)
+
+
+def readable(payload: bytes) -> Any:
+    """As plain data; as text when it is not JSON, as a foreign producer's that was refused may be."""
+    try:
+        return msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        return payload.decode(errors="replace")
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
