@@ -12,6 +12,8 @@ from tests.docs.pages import page, section
 from tidemill.cli.root import root
 
 PAGE = page("reference/cli.md")
+APART = {"up", "worker", "demo", "bench", "completion"}
+"""They do not look at a store that is there: they run an application, or bring a store of their own."""
 COMMON = set(re.findall(r"^\| `(--[\w-]+)", section(PAGE, "Common options"), re.MULTILINE))
 
 
@@ -45,5 +47,5 @@ def test_every_option_is_documented(path: str) -> None:
 
 def test_common_options_are_common() -> None:
     for path in COMMANDS:
-        if path != "tidemill worker":
+        if path.split()[1] not in APART:
             assert options(path) >= COMMON
