@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from tidemill.app import Tidemill
 from tidemill.client.handle import JobHandle
 from tidemill.client.request import JobRequest
@@ -40,10 +43,30 @@ from tidemill.errors import (
     StoreUnavailable,
     TidemillError,
 )
-from tidemill.inspect.explanation import Explanation
-from tidemill.inspect.inspector import Inspector
-from tidemill.inspect.views import Changed, JobView, Overview, QueueView
 from tidemill.tasks.context import Context
+
+if TYPE_CHECKING:
+    from tidemill.inspect.explanation import Explanation
+    from tidemill.inspect.inspector import Inspector
+    from tidemill.inspect.views import Changed, JobView, Overview, QueueView
+else:
+    _LAZY = {
+        "Changed": "views",
+        "Explanation": "explanation",
+        "Inspector": "inspector",
+        "JobView": "views",
+        "Overview": "views",
+        "QueueView": "views",
+    }
+
+    def __getattr__(name):  # noqa: ANN001, ANN202 - hidden from type checkers, or every name would be one
+        """What looks at jobs is imported when it is asked for: a program that only sends them
+        starts a tenth faster without."""
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"tidemill.inspect.{_LAZY[name]}"), name)
+        return value
+
 
 __all__ = [
     "Archive",

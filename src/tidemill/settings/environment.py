@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -42,6 +41,8 @@ def unread(environment: Mapping[str, str], queues: Iterable[str]) -> list[str]:
 
 
 def _instead(name: str, known: list[str]) -> str:
+    import difflib
+
     if near := difflib.get_close_matches(name, known, n=1):
         return f"did you mean {near[0]}?"
     if name.startswith("TIDEMILL_QUEUES_"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -83,6 +82,8 @@ def _known(where: str, name: str, settings: Mapping[str, Setting]) -> Setting:
 
 def _instead(name: str, known: Iterable[str]) -> str:
     """`concurency` stands for `worker.concurrency` as well as `worker.concurency` does."""
+    import difflib
+
     names = [*known, "queues"]
     by_end = {known.rpartition(".")[2]: known for known in names}
     if near := difflib.get_close_matches(name, names, n=1):
