@@ -18,6 +18,7 @@ from tidemill.testing.manual import SeededEntropy
 from tidemill.testing.virtual import VirtualClock
 from tidemill.worker import Worker, WorkerOptions
 from tidemill.worker.emitter import Emitter
+from tidemill.worker.runners.isolated import IsolatedRunner, Isolation
 
 E = TypeVar("E", bound=Event)
 
@@ -52,9 +53,11 @@ class Bench:
         store: Any = None,
         lifespan: Any = None,
         middleware: tuple[Middleware, ...] = (),
+        runner: Callable[[int], Isolation] | None = None,
         **options: Any,
     ) -> Worker:
-        settings: dict[str, Any] = {"heartbeat_thread": False, "isolation": False, **options}
+        isolated = runner is not None
+        settings: dict[str, Any] = {"heartbeat_thread": False, "isolation": isolated, **options}
         return Worker(
             store or self.store,
             self.tasks if tasks is None else tasks,
@@ -64,6 +67,7 @@ class Bench:
             signals=self.signals,
             lifespan=lifespan,
             middleware=middleware,
+            isolation=runner or IsolatedRunner,
         )
 
     def start(self, worker: Worker) -> asyncio.Task[None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -54,6 +56,29 @@ def refused(**parts: bytes) -> str:
 def test_what_the_arrival_leaves_open_the_task_decides() -> None:
     queue, job = admitted()
     assert (queue, job.priority, job.key, job.unique) == ("sums", 3, "a", Unique("one"))
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        (b'{"number": 1, "host": "\\u65b0\\u95fb"}', '{"number":1,"host":"新闻"}'),
+        (b'{"host":"\\ud83c\\udf0a",\n"number":1}', '{"host":"🌊","number":1}'),
+        (b'{"number":1,"host":"\\u0041\\"\\u0042"}', '{"number":1,"host":"A\\"B"}'),
+    ],
+)
+def test_a_payload_is_stored_as_a_client_would_have_written_it(written: bytes, stored: str) -> None:
+    """Search looks into the stored text."""
+    assert admitted(payload=written)[1].payload.decode() == stored
+
+
+def test_numbers_of_an_arrival_keep_their_digits() -> None:
+    async def price(amount: Decimal, count: Any) -> None: ...
+
+    written = b'{"amount": 0.1000000000000000055511151231257827, "count": 123456789012345678901234567890}'
+    admission = judge(arrival(written, task="price"), {"price": define(price, name="price")}, 1001.0)
+    assert isinstance(admission, Admission)
+    assert isinstance(admission.verdict, NewJob), admission.verdict
+    assert admission.verdict.payload == written.replace(b" ", b"")
 
 
 def test_options_of_the_arrival_win() -> None:

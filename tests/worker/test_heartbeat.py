@@ -19,6 +19,7 @@ from tidemill.errors import StoreUnavailable
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import define
+from tidemill.testing.virtual import VirtualClock
 from tidemill.worker import Worker, WorkerOptions
 from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.heartbeat import held_as
@@ -170,6 +171,35 @@ def test_i6_a_lost_lease_stops_the_attempt_and_its_outcome_is_dropped(virtually:
         await asyncio.sleep(70)
         assert (await bench.job(job)).state is State.DONE
         worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_a_line_is_dated_when_it_was_said_not_when_it_was_sent(virtually: Virtually) -> None:
+    """Whatever the worker's clock says: the store's is the only one."""
+
+    async def talks(ctx: Context) -> None:
+        ctx.log("one")
+        await asyncio.sleep(0.3)
+        ctx.log("two")
+        await asyncio.sleep(60)
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(talks)
+        job = await bench.enqueue("talks")
+        store = Deaf(bench.store)
+        store.deaf = True
+        bench.clock = VirtualClock(skew=300)
+        began = bench.store._shared.records.clock.wall()
+        running = bench.start(worker := bench.worker(store=store))
+        await asyncio.sleep(20)
+        assert await bench.store.logs(job) == []
+        store.deaf = False
+        await asyncio.sleep(15)
+        said = [(line.line, round(line.at - began, 3)) for line in await bench.store.logs(job)]
+        assert said == [("one", 0.0), ("two", 0.3)]
+        worker.stop_now()
         await running
 
     virtually(scenario)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tidemill.core.job import DEFAULT_PRIORITY
@@ -47,7 +48,7 @@ class TaskDefinition:
 
 def define(handler: Handler, *, name: str | None = None, **options: Any) -> TaskDefinition:
     """Read a function's signature; refuse, naming the parameter, what cannot be a payload."""
-    name = name or f"{handler.__module__}.{handler.__qualname__}"
+    name = name or f"{_module_of(handler)}.{handler.__qualname__}"
     _require(0 < len(name) <= MAX_NAME, f"name: must have 1 to {MAX_NAME} characters, has {len(name)}")
     try:
         takes_context = _takes_context(handler)
@@ -64,6 +65,18 @@ def define(handler: Handler, *, name: str | None = None, **options: Any) -> Task
         raise ConfigurationError(f"task {name!r}: {error}") from None
     _check(definition)
     return definition
+
+
+def _module_of(handler: Handler) -> str:
+    """A program run as a script calls its own module `__main__`, and a worker that imports it calls it by
+    the file's name: both must mean the same task. Without a file there is nothing to import."""
+    if handler.__module__ not in {"__main__", "__mp_main__"}:
+        return handler.__module__
+    names = getattr(inspect.unwrap(handler), "__globals__", {})
+    if spec := names.get("__spec__"):  # run with -m
+        return str(spec.name)
+    file = str(names.get("__file__") or "<none>")
+    return "__main__" if file.startswith("<") else Path(file).stem
 
 
 def _takes_context(handler: Handler) -> bool:

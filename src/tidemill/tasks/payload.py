@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Self
 
 import msgspec
@@ -25,6 +26,16 @@ def _encode_foreign(value: Any) -> Any:
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_encode_foreign)
+
+
+_AS_WRITTEN: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=Decimal)
+_NUMBERS = msgspec.json.Encoder(decimal_format="number")
+
+
+def canonical(payload: bytes) -> bytes:
+    """JSON as this module writes it: no spaces, and text as text. What another language's library wrote
+    as \\uXXXX would be found by no search for it. Numbers keep all their digits."""
+    return _NUMBERS.encode(_AS_WRITTEN.decode(payload))
 
 
 class PayloadCodec:

@@ -15,6 +15,7 @@ from tidemill.core.queues import HOUR
 from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE
 from tidemill.core.uniqueness import Unique
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.tasks.payload import canonical
 from tidemill.worker.attempt import storable
 from tidemill.worker.translate import describe
 
@@ -92,6 +93,7 @@ def judge(arrival: Arrival, tasks: Mapping[str, TaskDefinition], now: float) -> 
         return _refused(arrival, task.queue, "InvalidJob", f"options: {error}".replace("`$.", "`"))
     try:
         task.payload.check(arrival.payload)
+        arrival = msgspec.structs.replace(arrival, payload=canonical(arrival.payload))
     except Exception as error:  # noqa: BLE001 - a model's own validators may raise anything
         return _refused(arrival, task.queue, "InvalidPayload", f"payload: {describe(error).message}")
     return _accepted(arrival, task, options)

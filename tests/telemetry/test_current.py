@@ -1,0 +1,155 @@
+"""Q15: whatever a handler logs carries the ids of its job, wherever it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+from typing import Any
+
+import pytest
+import structlog
+
+from tests.worker.bench import Bench, Virtually
+from tidemill.clock import SystemClock, SystemEntropy
+from tidemill.core.job import Group, NewJob
+from tidemill.stores.memory import MemoryStore
+from tidemill.tasks.context import Context
+from tidemill.tasks.definition import define
+from tidemill.telemetry.current import CurrentAttempt, CurrentFilter, add_current, current
+from tidemill.worker import Worker, WorkerOptions
+
+
+def test_there_is_none_outside_of_an_attempt() -> None:
+    assert current() is None
+    assert add_current(None, "info", {"event": "hello"}) == {"event": "hello"}
+
+
+def test_an_async_handler_and_what_it_starts_know_their_attempt(virtually: Virtually) -> None:
+    seen: list[CurrentAttempt | None] = []
+
+    async def below() -> None:
+        await asyncio.sleep(1)
+        seen.append(current())
+
+    async def handler() -> None:
+        seen.append(current())
+        await asyncio.gather(below())
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(handler)
+        job = await bench.enqueue("handler", trace="t-1")
+        await bench.run_until_idle()
+        expected = CurrentAttempt(job=job, task="handler", queue="default", attempt=1, trace="t-1")
+        assert seen == [expected, expected]
+        assert current() is None
+
+    virtually(scenario)
+
+
+def test_middleware_knows_the_attempt(virtually: Virtually) -> None:
+    seen: list[str | None] = []
+
+    async def handler() -> None: ...
+
+    async def around(context: Context, run: Any) -> Any:
+        attempt = current()
+        seen.append(None if attempt is None else attempt.job)
+        return await run()
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(handler)
+        job = await bench.enqueue("handler")
+        await bench.run_until_idle(middleware=(around,))
+        assert seen == [job]
+
+    virtually(scenario)
+
+
+def test_nothing_a_handler_sets_reaches_the_next_in_its_slot(virtually: Virtually) -> None:
+    """The next attempt is started from the task of the one before."""
+    left: contextvars.ContextVar[str] = contextvars.ContextVar("left", default="clean")
+    seen: list[str] = []
+
+    async def handler(number: int) -> None:
+        seen.append(left.get())
+        left.set(f"left by {number}")
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(handler)
+        for number in range(30):
+            await bench.enqueue("handler", b'{"number":%d}' % number)
+        await bench.run_until_idle(concurrency=1)
+        assert seen == ["clean"] * 30
+
+    virtually(scenario)
+
+
+async def _run_in_threads(handler: Any, *ids: str) -> None:
+    store = await MemoryStore().open()
+    task = define(handler, name="handler")
+    jobs = tuple(NewJob(id=job, task="handler", payload=b"{}", trace=f"trace-{job}") for job in ids)
+    await store.insert([Group("default", jobs)])
+    options = WorkerOptions(until_idle=True)
+    await Worker(
+        store, {"handler": task}, options=options, clock=SystemClock(), entropy=SystemEntropy()
+    ).run()
+
+
+@pytest.fixture
+def structlog_lines() -> Any:
+    before, lines = structlog.get_config(), list[dict[str, Any]]()
+
+    def keep(_logger: Any, _method: str, line: Any) -> Any:
+        lines.append(dict(line))
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[add_current, keep], cache_logger_on_first_use=False)
+    yield lines
+    structlog.configure(**before)
+
+
+async def test_q15_lines_of_thread_handlers_carry_their_own_ids(
+    structlog_lines: list[dict[str, Any]],
+) -> None:
+    together = threading.Barrier(2, timeout=10)
+
+    def handler() -> None:
+        together.wait()  # both run at once, so that one could take the other's ids
+        attempt = current()
+        assert attempt is not None
+        structlog.get_logger().info("hello", i_am=attempt.job)
+        together.wait()
+
+    await _run_in_threads(handler, "a", "b")
+    fields = ("i_am", "job", "trace", "attempt", "task")
+    told = sorted(tuple(line[field] for field in fields) for line in structlog_lines)
+    assert told == [("a", "a", "trace-a", 1, "handler"), ("b", "b", "trace-b", 1, "handler")]
+
+
+async def test_what_a_line_says_itself_stays(structlog_lines: list[dict[str, Any]]) -> None:
+    def handler() -> None:
+        structlog.get_logger().info("about another", job="another")
+
+    await _run_in_threads(handler, "a")
+    assert [(line["job"], line["task"]) for line in structlog_lines] == [("another", "handler")]
+
+
+async def test_q15_records_of_logging_carry_them_too() -> None:
+    shown: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            shown.append(self.format(record))
+
+    keep, logger = Keep(), logging.getLogger("tests.telemetry.current")
+    keep.addFilter(CurrentFilter())
+    keep.setFormatter(logging.Formatter("%(job)s %(task)s %(attempt)s %(trace)s %(message)s"))
+    logger.addHandler(keep)
+    try:
+        await _run_in_threads(lambda: logger.warning("inside"), "a")
+        logger.warning("outside")
+    finally:
+        logger.removeHandler(keep)
+    assert shown == ["a handler 1 trace-a inside", "- - - - outside"]
