@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.cli.support import APPLICATION, Cli
 
@@ -14,7 +16,13 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     """The command line in a folder of its own with an application in it."""
     (tmp_path / "shop.py").write_text(APPLICATION)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delenv("TIDEMILL_URL", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for name in [*os.environ]:
+        if name.startswith("TIDEMILL_") or name in ("REDIS_URL", "DATABASE_URL"):
+            monkeypatch.delenv(name)
+    before = set(sys.modules)
     yield Cli(capsys)
-    sys.modules.pop("shop", None)
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in (getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]
+    structlog.reset_defaults()

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
 from tidemill import Task, Tidemill
 from tidemill.cli import main
+from tidemill.contract.store import Store
+from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settlement, Share
+from tidemill.core.outcomes import Outcome
+
+T = TypeVar("T")
 
 APPLICATION = """
 from tidemill import Context, Retry, Tidemill
@@ -28,6 +35,11 @@ async def bounce(ctx: Context) -> None:
 
 not_an_app = 7
 """
+
+
+def application_at(folder: Path, module: str, url: str) -> None:
+    """The same application on another store."""
+    (folder / f"{module}.py").write_text(APPLICATION.replace("sqlite:///shop.db", url))
 
 
 class Ran(NamedTuple):
@@ -57,6 +69,17 @@ class Cli:
         app.client.run_sync(app.client.store)
         app.close_sync()
 
+    def on_store(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        """What workers and operators elsewhere do to the store."""
+        app = self.app()
+        try:
+            return app.run_sync(self._open_for(app, work))
+        finally:
+            app.close_sync()
+
+    async def _open_for(self, app: Tidemill, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        return await work(await app.client.store())
+
     def app(self) -> Tidemill:
         app: Tidemill = importlib.import_module("shop").app
         return app
@@ -66,3 +89,18 @@ class Cli:
         handle = task.enqueue_sync(to)
         self.app().close_sync()
         return handle.id
+
+
+async def claim(store: Store, queue: str, *, lease: float = 60.0, limit: int = 1, number: int = 1) -> Claims:
+    """A worker takes jobs."""
+    request = ClaimRequest(worker="w", number=number, shares=(Share(queue, limit),), limit=limit, lease=lease)
+    return await store.claim(request)
+
+
+async def settle(store: Store, claims: Claims, outcome: Outcome) -> None:
+    await store.settle([Settlement(job.id, job.fence, job.claim, outcome) for job in claims.jobs])
+
+
+async def serve(store: Store, *queues: str) -> None:
+    """A worker that lives and does nothing."""
+    await store.extend(Heartbeat(worker="idle", received=0, lease=60, queues=queues, concurrency=4))

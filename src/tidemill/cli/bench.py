@@ -16,7 +16,9 @@ from tidemill.logs import configure
 
 
 @click.command()
-@click.option("--jobs", default=10_000, show_default=True, type=click.IntRange(10, 10_000_000))
+@click.option(
+    "--jobs", default=10_000, show_default=True, type=click.IntRange(10, 10_000_000), help="How many."
+)
 @click.option("--url", help="An empty store to measure on. Default: a SQLite file that is thrown away.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bench(jobs: int, url: str | None, *, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -46,6 +47,10 @@ def checked(task: TaskDefinition, payload: bytes) -> Arguments:
     """Decoded into the handler's own types: a function that computes a key gets what a program would
     have given it."""
     try:
+        msgspec.json.decode(payload, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise InvalidPayload(f"task {task.name!r}: the payload is not JSON: {error}; {takes(task)}") from None
+    try:
         return task.payload.decode(payload)
     except InvalidPayload as error:
         raise InvalidPayload(f"task {task.name!r}: {error}; {takes(task)}") from None
@@ -53,10 +58,13 @@ def checked(task: TaskDefinition, payload: bytes) -> Arguments:
 
 def takes(task: TaskDefinition) -> str:
     """`it takes to: str, copies: int`."""
-    import inspect
+    named = ", ".join(map(str, parameters(task)))
+    return f"it takes {named}" if named else "it takes no arguments"
 
-    parameters = list(inspect.signature(task.handler).parameters.values())[int(task.takes_context) :]
-    return f"it takes {', '.join(str(p) for p in parameters)}" if parameters else "it takes no arguments"
+
+def parameters(task: TaskDefinition) -> list[inspect.Parameter]:
+    """Those a job gives; the context is not among them."""
+    return list(inspect.signature(task.handler).parameters.values())[int(task.takes_context) :]
 
 
 def _value(text: str, wanted: Any) -> Any:

@@ -20,7 +20,9 @@ EVERY = 1.0
 @click.option("--once", is_flag=True, help="Print once and end. So it is too when this is no terminal.")
 @with_target
 def top(target: Target, *, once: bool) -> None:
-    """Watch queues and workers, refreshed each second. q or Ctrl-C ends it."""
+    """Watch queues and workers, refreshed each second.
+
+    q or Ctrl-C ends it."""
     if target.json:
         print_json(target.run(glance))
     elif once or not (sys.stdout.isatty() and sys.stdin.isatty()):

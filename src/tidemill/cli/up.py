@@ -10,7 +10,10 @@ import click
 from tidemill.app import Tidemill
 from tidemill.cli.application import load
 from tidemill.cli.output import printable
+from tidemill.cli.payloads import parameters
 from tidemill.cli.running import log_to_stderr, mind_unknown, runs_jobs
+from tidemill.tasks.definition import TaskDefinition
+from tidemill.telemetry.events import WorkerStarted
 from tidemill.worker.options import WorkerOptions
 
 SHOWN = 12
@@ -30,8 +33,12 @@ def up(app: str, *, log_format: str | None, log_level: str | None, **options: An
     given = {name: value for name, value in options.items() if value is not None}
     checked = application.worker_options(**given)
     mind_unknown(application, given.get("queues", ()))
-    for line in _greeting(app, application, checked):
-        click.echo(printable(line), err=True)
+
+    @application.on(WorkerStarted)  # not before: until then the store may turn out to be unusable
+    def greet(_: WorkerStarted) -> None:
+        for line in _greeting(app, application, checked):
+            click.echo(printable(line), err=True)
+
     application.run_worker(**given)
 
 
@@ -51,7 +58,15 @@ def _greeting(spec: str, app: Tidemill, options: WorkerOptions) -> Iterator[str]
     yield f"  tasks   {_listed(sorted(app.tasks)) or 'none: decorate a function with @app.task'}"
     yield f"  look    tidemill top --app {spec}    (then: jobs, queues, explain ID, doctor)"
     if app.tasks:
-        yield f"  send    tidemill enqueue --app {spec} {min(app.tasks)} name=value …"
+        task = next(iter(app.tasks.values()))
+        yield f"  send    {' '.join(['tidemill enqueue --app', spec, task.name, *_arguments(task)])}"
+
+
+def _arguments(task: TaskDefinition) -> Iterator[str]:
+    """Those that have to be given."""
+    for parameter in parameters(task):
+        if parameter.default is parameter.empty:
+            yield f"{parameter.name}=…"
 
 
 def _listed(names: list[str]) -> str:

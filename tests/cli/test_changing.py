@@ -1,0 +1,137 @@
+"""Retrying, cancelling, running, archiving, reprioritising and deleting jobs, by ids and by filter."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.support import Cli, claim, settle
+from tidemill.contract.store import Store
+from tidemill.core.job import Error
+from tidemill.core.outcomes import Fail
+
+AT = ("--app", "shop:app")
+
+
+@pytest.fixture(autouse=True)
+def store(cli: Cli) -> None:
+    cli.make_store()
+
+
+def states(cli: Cli) -> dict[str, str]:
+    return {job["id"]: job["state"] for job in cli("jobs", *AT, "--json").json["jobs"]}
+
+
+def fail_all(cli: Cli) -> None:
+    async def fail(store: Store) -> None:
+        await settle(store, await claim(store, "mail", limit=100), Fail(Error("Oops", "no")))
+
+    cli.on_store(fail)
+
+
+def test_by_ids(cli: Cli) -> None:
+    job = cli.send("a")
+    assert cli("jobs", "cancel", job, "--reason", "typo", *AT).out == f"{job} cancelled\n"
+    shown = cli("jobs", *AT, "show", job).out
+    assert "reason:           typo" in shown
+    ran = cli("jobs", "cancel", job, *AT)
+    assert (ran.code, ran.out) == (1, f"{job} already ended\n")
+    assert ran.err == "tidemill: nothing was changed: 1 job already ended\n"
+    assert cli("jobs", "retry", job, *AT, "--json").json["changed"] == [job]
+    assert cli("jobs", "show", job, *AT, "--json").json["generation"] == 1
+
+
+def test_one_that_is_not_there_fails_and_the_others_are_done(cli: Cli) -> None:
+    job = cli.send("a")
+    ran = cli("jobs", "cancel", "nowhere", job, *AT)
+    assert (ran.code, ran.out) == (1, f"{job} cancelled\n")
+    assert ran.err == "tidemill: there is no job nowhere: the id is wrong, or it was pruned\n"
+    ran = cli("jobs", "delete", "nowhere", "elsewhere", *AT, "--json")
+    assert (ran.code, ran.json["missing"]) == (1, ["nowhere", "elsewhere"])
+
+
+@pytest.mark.parametrize(
+    ("verb", "delay", "after"),
+    [
+        (("cancel",), (), "cancelled"),
+        (("archive", "--reason", "later"), (), "failed"),
+        (("run",), ("--delay", "1h"), "ready"),
+        (("reprioritise", "2"), (), "ready"),
+    ],
+    ids=str,
+)
+def test_every_change(cli: Cli, verb: tuple[str, ...], delay: tuple[str, ...], after: str) -> None:
+    job = cli("enqueue", "send", "to=a", *delay, *AT).out.strip()
+    assert cli("jobs", *verb, "--task", "send", "--yes", *AT).code == 0
+    assert states(cli) == {job: after}
+    if verb[0] == "reprioritise":
+        assert cli("jobs", "show", job, *AT, "--json").json["priority"] == 2
+
+
+def test_a_filter_is_counted_and_confirmed(cli: Cli) -> None:
+    jobs = [cli.send(f"{n}@example.org") for n in range(3)]
+    ran = cli("jobs", "delete", "--queue", "mail", *AT)
+    assert (ran.code, ran.out) == (2, "")
+    assert "3 jobs match, and there is no terminal to ask on: add --yes to delete them" in ran.err
+    assert set(states(cli)) == set(jobs)
+    assert cli("jobs", "delete", "--text", "0@", "--yes", *AT).out == "1 job deleted\n"
+    assert cli("jobs", "delete", "--queue", "mail", "--yes", *AT, "--json").json["changed"] == jobs[1:]
+    assert states(cli) == {}
+
+
+def test_one_job_is_spoken_of_as_one(cli: Cli) -> None:
+    cli.send("a")
+    ran = cli("jobs", "cancel", "--queue", "mail", *AT)
+    assert "1 job matches" in ran.err
+    assert "to cancel it without" in ran.err
+
+
+def test_nothing_that_matches_is_a_failure(cli: Cli) -> None:
+    cli.send("a")
+    ran = cli("jobs", "retry", "--queue", "mail", "--yes", *AT)
+    assert (ran.code, ran.out) == (1, "")
+    assert "no job matches the filter in a state it applies to (failed)" in ran.err
+    ran = cli("jobs", "cancel", "--text", "nobody", "--yes", *AT, "--json")
+    assert (ran.code, ran.json["changed"]) == (1, [])
+
+
+def test_a_retry_by_filter_means_failed_jobs(cli: Cli) -> None:
+    """What was done is not done again by an imprecise filter; asked for by its state, it is."""
+    failed = [cli.send("a"), cli.send("b")]
+    fail_all(cli)
+    cancelled = cli.send("c")
+    cli("jobs", "cancel", cancelled, *AT)
+    assert cli("jobs", "retry", "--queue", "mail", "--yes", *AT).out == "2 jobs retried\n"
+    assert states(cli) == dict.fromkeys(failed, "ready") | {cancelled: "cancelled"}
+    assert cli("jobs", "retry", "--queue", "mail", "--state", "cancelled", "--yes", *AT).code == 0
+    assert states(cli)[cancelled] == "ready"
+
+
+def test_a_running_job_is_not_deleted(cli: Cli) -> None:
+    job = cli.send("a")
+    cli.on_store(lambda store: claim(store, "mail"))
+    ran = cli("jobs", "delete", job, *AT)
+    assert (ran.code, ran.out) == (1, f"{job} running: cancel it first\n")
+    assert states(cli) == {job: "running"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("retry",), "say which jobs: their ids, or a filter"),
+        (("retry", "x", "--queue", "mail"), "by their ids or by a filter, not by both"),
+        (("retry", "--field", "host"), "'host' is not PATH=VALUE"),
+        (("retry", "--field", "a..b=1"), "'a..b=1' is not PATH=VALUE"),
+        (("retry", "--text", ""), "must not be empty"),
+        (("reprioritise", "soon", "x"), "'soon' is not a valid integer"),
+        (("reprioritise", "40000", "x"), "40000 is not in the range"),
+        (("cancel", "--state", "lost", "--yes"), "'lost' is not one of"),
+        (("run", "--since", "soon"), "'soon' is neither a duration nor a time"),
+    ],
+    ids=str,
+)
+def test_wrong_use_changes_nothing(cli: Cli, arguments: tuple[str, ...], says: str) -> None:
+    job = cli.send("a")
+    ran = cli("jobs", *arguments, *AT)
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert says in ran.err
+    assert states(cli) == {job: "ready"}

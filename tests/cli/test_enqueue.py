@@ -1,0 +1,201 @@
+"""Sending jobs from the command line."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Cli
+
+TYPED = """
+from dataclasses import dataclass
+from tidemill import Tidemill
+
+app = Tidemill("sqlite:///typed.db")
+
+@dataclass
+class Feed:
+    host: str
+
+@app.task(name="feeds.fetch", queue="feeds", key=lambda feed, deep=False: feed.host)
+async def fetch(feed: Feed, deep: bool = False) -> None: ...
+
+@app.task(name="feeds.note")
+async def note(text: str, count: int | str = 0, phone: str | None = None) -> None: ...
+"""
+
+AT = ("--app", "shop:app")
+
+
+def sent(cli: Cli, *arguments: str, app: str = "shop:app") -> dict[str, Any]:
+    ran = cli("enqueue", *arguments, "--app", app)
+    assert ran.code == 0, ran.err
+    job: dict[str, Any] = cli("jobs", "show", ran.out.strip(), "--app", app, "--json").json
+    return job
+
+
+def test_the_first_job_makes_the_database(cli: Cli, tmp_path: Path) -> None:
+    job = sent(cli, "send", "to=ann@example.org")
+    assert (job["state"], job["queue"], job["payload"]) == ("ready", "mail", {"to": "ann@example.org"})
+    assert (tmp_path / "shop.db").exists()
+
+
+def test_every_option(cli: Cli) -> None:
+    options = ("--queue", "post", "--priority", "2", "--delay", "1h", "--expires", "2h", "--key", "k")
+    job = sent(cli, "send", "to=a", *options, "--tag", "x", "--tag", "y", "--id", "mine", "--unique", "u")
+    wanted = {"id": "mine", "queue": "post", "priority": 2, "key": "k", "tags": ["x", "y"], "unique_key": "u"}
+    assert {name: job[name] for name in wanted} == wanted
+    assert job["due"] - job["created"] == pytest.approx(3600)
+    assert job["expires"] - job["created"] == pytest.approx(7200)
+    at = sent(cli, "send", "to=b", "--at", "2100-01-01T00:00+00:00")
+    assert at["due"] == 4102444800
+
+
+def test_a_queue_nobody_declared_is_mentioned(cli: Cli) -> None:
+    ran = cli("enqueue", "send", "to=a", "--queue", "mial", *AT)
+    assert ran.code == 0
+    assert "neither declares queue 'mial' nor has a task on it; did you mean mail?" in ran.err
+
+
+def test_the_same_id_or_unique_key_makes_one_job(cli: Cli) -> None:
+    assert cli("enqueue", "send", "to=a", "--unique", "u", "--id", "first", *AT).out == "first\n"
+    ran = cli("enqueue", "send", "to=b", "--unique", "u", *AT)
+    assert ran.out == "first was there already, with the same unique key or id\n"
+    assert cli("enqueue", "send", "to=a", "--id", "first", *AT, "--json").json["id"] == "first"
+    assert len(cli("jobs", *AT, "--json").json["jobs"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "payload"),
+    [
+        (("feeds.note", "text=hello"), {"text": "hello"}),
+        (("feeds.note", "text=12"), {"text": "12"}),
+        (("feeds.note", "text=true", "count=12"), {"text": "true", "count": 12}),
+        (("feeds.note", 'text="12"', "phone=0123"), {"text": "12", "phone": "0123"}),
+        (("feeds.note", "text=a=b", "phone=null"), {"text": "a=b", "phone": None}),
+        (("feeds.note", "text=", "phone=44"), {"text": "", "phone": "44"}),
+        (
+            ("feeds.fetch", 'feed={"host":"a.example"}', "deep=true"),
+            {"feed": {"host": "a.example"}, "deep": True},
+        ),
+        (("feeds.fetch", "--payload", '{"feed":{"host":"a.example"}}'), {"feed": {"host": "a.example"}}),
+    ],
+    ids=str,
+)
+def test_values_are_json_where_they_parse_else_text(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...], payload: dict[str, Any]
+) -> None:
+    (tmp_path / "typed.py").write_text(TYPED)
+    job = sent(cli, *words, app="typed:app")
+    assert job["payload"].items() >= payload.items()
+    if "feed" in payload:
+        assert job["key"] == "a.example"  # computed from the type the handler takes, not from plain JSON
+
+
+def test_a_payload_from_stdin(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"to": "ann"}')))
+    assert sent(cli, "send", "--payload", "-")["payload"] == {"to": "ann"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("snd", "to=a"), "the application has no 'snd'; did you mean send? there are bounce, send"),
+        (("send",), "Object missing required field `to`; it takes to: str"),
+        (("send", "to"), "'to' is not of the form name=value; it takes to: str"),
+        (("send", "to=a", "to=b"), "'to' is given twice"),
+        (("send", "tu=a", "to=b"), "unknown field `tu`"),
+        (("send", "to=[1]"), "Expected `str`, got `array` - at `to`"),
+        (("send", "--payload", "[1]"), "Expected `object`, got `array`"),
+        (("send", "--payload", "{"), "the payload is not JSON"),
+        (("send", "--payload", "to=a"), "the payload is not JSON"),
+        (("send", "to=a", "--payload", "{}"), "give the arguments once"),
+        (("send", "to=a", "--delay", "1h", "--at", "2100-01-01"), "either --delay or --at"),
+        (("send", "to=a", "--delay", "soon"), "'soon' is not a duration"),
+        (("send", "to=a", "--at", "noon"), "'noon' is not a time"),
+        (("send", "to=a", "--priority", "99999"), "priority: must lie between"),
+        (("send", "to=a", "--queue", ""), "queue: must have 1 to"),
+        (("send", "--wait", "to=a"), "write --wait last"),
+        (("send", "--from", "missing.jsonl"), "missing.jsonl cannot be read: No such file"),
+        (("send", "--from", "."), "cannot be read: Is a directory"),
+        (("send", "--from", "empty.jsonl"), "there is nothing in it"),
+        (("send", "--from", "bad.jsonl"), "line 3: task 'send': Expected `str`, got `int` - at `to`"),
+        (("send", "--from", "bad.jsonl", "--id", "x"), "--id is about one job"),
+        (("send", "--from", "bad.jsonl", "--wait"), "--wait is about one job"),
+    ],
+    ids=str,
+)
+def test_wrong_use_sends_nothing(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    cli.make_store()
+    (tmp_path / "empty.jsonl").write_text("\n\n")
+    (tmp_path / "bad.jsonl").write_text('{"to": "a"}\n\n{"to": 7}\n{"to": "c"}\n')
+    ran = cli("enqueue", *arguments, *AT)
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert says in ran.err
+    assert cli("jobs", *AT, "--json").json["jobs"] == []
+
+
+def test_an_application_is_needed(cli: Cli) -> None:
+    ran = cli("enqueue", "send", "to=a", "--url", "sqlite:///shop.db")
+    assert ran.code == 2
+    assert "say which application has the task: --app module:app" in ran.err
+
+
+@pytest.mark.parametrize("piped", [False, True], ids=["file", "pipe"])
+def test_many_from_a_file(cli: Cli, tmp_path: Path, piped: bool) -> None:
+    lines = "".join(f'{{"to": "{n}"}}\n' for n in range(40)).replace("\n", "\n\n", 3)
+    (tmp_path / "many.jsonl").write_text(lines)
+    command = [sys.executable, "-m", "tidemill", "enqueue", "send", "--app", "shop:app", "--from"]
+    given = lines if piped else None
+    ran = subprocess.run(
+        [*command, "-" if piped else "many.jsonl"],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "40 jobs sent\n", "")
+    assert cli("queues", *AT, "--json").json[0]["counts"]["ready"] == 40
+
+
+def test_a_queue_that_fills_up_says_how_many_were_sent(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its limit is 50."""
+    monkeypatch.setattr("tidemill.cli.sending.AT_ONCE", 20)
+    (tmp_path / "many.jsonl").write_text('{"to": "a"}\n' * 60)
+    ran = cli("enqueue", "send", "--from", "many.jsonl", *AT)
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, "", 1)
+    assert "queue 'mail' is full" in ran.err
+    assert "Before that, 40 jobs of 60 were sent" in ran.err
+    assert cli("queues", *AT, "--json").json[0]["counts"]["ready"] == 40
+
+
+def test_waiting_for_the_result(cli: Cli) -> None:
+    """A worker in a process of its own, as a user has it."""
+    cli.make_store()
+    command = [sys.executable, "-m", "tidemill", "worker", "shop:app"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
+        assert worker.stderr is not None
+        assert any("worker started" in line for line in worker.stderr)
+        done = cli("enqueue", "send", "to=ann", "--wait", "30", *AT)
+        failed = cli("enqueue", "bounce", *AT, "--wait")
+        as_data = cli("enqueue", "send", "to=bob", "--wait", "30", "--json", *AT)
+        worker.terminate()
+        worker.communicate(timeout=60)
+    assert (done.code, done.out.splitlines()[1:]) == (0, ['"sent to ann"'])
+    assert failed.code == 1
+    assert "failed after 2 attempts: ConnectionError: nobody home" in failed.err
+    assert (as_data.json["state"], as_data.json["result"]) == ("done", "sent to bob")
+
+
+def test_waiting_ends(cli: Cli) -> None:
+    ran = cli("enqueue", "send", "to=ann", "--wait", "0.01", *AT)
+    assert ran.code == 1
+    assert "did not end within 0.01 s, it is ready" in ran.err

@@ -1,0 +1,107 @@
+"""`db`: facts, check, backup, compact; and `bench`, which must not touch what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.cli.support import Cli
+
+AT = ("--app", "shop:app")
+
+
+def test_facts(cli: Cli, tmp_path: Path) -> None:
+    cli.send("a")
+    said = cli("db", "info", *AT).out
+    assert f"location:    {tmp_path / 'shop.db'}" in said
+    assert "store:       sqlite" in said
+    assert cli("db", "--json", "info", *AT).json["schema"] >= 1
+
+
+def test_a_whole_store(cli: Cli) -> None:
+    cli.send("a")
+    ran = cli("db", "check", *AT)
+    assert (ran.code, ran.out) == (0, "whole\n")
+    assert cli("db", "check", *AT, "--json").json == {"whole": True, "damage": []}
+
+
+def test_damage_is_told_with_code_1(cli: Cli, tmp_path: Path) -> None:
+    for n in range(40):
+        cli.send(f"{n}@example.org")
+    file = apsw.Connection(str(tmp_path / "shop.db"))
+    file.pragma("journal_mode", "delete")
+    index = file.execute(
+        "SELECT rootpage FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL LIMIT 1"
+    ).get
+    size = file.pragma("page_size")
+    file.close()
+    with (tmp_path / "shop.db").open("r+b") as raw:
+        raw.seek((index - 1) * size + size // 2)
+        raw.write(b"\xa5" * (size // 2))
+    ran = cli("db", "check", *AT)
+    assert ran.code == 1
+    assert "Traceback" not in ran.err + ran.out
+    assert "damage" in ran.err + ran.out
+
+
+def test_a_backup_is_a_store_of_its_own(cli: Cli, tmp_path: Path) -> None:
+    job = cli.send("a")
+    assert cli("db", "backup", "copy.db", *AT).out.startswith("copied to copy.db (")
+    assert cli("jobs", "show", job, "--url", "sqlite:///copy.db", "--json").json["id"] == job
+    before = (tmp_path / "copy.db").read_bytes()
+    ran = cli("db", "backup", "copy.db", *AT)
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    assert "copy.db is there already" in ran.err
+    assert (tmp_path / "copy.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("copy", "code", "says"),
+    [("no/folder.db", 2, "there is no folder"), ("/proc/copy.db", 2, "/proc/copy.db")],
+)
+def test_a_backup_that_cannot_be_written(cli: Cli, copy: str, code: int, says: str) -> None:
+    cli.send("a")
+    ran = cli("db", "backup", copy, *AT)
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (code, "", 1)
+    assert says in ran.err
+
+
+def test_compacting_gives_space_back(cli: Cli) -> None:
+    for n in range(40):
+        cli.send("x" * 900 + str(n))
+    cli("jobs", "delete", "--queue", "mail", "--yes", *AT)
+    found = cli("db", "compact", *AT, "--json").json
+    assert found["bytes"] < found["bytes_before"]
+    assert " before, " in cli("db", "compact", *AT).out
+
+
+def test_measuring_on_a_file_that_is_thrown_away(cli: Cli, tmp_path: Path) -> None:
+    before = set(tmp_path.iterdir())
+    ran = cli("bench", "--jobs", "40", "--json")
+    assert ran.code == 0, ran.err
+    assert [(each["what"], each["jobs"]) for each in ran.json] == [
+        ("enqueue one by one", 4),
+        ("enqueue 64 at once", 18),
+        ("enqueue in bulk", 18),
+        ("run by one worker", 40),
+    ]
+    assert all(each["per_second"] > 0 for each in ran.json)
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_measuring_leaves_a_given_store_empty(cli: Cli) -> None:
+    ran = cli("bench", "--jobs", "20", "--url", "sqlite:///fresh.db")
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[0].split() == ["jobs", "seconds", "jobs/s"]
+    assert cli("jobs", "--url", "sqlite:///fresh.db", "--json").json["jobs"] == []
+
+
+def test_measuring_refuses_a_store_with_jobs(cli: Cli) -> None:
+    job = cli.send("a")
+    ran = cli("bench", "--url", "sqlite:///shop.db")
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert "sqlite:///shop.db has 1 job" in ran.err
+    assert [each["id"] for each in cli("jobs", *AT, "--json").json["jobs"]] == [job]
+    assert [each["name"] for each in cli("queues", *AT, "--json").json] == ["mail"]

@@ -1,0 +1,101 @@
+"""Running a worker from the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Cli
+
+
+@pytest.fixture(autouse=True)
+def store(cli: Cli) -> None:
+    cli.make_store()
+
+
+@pytest.mark.parametrize("processes", [(), ("--processes", "2")], ids=["alone", "supervised"])
+def test_a_worker_runs_until_idle(cli: Cli, processes: tuple[str, ...]) -> None:
+    jobs = [cli.send(f"{n}@example.org") for n in range(3)]
+    options = ("--until-idle", "--queues", "mail=2,other", "--lease", "10", *processes)
+    command = [sys.executable, "-m", "tidemill", "worker", "shop:app", *options]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert not ran.stdout
+    for job in jobs:
+        found = cli("jobs", "show", job, "--app", "shop:app", "--json").json
+        assert found["state"] == "done"
+        assert found["result"].startswith("sent to ")
+
+
+@pytest.mark.parametrize("processes", [(), ("--processes", "2")], ids=["alone", "supervised"])
+@pytest.mark.parametrize(("queues", "warnings"), [("mail,nosuch", 1), ("mail", 0)])
+@pytest.mark.usefixtures("cli")
+def test_a_queue_the_application_does_not_know_is_warned_of_once(
+    queues: str, warnings: int, processes: tuple[str, ...]
+) -> None:
+    options = ("--until-idle", "--log-format", "json", "--queues", queues, *processes)
+    command = [sys.executable, "-m", "tidemill", "worker", "shop:app", *options]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    said = [json.loads(line) for line in ran.stderr.splitlines() if "neither declares" in line]
+    assert [(line["level"], line["queues"], line["known"]) for line in said] == [
+        ("warning", ["nosuch"], ["mail"])
+    ] * warnings
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.usefixtures("cli")
+def test_a_worker_that_drained_ends_with_0(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "tidemill", "worker", "shop:app", "--log-format", "json"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
+        assert worker.stderr is not None
+        assert any("worker started" in line for line in worker.stderr)
+        worker.send_signal(number)
+        _, said = worker.communicate(timeout=60)
+    assert worker.returncode == 0, said
+
+
+@pytest.mark.parametrize("processes", [(), ("--processes", "1")], ids=["alone", "supervised"])
+@pytest.mark.usefixtures("cli")
+def test_what_is_not_said_comes_from_the_settings(tmp_path: Path, processes: tuple[str, ...]) -> None:
+    """X5: arguments win over the file, in a supervised process too."""
+    (tmp_path / "tidemill.toml").write_text(
+        '[worker]\nconcurrency = 3\nqueues = ["mail"]\n[log]\nformat = "json"\n'
+    )
+    for options, slots in ((), 3), (("--concurrency", "4"), 4):
+        command = [
+            sys.executable,
+            "-m",
+            "tidemill",
+            "worker",
+            "shop:app",
+            "--until-idle",
+            *options,
+            *processes,
+        ]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        (started,) = (json.loads(line) for line in ran.stderr.splitlines() if "worker started" in line)
+        assert (started["concurrency"], started["queues"]) == (slots, {"mail": 3})
+
+
+@pytest.mark.parametrize("processes", [(), ("--processes", "1")], ids=["alone", "supervised"])
+def test_the_log_can_be_quiet_or_for_people(cli: Cli, processes: tuple[str, ...]) -> None:
+    for options, lines in (("--log-level", "error"), 0), (("--log-format", "console"), 2):
+        cli.send("a")
+        command = [
+            sys.executable,
+            "-m",
+            "tidemill",
+            "worker",
+            "shop:app",
+            "--until-idle",
+            *options,
+            *processes,
+        ]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        assert len(ran.stderr.splitlines()) == lines, ran.stderr
+        assert "{" not in ran.stderr.replace("{'mail': 3}", "")

@@ -1,0 +1,74 @@
+"""Every command there is, found by walking the tree, and how each is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from tidemill.cli.root import root
+
+
+def _walk(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from _walk(command, (*path, name))
+
+
+COMMANDS = {" ".join(path): command for path, command in _walk(root, ())}
+
+RUNNING = {"up", "worker"}
+"""They take the application as their argument."""
+
+WITHOUT_STORE = {"completion", "demo"}
+
+MAKING = {"up", "worker", "enqueue", "bench"}
+"""They may be the first to use a store, and make it."""
+
+NAMES_ONLY_A_GROUP = {"db"}
+
+CALLS: dict[str, tuple[str, ...]] = {
+    "up": ("--until-idle",),
+    "worker": ("--until-idle",),
+    "enqueue": ("send", "to=a@example.org"),
+    "jobs": (),
+    "jobs show": ("x",),
+    "jobs retry": ("x",),
+    "jobs cancel": ("x",),
+    "jobs run": ("x",),
+    "jobs archive": ("x",),
+    "jobs reprioritise": ("3", "x"),
+    "jobs delete": ("x",),
+    "queues": (),
+    "queues info": ("mail",),
+    "queues pause": ("mail",),
+    "queues resume": ("mail",),
+    "queues set": ("mail", "weight=2"),
+    "queues unset": ("mail",),
+    "queues empty": ("mail", "--confirm", "mail"),
+    "explain": ("x",),
+    "top": (),
+    "doctor": (),
+    "db info": (),
+    "db check": (),
+    "db backup": ("copy.db",),
+    "db compact": (),
+    "demo": (),
+    "bench": ("--jobs", "10"),
+    "completion": ("bash",),
+}
+"""The arguments each needs. A command that is missing here fails the tests that go through all."""
+
+
+def call(path: str, module: str, url: str) -> list[str]:
+    """The command on the application of a module, whose store is at the URL."""
+    words = path.split()
+    if path in RUNNING:
+        return [*words, *CALLS[path], f"{module}:app"]
+    if path == "bench":
+        return [*words, *CALLS[path], "--url", url]
+    return [*words, *CALLS[path], "--app", f"{module}:app"]
