@@ -126,6 +126,14 @@ async def test_at_the_limit_of_the_queue_and_of_the_key_and_behind_others(
     assert await codes(look, jobs[2]) == [Code.NEXT]
 
 
+async def test_jobs_without_a_key_are_in_nobody_s_way(look: Inspector, refresh: Refresh, hand: Hand) -> None:
+    await look.override("feeds", by="ann", key_concurrency=1)
+    await refresh.enqueue("a")
+    await hand.claim()
+    job = await refresh.enqueue("b")
+    assert await codes(look, job.id) == [Code.NEXT]
+
+
 async def test_every_worker_is_busy(app: Tidemill, look: Inspector, refresh: Refresh) -> None:
     hand = Hand(app.store, concurrency=1)
     await refresh.enqueue("a")
@@ -133,6 +141,16 @@ async def test_every_worker_is_busy(app: Tidemill, look: Inspector, refresh: Ref
     job = await refresh.enqueue("b")
     assert await codes(look, job.id) == [Code.WORKERS_BUSY]
     await hand.settle(held, Done())
+    assert await codes(look, job.id) == [Code.NEXT]
+
+
+async def test_a_worker_of_another_queue_does_not_serve_this_one(
+    app: Tidemill, look: Inspector, refresh: Refresh, hand: Hand
+) -> None:
+    job = await refresh.enqueue("a")
+    await Hand(app.store, "songs").beat()
+    assert await codes(look, job.id) == [Code.UNSERVED]
+    await hand.beat()
     assert await codes(look, job.id) == [Code.NEXT]
 
 

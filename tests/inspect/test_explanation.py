@@ -167,6 +167,8 @@ def test_a_request_merged_into_a_retrying_job_makes_it_a_scheduled_one() -> None
 def test_a_failure_of_an_earlier_generation_is_not_this_one() -> None:
     job = replace(RETRYING, generation=1, attempts=0, error=None, started=None)
     assert codes(told(job, last=failed_attempt())) == [Code.SCHEDULED]
+    stepped_back = replace(job, started=NOW - 20)
+    assert codes(told(stepped_back, last=failed_attempt())) == [Code.SNOOZED]
 
 
 def test_scheduled_and_due_waits_for_what_a_ready_job_waits_for() -> None:
@@ -354,6 +356,11 @@ WHEN = "3 s ago, at 2026-04-30 23:59:57 UTC"
         (
             replace(FAILED, reason="archived by hand", attempts=0, error=None),
             None,
+            f"The job was put among the failed ones by hand {WHEN}: archived by hand.",
+        ),
+        (
+            replace(FAILED, generation=1, reason="archived by hand", attempts=0, error=None),
+            LAST,
             f"The job was put among the failed ones by hand {WHEN}: archived by hand.",
         ),
         (

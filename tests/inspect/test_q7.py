@@ -90,6 +90,8 @@ async def test_every_queue_by_name_q7(app: Tidemill, look: Inspector, refresh: R
     await refresh.enqueue("a")
     assert [queue.name for queue in await look.queues()] == ["feeds", "songs"]
     assert [queue.size for queue in await look.queues()] == [1, 0]
+    await Hand(app.store, "songs").beat()
+    assert [queue.workers for queue in await look.queues()] == [(), ("hand-songs",)]
 
 
 async def test_a_mistyped_queue_is_told_which_there_are_q7(app: Tidemill, look: Inspector) -> None:
