@@ -53,8 +53,11 @@ def _failures(told: Told, witness: Witness, deaths: int) -> Iterator[tuple[bool,
 
 
 def _steering(told: Told, witness: Witness) -> Iterator[tuple[bool, str]]:
-    cancelled = told.endings()[State.CANCELLED]
-    yield cancelled == 1, f"{cancelled} job was cancelled while it ran"
+    cancelled = len(told.of("songs:play", State.CANCELLED))
+    yield (
+        (cancelled, witness.interrupted) == (1, 1),
+        f"{cancelled} job was cancelled while it ran, and its handler interrupted",
+    )
     waited = (witness.first_letter or 0) - witness.paused
     yield (
         waited >= PAUSE - CLOCKS_APART,

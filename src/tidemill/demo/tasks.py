@@ -69,7 +69,11 @@ async def send(number: int) -> None:
 @app.task(name="songs:play", queue="songs")
 async def play() -> None:
     playing.set()
-    await asyncio.sleep(600)
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        witness.interrupted += 1
+        raise
 
 
 @app.task(name="risky:convert", queue="risky", isolate=True)

@@ -12,6 +12,7 @@ class Witness:
         self._now: Counter[str] = Counter()
         self.most_at_once: Counter[str] = Counter()
         self.runs: Counter[str] = Counter()
+        self.interrupted = 0
         self.paused = 0.0
         self.first_letter: float | None = None
 
