@@ -124,6 +124,7 @@ class Inspector:
         await steering.pause(await self._store(), queue, until, reason)
 
     async def resume(self, queue: str) -> None:
+        """End a pause. Harmless when there is none."""
         await steering.resume(await self._store(), queue)
 
     async def override(
