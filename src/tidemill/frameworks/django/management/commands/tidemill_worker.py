@@ -1,0 +1,60 @@
+"""`manage.py tidemill_worker`: a worker that knows Django's settings, models and connections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.module_loading import autodiscover_modules, import_string
+
+from tidemill.app import Tidemill
+from tidemill.errors import ConfigurationError
+from tidemill.frameworks.django.application import application
+from tidemill.frameworks.django.connections import use_fresh_connections
+
+_OWN = ("queues", "concurrency", "until_idle")
+
+
+class Command(BaseCommand):
+    help = "Run jobs until SIGTERM or SIGINT: the first lets running jobs finish."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--app", help="path of the application; the setting TIDEMILL_APP by default")
+        parser.add_argument("--backend", help="alias of a TidemillBackend in TASKS: its application")
+        parser.add_argument("--queues", nargs="+", metavar="QUEUE", help="every queue by default")
+        parser.add_argument("--concurrency", type=int, help="how many jobs run at once")
+        parser.add_argument("--until-idle", action="store_true", help="stop when nothing is ready or running")
+
+    def handle(self, *_: Any, app: str | None, backend: str | None, **options: Any) -> None:
+        try:
+            # Every installed app's jobs.py, as Django finds admin.py: importing it registers its tasks.
+            autodiscover_modules("jobs")
+            served = _backend_application(backend) if backend else application(app)
+            _open_backends()
+            use_fresh_connections(served)
+            given = {name: options[name] for name in _OWN if options[name]}
+            served.worker_options(**given)
+        except (ConfigurationError, ImproperlyConfigured) as error:
+            raise CommandError(str(error)) from error
+        served.run_worker(**given)
+
+
+def _backend_application(alias: str) -> Tidemill:
+    if alias not in getattr(settings, "TASKS", {}):
+        raise ImproperlyConfigured(f"--backend: TASKS has no {alias!r}")
+    from tidemill.frameworks.django_tasks import TidemillBackend, task_backends
+
+    backend = task_backends[alias]
+    if not isinstance(backend, TidemillBackend):
+        raise ImproperlyConfigured(f"--backend: {alias!r} is {type(backend).__name__}, no TidemillBackend")
+    return backend.app
+
+
+def _open_backends() -> None:
+    """A backend registers what runs Django's tasks with its application when it is made."""
+    for alias, params in getattr(settings, "TASKS", {}).items():
+        kind = import_string(params["BACKEND"])
+        if kind.__module__.startswith("tidemill."):
+            _backend_application(alias)

@@ -1,0 +1,24 @@
+"""A Django project as small as one can be. Where its files are is said by whoever starts it."""
+
+from __future__ import annotations
+
+import os
+
+HOME = os.environ.get("MYSITE_HOME", "/nowhere")
+
+SECRET_KEY = "only for tests"  # noqa: S105 - nobody signs in
+USE_TZ = True
+INSTALLED_APPS = ["django_tasks", "tests.frameworks.mysite.orders", "tidemill.frameworks.django"]
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{HOME}/site.db"}}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+TIDEMILL_APP = "tests.frameworks.mysite.orders.jobs.app"
+TASKS = {
+    "default": {
+        "BACKEND": "tidemill.frameworks.django_tasks.TidemillBackend",
+        "QUEUES": ["default", "mail"],
+    },
+    "retrying": {
+        "BACKEND": "tidemill.frameworks.django_tasks.TidemillBackend",
+        "OPTIONS": {"RETRY": {"attempts": 2, "first": 60, "jitter": 0}},
+    },
+}
