@@ -6,7 +6,7 @@ CHAOS_SECONDS ?= 3600
 HISTORIES ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run-setup demo test check lint types layers docs format bench chaos lock clean
+.PHONY: help setup run-setup demo test check lint types layers docs api format bench chaos lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ layers: setup
 
 docs: setup  ## the documentation as pages in site/; a warning is an error (to read: python3 -m http.server -d site)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+api: setup  ## write docs/reference/api.md anew from the code
+	@$(BIN)/python scripts/api_page.py
 
 format: setup  ## let the formatter and the linter repair what they can
 	$(BIN)/ruff format .

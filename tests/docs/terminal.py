@@ -51,7 +51,7 @@ def environment() -> dict[str, str]:
 
 
 def _read_all(terminal: int) -> str:
-    parts = []
+    parts: list[bytes] = []
     while True:
         try:
             part = os.read(terminal, 65_536)

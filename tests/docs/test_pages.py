@@ -16,6 +16,7 @@ PLAYED = [
     "docs/how-to/deploy.md",
     "docs/how-to/idempotent-handlers.md",
     "docs/how-to/limit-concurrency.md",
+    "docs/how-to/logs-and-events.md",
     "docs/how-to/long-jobs.md",
     "docs/how-to/retry-and-give-up.md",
     "docs/how-to/unique-jobs.md",
