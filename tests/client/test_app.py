@@ -109,6 +109,11 @@ def test_a_queue_that_cannot_work_is_refused(settings: dict[str, Any], says: lis
     assert not app.queues
 
 
+def test_a_queue_without_a_name_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="queue: must have 1 to 200 characters"):
+        Tidemill("memory://").queue("")
+
+
 def test_a_queue_declared_twice_is_refused() -> None:
     app = Tidemill("memory://")
     app.queue("feeds", weight=2)
@@ -229,7 +234,7 @@ def test_a_worker_serves_every_queue_of_the_application_by_weight() -> None:
     assert app.worker_options(queues={"feeds": 2, "mail": None}).queues == {"feeds": 2, "mail": 1}
     assert app.worker_options(queues="feeds").queues == {"feeds": 5}
     with pytest.raises(ConfigurationError, match="unknown option 'threds'; valid options are queues"):
-        app.worker(threds=3)
+        app.worker(threds=3)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

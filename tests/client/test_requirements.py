@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def virtually(scenario: Callable[[Tidemill], Awaitable[None]]) -> None:
 
 
 @asynccontextmanager
-async def working(app: Tidemill, **options: object) -> AsyncIterator[None]:
+async def working(app: Tidemill, **options: Any) -> AsyncIterator[None]:
     worker = app.worker(**options)
     running = asyncio.create_task(worker.run())
     yield

@@ -62,6 +62,11 @@ def test_a_url_in_the_wrong_variable_is_not_quoted(monkeypatch: pytest.MonkeyPat
     assert "***@host" in str(caught.value)
 
 
+def test_variables_of_others_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUD_TOKEN", SECRET)
+    assert SECRET not in str(vars(Settings.load()))
+
+
 def test_unread_variables_are_told_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMILL_TOKEN", SECRET)
     (told,) = Settings.load().unread()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ max_length = 10
 def test_a_file_says_everything(folder: Path) -> None:
     (folder / "tidemill.toml").write_text(EVERYTHING)
     loaded = Settings.load()
-    assert loaded.file == folder / "tidemill.toml"
+    assert loaded.file == Path("tidemill.toml")
     assert loaded.value("url") == "sqlite:///jobs.db"
     assert loaded.given("worker") == {
         "queues": {"feeds": None, "mail": None},
@@ -116,3 +117,30 @@ def test_a_secret_in_a_file_is_refused_with_the_remedy_x5(folder: Path, url: str
     with pytest.raises(ConfigurationError, match=r"environment only; .* set TIDEMILL_URL") as caught:
         Settings.load()
     assert "sk-secret" not in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_key(folder: Path) -> None:
+    (folder / "tidemill.toml").write_text("\ufeffworker.lease = 3\n", encoding="utf-8")
+    assert Settings.load().value("worker.lease") == 3
+
+
+def test_a_file_that_may_not_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "tidemill.toml").write_text("")
+
+    def refused(*_args: object, **_options: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(ConfigurationError, match=r"tidemill\.toml cannot be read: Permission denied; check"):
+        Settings.load()
+
+
+def test_without_a_working_directory_there_is_no_file(folder: Path) -> None:
+    gone = folder / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    try:
+        assert Settings.load().file is None
+    finally:
+        os.chdir(folder)

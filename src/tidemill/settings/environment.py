@@ -9,8 +9,16 @@ from tidemill.errors import ConfigurationError
 from tidemill.settings.catalogue import CATALOGUE, NOT_SETTINGS, Setting, of_queue
 from tidemill.urls import mask
 
+PREFIX = "TIDEMILL_"
+
 SHOWN = 60
 """How much of a wrong value an error quotes."""
+
+
+def ours(environment: Mapping[str, str]) -> dict[str, str]:
+    """What may concern us: the secrets of others are not kept."""
+    shared = {name for setting in CATALOGUE.values() for name in setting.variables}
+    return {name: text for name, text in environment.items() if name.startswith(PREFIX) or name in shared}
 
 
 def from_environment(environment: Mapping[str, str], setting: Setting) -> tuple[Any, str] | None:
@@ -36,7 +44,7 @@ def unread(environment: Mapping[str, str], queues: Iterable[str]) -> list[str]:
     """One sentence for each TIDEMILL_ variable that nobody reads. Only names are told."""
     settings = [*CATALOGUE.values(), *(its for queue in queues for its in of_queue(queue).values())]
     known = [*NOT_SETTINGS, *(name for setting in settings for name in setting.variables)]
-    strangers = sorted(n for n in environment if n.startswith("TIDEMILL_") and n not in known)
+    strangers = sorted(n for n in environment if n.startswith(PREFIX) and n not in known)
     return [f"{name} is set and nobody reads it; {_instead(name, known)}" for name in strangers]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tidemill.core.names import problem_with_name
 from tidemill.core.queues import QueueSettings
 from tidemill.errors import ConfigurationError
 from tidemill.settings.settings import Settings
@@ -12,6 +13,8 @@ from tidemill.settings.settings import Settings
 
 def declared(settings: Settings, name: str, code: Mapping[str, Any] | None = None) -> QueueSettings:
     """`code` is what the application says; refused, naming the field, when it cannot work."""
+    if problem := problem_with_name("queue", name):
+        raise ConfigurationError(problem)
     merged = QueueSettings(**settings.queue(name) | dict(code or {}))
     try:
         problem = merged.problem()
@@ -19,5 +22,5 @@ def declared(settings: Settings, name: str, code: Mapping[str, Any] | None = Non
         problem = "a setting has the wrong type; numbers are whole, keep_… take a Retention"
     if problem:
         raise ConfigurationError(f"queue {name!r}: {problem}")
-    settings.argue({f"queues.{name}.{key}": value for key, value in (code or {}).items()})
+    settings.add_arguments({f"queues.{name}.{key}": value for key, value in (code or {}).items()})
     return merged

@@ -12,7 +12,7 @@ import msgspec
 from tidemill.errors import ConfigurationError
 from tidemill.settings import toml
 from tidemill.settings.catalogue import CATALOGUE, Setting, of_queue
-from tidemill.settings.environment import from_environment, unread
+from tidemill.settings.environment import from_environment, ours, unread
 from tidemill.urls import mask
 
 
@@ -44,14 +44,14 @@ class Settings:
     def load(cls, arguments: Mapping[str, Any] | None = None, *, config: str | Path | None = None) -> Self:
         """`arguments` by the names of their settings; None means not given. `config` names a TOML
         file; without it TIDEMILL_CONFIG does, else it is looked for in the working directory."""
-        environment = dict(os.environ)
-        return cls(arguments or {}, environment, toml.find(Path.cwd(), config, environment))
+        environment = ours(os.environ)
+        return cls(arguments or {}, environment, toml.find(config, environment))
 
     def __repr__(self) -> str:
         given = (entry for entry in self.effective() if entry.origin != "default")
         return f"<Settings {', '.join(f'{e.name}={e.value!r} ({e.origin})' for e in given)}>"
 
-    def argue(self, arguments: Mapping[str, Any]) -> None:
+    def add_arguments(self, arguments: Mapping[str, Any]) -> None:
         """Add what code says later than at the start, as `app.queue(…)` does."""
         self._arguments |= arguments
 

@@ -13,18 +13,25 @@ from tidemill.urls import mask
 OWN, SHARED = "tidemill.toml", "pyproject.toml"
 
 
-def find(folder: Path, config: str | Path | None, environment: Mapping[str, str]) -> Path | None:
+def find(config: str | Path | None, environment: Mapping[str, str]) -> Path | None:
     """The file named, or the one in the working directory. One that is named must be there."""
-    by = "config" if config else "environment TIDEMILL_CONFIG"
     if named := config or environment.get("TIDEMILL_CONFIG"):
-        path = folder / named
+        path = Path(named)
         if not path.is_file():
-            raise ConfigurationError(f"{by}: there is no file {path}; correct the path, or leave it out")
+            by = "config" if config else "environment TIDEMILL_CONFIG"
+            raise ConfigurationError(f"{by}: there is no file {path.absolute()}; correct it, or leave it out")
         return path
-    own, shared = folder / OWN, folder / SHARED
+    try:
+        return _in_working_directory()
+    except OSError:  # a service may run where it may not look, or where no folder is any more
+        return None
+
+
+def _in_working_directory() -> Path | None:
+    own, shared = Path(OWN), Path(SHARED)
     if own.is_file():
         return own
-    # Looked for as text first: reading TOML costs a start-up more than the whole import does.
+    # Looked for as text first: reading TOML costs a start-up more than all other settings do.
     return shared if shared.is_file() and b"tool.tidemill" in shared.read_bytes() else None
 
 
@@ -38,7 +45,7 @@ def _table(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path.name} is not TOML: {error}; correct it there") from None
     except OSError as error:
@@ -46,7 +53,8 @@ def _table(path: Path) -> dict[str, Any]:
             f"{path.name} cannot be read: {error.strerror}; check its permissions"
         ) from None
     if path.name == SHARED:
-        return _as_table(path.name, "tool.tidemill", table.get("tool", {}).get("tidemill", {}))
+        tools = _as_table(path.name, "tool", table.get("tool", {}))
+        return _as_table(path.name, "tool.tidemill", tools.get("tidemill", {}))
     return table
 
 
