@@ -60,7 +60,7 @@ class Settings:
         return self._found(_setting(name))[0]
 
     def origin(self, name: str) -> str:
-        """ "argument", "environment TIDEMILL_URL", "tidemill.toml" or "default"."""
+        """Where it came from: argument, environment TIDEMILL_URL, tidemill.toml or default."""
         return self._found(_setting(name))[1]
 
     def given(self, section: str) -> dict[str, Any]:
