@@ -123,8 +123,8 @@ class Jobs(Protocol):
         J35 Running jobs of a queue never exceed `concurrency`, of a key never `key_concurrency`.
         J36 A job past its expiry is cancelled instead ("expired"), `core.lanes.PASS_AT_ONCE` at most.
         J37 By ids: each is claimed, blocked (not ready, paused, or at a limit) or gone.
-        J38 `next_due` is the time to the next scheduled job or the end of a pause; `more` tells
-            whether open ready jobs were left.
+        J38 `next_due` is the time to the next scheduled job or the end of a pause or an override; `more`
+            tells whether open ready jobs were left.
         J39 Shares are served in order, then what is left of `limit`.
         """
         ...
@@ -167,7 +167,8 @@ class Jobs(Protocol):
     async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
         """An operator's change to the jobs a filter means, oldest first, `limit` at most.
 
-        J70 `core.changes` says which jobs it applies to and what they become.
+        J70 `core.changes` says which jobs it applies to and what they become; whom the filter means is
+            `core.filters.matches`. One with a `problem` is refused (ConfigurationError).
         J71 After a cancel returned nothing new of the job starts, and its holder is refused.
         J72 Ending a job releases its waiting successor.
         J73 A deleted job is remembered as any job that is gone.

@@ -36,7 +36,9 @@ class Queues(Protocol):
         until: float | None = None,
     ) -> None:
         """Q2 Takes effect with the next verb, on every worker, in the place of the override before it.
-        It ends by itself at `until` (wall time), and None ends it now: from then on it is not there."""
+        It ends by itself at `until` (wall time), and None ends it now: from then on it is not there,
+        and what a limit of it kept back may start with the next claim. A claim that meets one past its
+        time removes it, so that no step of the clock brings it back."""
         ...
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:

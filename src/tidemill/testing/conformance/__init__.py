@@ -16,7 +16,7 @@ A store's author writes one test module::
         return arrive
 
 `make_store` gives a new, empty store that is not opened yet and reads the clock it is handed.
-The test names cite the obligations of `tidemill.contract` (J, Q, R, C, W, S) and the project's
+The test names cite the obligations of `tidemill.contract` (J, Q, R, C, W, S, U) and the project's
 invariants (I). Run it with pytest-asyncio in auto mode.
 
 `lockstep` holds the second half: a state machine that drives the store side by side with
@@ -33,10 +33,13 @@ _TOPICS = (
     "inserting",
     "leasing",
     "ordering",
+    "overriding",
     "reading",
+    "searching",
     "settling",
     "steering",
     "uniqueness",
+    "upkeep",
     "waking",
 )
 # Before they are imported, or a failed assertion would not say what it compared.
@@ -56,13 +59,23 @@ from tidemill.testing.conformance.fixtures import clock, drive, entropy, store  
 from tidemill.testing.conformance.inserting import TestInsert, TestRememberedIds  # noqa: E402
 from tidemill.testing.conformance.leasing import TestClocks, TestHeartbeat, TestReclaim  # noqa: E402
 from tidemill.testing.conformance.ordering import TestLanes, TestOrder, TestShares  # noqa: E402
+from tidemill.testing.conformance.overriding import TestOverrideEnds, TestOverrides  # noqa: E402
 from tidemill.testing.conformance.reading import (  # noqa: E402
+    TestAhead,
     TestAttempts,
+    TestBacklog,
     TestCounts,
     TestFind,
     TestHistory,
     TestLogs,
     TestWorkers,
+)
+from tidemill.testing.conformance.searching import (  # noqa: E402
+    TestFields,
+    TestFilters,
+    TestText,
+    TestTimes,
+    TestWhatMatches,
 )
 from tidemill.testing.conformance.settling import TestAnswers, TestOutcomes  # noqa: E402
 from tidemill.testing.conformance.steering import TestCoordinator, TestHandles, TestQueues  # noqa: E402
@@ -73,19 +86,24 @@ from tidemill.testing.conformance.uniqueness import (  # noqa: E402
     TestRerun,
     TestSkip,
 )
+from tidemill.testing.conformance.upkeep import TestUpkeep  # noqa: E402
 from tidemill.testing.conformance.waking import TestListener, TestRings  # noqa: E402
 
 __all__ = [
     "TestAdmit",
+    "TestAhead",
     "TestAmend",
     "TestAnswers",
     "TestAttempts",
+    "TestBacklog",
     "TestClaim",
     "TestClaimByIds",
     "TestClocks",
     "TestCoordinator",
     "TestCounts",
     "TestExpiry",
+    "TestFields",
+    "TestFilters",
     "TestFind",
     "TestHandles",
     "TestHeartbeat",
@@ -98,6 +116,8 @@ __all__ = [
     "TestMerge",
     "TestOrder",
     "TestOutcomes",
+    "TestOverrideEnds",
+    "TestOverrides",
     "TestPause",
     "TestPeriod",
     "TestPrune",
@@ -110,6 +130,10 @@ __all__ = [
     "TestRings",
     "TestShares",
     "TestSkip",
+    "TestText",
+    "TestTimes",
+    "TestUpkeep",
+    "TestWhatMatches",
     "TestWorkers",
     "clock",
     "drive",

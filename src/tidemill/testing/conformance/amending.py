@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from tidemill.core.changes import Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
+from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
 from tidemill.core.filters import Filter
-from tidemill.core.outcomes import Fail
+from tidemill.core.outcomes import Fail, Snooze
 from tidemill.core.queues import QueueSettings, Retention
 from tidemill.core.states import State
+from tidemill.core.uniqueness import Unique
 from tidemill.testing.conformance.driver import OOPS, Driver, ids, new
 
 DAY = 86_400.0
@@ -55,6 +56,39 @@ class TestAmend:
         await drive.amend(Reprioritise(1), "a", "b")
         assert [(await drive.job(name)).priority for name in "ab"] == [1, 1]
 
+    async def test_j70_archive_keeps_a_pending_job_among_the_failed(self, drive: Driver) -> None:
+        await drive.add("a", new("b", delay=5.0))
+        amended = await drive.amend(Archive("not this week"), "a", "b")
+        assert amended.changed == ("a", "b")
+        for name in "ab":
+            job = await drive.job(name)
+            assert (job.state, job.reason, job.error) == (State.FAILED, "not this week", None)
+            assert (job.finished, job.attempts) == (drive.clock.wall(), 0)
+        drive.clock.advance(9.0)
+        assert await drive.take() == []
+        assert [minute.failed for minute in await drive.store.history("q", 0.0)] == [2]
+        await drive.amend(RetryNow(), "b")
+        assert ids(await drive.take()) == ["b"]
+
+    async def test_j70_j72_archive_releases_a_successor(self, drive: Driver) -> None:
+        rerun = Unique("u", "rerun")
+        await drive.add(new("a", unique=rerun))
+        job = await drive.take_one()
+        await drive.add(new("b", unique=rerun))
+        await drive.settle(job, Snooze(60.0))
+        assert (await drive.state("a"), await drive.state("b")) == (State.SCHEDULED, State.WAITING)
+        await drive.amend(Archive(), "a")
+        assert await drive.state("b") is State.READY
+
+    async def test_j70_j80_archived_jobs_stay_as_long_as_failed_ones(self, drive: Driver) -> None:
+        await drive.store.declare({"q": QueueSettings(keep_failed=Retention(age=60.0))})
+        await drive.add("a")
+        await drive.amend(Archive(), "a")
+        drive.clock.advance(59.0)
+        assert (await drive.store.prune()).pruned == 0
+        drive.clock.advance(1.0)
+        assert (await drive.store.prune()).pruned == 1
+
     async def test_j70_j73_delete(self, drive: Driver) -> None:
         await drive.add("a", "b")
         await drive.take(limit=1)
@@ -68,6 +102,8 @@ class TestAmend:
         ("change", "unfit"),
         [
             (Cancel(), "done"),
+            (Archive(), "done"),
+            (Archive(), "running"),
             (RetryNow(), "ready"),
             (RunNow(), "ready"),
             (RunNow(), "done"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import msgspec
 from hypothesis import strategies as st
 from msgspec import UNSET
 
@@ -44,11 +45,15 @@ uniques = st.builds(
 )
 
 new_jobs = st.builds(
-    lambda job, version, **options: NewJob(
-        id=job, task=f"task-{version % 2}", payload=b'{"version":%d}' % version, **options
+    lambda job, version, words, **options: NewJob(
+        id=job,
+        task=f"task-{version % 2}",
+        payload=msgspec.json.encode({"version": version, "in": [{"words": words}, {"words": "%"}]}),
+        **options,
     ),
     ids,
     st.integers(0, 9),
+    mostly("plain", "海上升明月", 'a "b" \\ c\nd'),
     priority=mostly(5, 1, 9),
     key=mostly(None, "k", "l"),
     delay=delays,
@@ -82,6 +87,10 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Delete),
 )
 
+texts = st.sampled_from(
+    ("海", "升明", "上升明", "PLAIN", '"', "\\", "\n", "%", "oops", "BY HAND", "task-1", "")
+)
+FIELDS = (("version", "3"), ("in.words", "海上升明月"), ("in.words", "%"), ("in", "%"), ("in..words", ""))
 states = st.lists(st.sampled_from(list(State)), max_size=3).map(tuple)
 filters = st.one_of(
     st.builds(Filter, queue=st.one_of(st.none(), queues)),
@@ -89,7 +98,15 @@ filters = st.one_of(
     st.builds(Filter, ids=st.lists(known_ids, max_size=6).map(tuple), states=st.one_of(st.none(), states)),
     st.builds(Filter, task=st.just("task-0"), tag=mostly(None, "blue")),
     st.builds(Filter, key=st.sampled_from(("k", "l", ""))),
-    st.builds(Filter, since=st.just(1_700_000_005.0), until=mostly(None, 1_700_000_050.0)),
+    st.builds(
+        Filter,
+        since=mostly(1_700_000_005.0, None),
+        until=mostly(None, 1_700_000_050.0),
+        time=st.sampled_from(("created", "due", "finished")),
+        states=st.one_of(st.none(), states),
+    ),
+    st.builds(Filter, text=texts, states=st.one_of(st.none(), states)),
+    st.builds(Filter, fields=st.tuples(st.sampled_from(FIELDS)), queue=st.one_of(st.none(), queues)),
 )
 
 retentions = st.builds(Retention, st.sampled_from((None, 0.0, 50.0)), st.sampled_from((None, 0, 2)))
