@@ -26,8 +26,7 @@ def kit(site: Any) -> Iterator[Kit]:
 
 
 def test_a_task_is_enqueued_run_and_its_result_read(kit: Kit) -> None:
-    from django_tasks import TaskResultStatus
-
+    from tests.frameworks.mysite.api import TaskResultStatus
     from tests.frameworks.mysite.orders.tasks import add
 
     result: Any = add.enqueue(40, b=2)
@@ -63,8 +62,7 @@ async def test_the_same_awaited(site: Any) -> None:
 
 
 def test_a_failure_has_the_path_of_its_class_and_its_traceback(kit: Kit) -> None:
-    from django_tasks import TaskResultStatus
-
+    from tests.frameworks.mysite.api import TaskResultStatus
     from tests.frameworks.mysite.orders.tasks import Declined, decline
 
     result = decline.enqueue(7)
@@ -81,8 +79,7 @@ def test_a_failure_has_the_path_of_its_class_and_its_traceback(kit: Kit) -> None
 
 
 def test_a_task_may_be_retried_and_knows_its_attempt(kit: Kit) -> None:
-    from django_tasks import TaskResultStatus
-
+    from tests.frameworks.mysite.api import TaskResultStatus
     from tests.frameworks.mysite.orders.tasks import second_time
 
     result = second_time.enqueue()
@@ -134,8 +131,7 @@ def test_a_larger_priority_runs_first_and_the_defaults_are_alike(kit: Kit) -> No
 
 
 def test_queues_are_the_same_and_unknown_ones_are_refused(kit: Kit) -> None:
-    from django_tasks.exceptions import InvalidTaskError
-
+    from tests.frameworks.mysite.api import InvalidTaskError
     from tests.frameworks.mysite.orders.tasks import add, send
 
     send.enqueue("a@example.org")
@@ -154,16 +150,15 @@ def test_arguments_must_be_json_and_nothing_is_sent(kit: Kit) -> None:
 
 
 def test_an_unknown_result_does_not_exist(kit: Kit) -> None:
-    from django_tasks.exceptions import TaskResultDoesNotExist, TaskResultMismatch
-
+    from tests.frameworks.mysite.api import exceptions
     from tests.frameworks.mysite.orders.jobs import pay
     from tests.frameworks.mysite.orders.tasks import add, which
 
-    with pytest.raises(TaskResultDoesNotExist):
+    with pytest.raises(exceptions.TaskResultDoesNotExist):
         add.get_result("nobody")
-    with pytest.raises(TaskResultDoesNotExist):
+    with pytest.raises(exceptions.TaskResultDoesNotExist):
         add.get_result(pay.enqueue_sync(1).id)
-    with pytest.raises(TaskResultMismatch):
+    with pytest.raises(exceptions.TaskResultMismatch):
         add.get_result(which.enqueue("word").id)
 
 
@@ -184,8 +179,7 @@ def test_only_what_is_decorated_is_run(kit: Kit, path: str) -> None:
 
 
 def test_a_cancelled_task_is_failed_and_says_so(kit: Kit) -> None:
-    from django_tasks import TaskResultStatus
-
+    from tests.frameworks.mysite.api import TaskResultStatus
     from tests.frameworks.mysite.orders.jobs import app
     from tests.frameworks.mysite.orders.tasks import add
     from tidemill import JobCancelled
@@ -200,8 +194,7 @@ def test_a_cancelled_task_is_failed_and_says_so(kit: Kit) -> None:
 
 
 def test_signals_tell_of_every_step(kit: Kit) -> None:
-    from django_tasks import signals
-
+    from tests.frameworks.mysite.api import signals
     from tests.frameworks.mysite.orders.tasks import add, decline
     from tidemill.frameworks.django_tasks import TidemillBackend
 

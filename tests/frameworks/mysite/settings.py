@@ -8,7 +8,7 @@ HOME = os.environ.get("MYSITE_HOME", "/nowhere")
 
 SECRET_KEY = "only for tests"  # noqa: S105 - nobody signs in
 USE_TZ = True
-INSTALLED_APPS = ["django_tasks", "tests.frameworks.mysite.orders", "tidemill.frameworks.django"]
+INSTALLED_APPS = ["tests.frameworks.mysite.orders", "tidemill.frameworks.django"]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{HOME}/site.db"}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 TIDEMILL_APP = "tests.frameworks.mysite.orders.jobs.app"

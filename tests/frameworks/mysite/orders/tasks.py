@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from django_tasks import TaskContext, task
-
+from tests.frameworks.mysite.api import TaskContext, task
 from tests.frameworks.mysite.orders.models import Order
 
 
