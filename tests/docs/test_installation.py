@@ -1,0 +1,38 @@
+"""What `make demo` installs is a part of what `make test` installs, in the same versions."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+DEV, RUN = "constraints.txt", "constraints-run.txt"
+
+
+def pinned(file: str) -> dict[str, str]:
+    """The lines of each package: its version, where it applies, its hashes."""
+    text = (ROOT / file).read_text(encoding="utf-8").replace("\\\n", "")
+    found = (re.match(r"([\w.-]+)==\S+ .*--hash=sha256:\w+", line) for line in text.splitlines())
+    return {match[1]: match[0] for match in found if match}
+
+
+def test_to_run_is_a_part_of_to_develop() -> None:
+    assert pinned(RUN).items() <= pinned(DEV).items()
+    assert len(pinned(RUN)) < len(pinned(DEV)) / 2
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    names = [[re.split(r"[\[><=;]", needed)[0] for needed in group] for group in groups]
+    assert set(names[0]) <= pinned(RUN).keys()
+    assert {name for group in names for name in group} <= pinned(DEV).keys()
+
+
+@pytest.mark.parametrize("file", [DEV, RUN])
+def test_no_host_and_no_path_is_named(file: str) -> None:
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if re.search(r"://|^-|file:|@ ", line)]
