@@ -20,7 +20,16 @@ PAGE = Path(__file__).parents[1] / "docs/reference/api.md"
 
 SECTIONS = {
     "The application": ["Tidemill"],
-    "Tasks and jobs": ["Task", "JobHandle", "JobRequest", "Context", "Retry", "Unique"],
+    "Tasks and jobs": [
+        "Task",
+        "JobHandle",
+        "JobRequest",
+        "Context",
+        "CurrentAttempt",
+        "Retry",
+        "Unique",
+        "current",
+    ],
     "Queues": ["QueueSettings", "Retention", "QueueChanges", "Override"],
     "Looking and steering": [
         "Inspector",
@@ -59,6 +68,10 @@ def page() -> str:
 def _entry(name: str) -> Iterator[str]:
     value = getattr(tidemill, name)
     yield f"### {name}\n"
+    if inspect.isfunction(value):
+        yield _code(name, _parameters(value), inspect.signature(value).return_annotation)
+        yield f"{_prose(value)}\n"
+        return
     if not isinstance(value, type):
         yield f"One of {', '.join(f'`{one.__name__}`' for one in value.__args__)}.\n"
         return
@@ -141,8 +154,15 @@ def _quoted(names: str) -> str:
 def _errors() -> str:
     named = {name for names in SECTIONS.values() for name in names}
     rest = [name for name in tidemill.__all__ if name not in named]
+    if lost := [name for name in rest if not _is_error(name)]:
+        raise SystemExit(f"put into one of the SECTIONS: {', '.join(lost)}")
     lines = [f"| `{name}` | {_first_line(getattr(tidemill, name))} |" for name in rest]
     return "\n".join(["| error | what it says |", "|---|---|", *lines, ""])
+
+
+def _is_error(name: str) -> bool:
+    value = getattr(tidemill, name)
+    return isinstance(value, type) and issubclass(value, Exception)
 
 
 def _first_line(value: Any) -> str:
