@@ -35,13 +35,22 @@ def patience(_ctx: click.Context, option: click.Parameter, value: str | None) ->
 @click.command()
 @click.argument("task", shell_complete=complete.tasks)
 @click.argument("words", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--payload", help="The arguments as one JSON object; - reads it from stdin.")
-@click.option("--from", "file", help="A file with a JSON object on each line, a job each; - is stdin.")
-@click.option("--queue", shell_complete=complete.queues, help="Another queue than the task's own.")
+@click.option("--payload", metavar="JSON", help="The arguments as one JSON object; - reads it from stdin.")
+@click.option(
+    "--from", "file", metavar="FILE", help="A file with a JSON object on each line, a job each; - is stdin."
+)
+@click.option(
+    "--queue", metavar="NAME", shell_complete=complete.queues, help="Another queue than the task's own."
+)
 @click.option("--priority", type=int, help="Smaller runs first. Default: the task's, usually 5.")
-@click.option("--delay", callback=times.duration, help="Not before … from now (10m, 2h).")
-@click.option("--at", callback=times.moment, help="Not before this time: 2026-05-01T08:00.")
-@click.option("--expires", callback=times.duration, help="Cancelled when it has not started by then (1h).")
+@click.option("--delay", callback=times.duration, metavar="DURATION", help="Not before … from now (10m, 2h).")
+@click.option("--at", callback=times.moment, metavar="TIME", help="Not before this time: 2026-05-01T08:00.")
+@click.option(
+    "--expires",
+    callback=times.duration,
+    metavar="DURATION",
+    help="Cancelled when it has not started by then (1h).",
+)
 @click.option("--key", help="Jobs with the same key share a lane.")
 @click.option("--tag", "tags", multiple=True, help="A word to find it by; may be repeated.")
 @click.option("--unique", help="Send nothing while a job with this unique key is there.")

@@ -72,7 +72,7 @@ def not_empty(_ctx: click.Context, _option: click.Parameter, value: str | None) 
 
 
 _OPTIONS = (
-    click.option("--queue", shell_complete=complete.queues, help="Only jobs of this queue."),
+    click.option("--queue", metavar="NAME", shell_complete=complete.queues, help="Only jobs of this queue."),
     click.option(
         "--state",
         "states",
@@ -80,7 +80,7 @@ _OPTIONS = (
         type=click.Choice([state.value for state in State]),
         help="Only jobs in this state; may be repeated.",
     ),
-    click.option("--task", shell_complete=complete.tasks, help="Only jobs of this task."),
+    click.option("--task", metavar="NAME", shell_complete=complete.tasks, help="Only jobs of this task."),
     click.option("--key", callback=not_empty, help="Only jobs with this key."),
     click.option("--tag", callback=not_empty, help="Only jobs with this tag."),
     click.option(
@@ -94,8 +94,15 @@ _OPTIONS = (
         callback=pairs,
         help="Only jobs with this value in their payload: feed.host=a.example; may be repeated.",
     ),
-    click.option("--since", callback=times.instant, help="Not before: 10m, 2h (so long ago) or a time."),
-    click.option("--until", callback=times.instant, help="Before: 10m, 2h (so long ago), +1h or a time."),
+    click.option(
+        "--since", callback=times.instant, metavar="WHEN", help="Not before: 10m, 2h (so long ago) or a time."
+    ),
+    click.option(
+        "--until",
+        callback=times.instant,
+        metavar="WHEN",
+        help="Before: 10m, 2h (so long ago), +1h or a time.",
+    ),
     click.option(
         "--time",
         type=click.Choice(["created", "due", "finished"]),

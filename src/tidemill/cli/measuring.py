@@ -88,7 +88,7 @@ class Bench:
             self._count(count)
 
     async def _drain(self, _jobs: int) -> None:
-        worker = self._app.worker(queues={QUEUE: 1}, until_idle=True)
+        worker = self._app.worker(queues={QUEUE: 1}, concurrency=10, until_idle=True)
         running = asyncio.create_task(worker.run())
         before = self._over
         while not running.done():

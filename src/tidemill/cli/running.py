@@ -30,7 +30,10 @@ def weights(_ctx: click.Context, _option: click.Parameter, value: str | None) ->
 
 _RUNNING = (
     click.option(
-        "--queues", callback=weights, help="Which, and with what weight: a=10,b. Default: all of the app."
+        "--queues",
+        callback=weights,
+        metavar="NAME[=WEIGHT],…",
+        help="Which, and with what weight: a=10,b. Default: all of the app.",
     ),
     click.option(
         "--concurrency", type=click.IntRange(min=1), help="Jobs at once in each process. Default: 10."
@@ -39,7 +42,10 @@ _RUNNING = (
         "--strict", is_flag=True, default=None, help="Serve queues in the order given, not by weight."
     ),
     click.option(
-        "--grace", callback=duration, help="How long running jobs may finish after SIGTERM. Default: 30s."
+        "--grace",
+        callback=duration,
+        metavar="DURATION",
+        help="How long running jobs may finish after SIGTERM. Default: 30s.",
     ),
     click.option(
         "--threads", type=click.IntRange(min=1), help="Sync handlers at once. Default: --concurrency."
@@ -94,4 +100,4 @@ def mind_unknown(app: Tidemill, named: Iterable[str]) -> None:
     known = {*app.queues, *(task.queue for task in app.tasks.values())}
     unknown = [name for name in named if name not in known]
     if unknown:
-        app.signals.emit(QueuesUnknown(queues=tuple(unknown), known=tuple(sorted(known))))
+        app.signals.emit(QueuesUnknown(unknown=tuple(unknown), known=tuple(sorted(known))))

@@ -22,9 +22,17 @@ from tidemill.cli.times import duration
     help="Under a parent that starts again any that ends. Default: none.",
 )
 @runs_jobs
-@click.option("--lease", callback=duration, help="How long a silent worker keeps its jobs. Default: 30s.")
 @click.option(
-    "--poll", callback=duration, help="How late a job may start when a wake-up is lost. Default: 1s."
+    "--lease",
+    callback=duration,
+    metavar="DURATION",
+    help="How long a silent worker keeps its jobs. Default: 30s.",
+)
+@click.option(
+    "--poll",
+    callback=duration,
+    metavar="DURATION",
+    help="How late a job may start when a wake-up is lost. Default: 1s.",
 )
 def worker(
     app: str, *, processes: int | None, log_format: str | None, log_level: str | None, **options: Any

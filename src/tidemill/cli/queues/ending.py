@@ -28,8 +28,16 @@ class Ending:
 def with_ending(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the two options; the command gets them as one `ending`."""
 
-    @click.option("--until", callback=times.moment, help="When it ends by itself: 2026-05-01T08:00.")
-    @click.option("--for", "lasting", callback=times.duration, help="How long it lasts: 90s, 10m, 1h30m, 2d.")
+    @click.option(
+        "--until", callback=times.moment, metavar="TIME", help="When it ends by itself: 2026-05-01T08:00."
+    )
+    @click.option(
+        "--for",
+        "lasting",
+        callback=times.duration,
+        metavar="DURATION",
+        help="How long it lasts: 90s, 10m, 1h30m, 2d.",
+    )
     @functools.wraps(command)
     def wrapped(*args: Any, until: float | None, lasting: float | None, **options: Any) -> Any:
         if until is not None and lasting is not None:
