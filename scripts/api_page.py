@@ -72,6 +72,10 @@ def _entry(name: str) -> Iterator[str]:
         yield _code(name, _parameters(value), inspect.signature(value).return_annotation)
         yield f"{_prose(value)}\n"
         return
+    if inspect.isfunction(value):
+        yield _code(name, _parameters(value), inspect.signature(value).return_annotation)
+        yield f"{_prose(value)}\n"
+        return
     if not isinstance(value, type):
         yield f"One of {', '.join(f'`{one.__name__}`' for one in value.__args__)}.\n"
         return

@@ -44,6 +44,7 @@ from tidemill.errors import (
     TidemillError,
 )
 from tidemill.tasks.context import Context
+from tidemill.telemetry.current import CurrentAttempt, current
 
 if TYPE_CHECKING:
     from tidemill.inspect.explanation import Explanation
@@ -75,6 +76,7 @@ __all__ = [
     "Changed",
     "ConfigurationError",
     "Context",
+    "CurrentAttempt",
     "Delete",
     "EnqueueError",
     "Error",
@@ -122,4 +124,5 @@ __all__ = [
     "Tidemill",
     "TidemillError",
     "Unique",
+    "current",
 ]

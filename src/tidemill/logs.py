@@ -11,8 +11,9 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from tidemill.errors import ConfigurationError
+from tidemill.telemetry.base import RANKS
 from tidemill.telemetry.current import add_current
-from tidemill.telemetry.lines import RANKS, LineWriter, at_least
+from tidemill.telemetry.lines import LineWriter
 from tidemill.telemetry.signals import Signals
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def in_force() -> LogSettings | None:
 
 def write_events(signals: Signals) -> None:
     """Let events become log lines; those below the level in force stay free of cost."""
-    signals.subscribe(_write, *at_least((_ours.settings or LogSettings()).level))
+    signals.subscribe(_write, level=(_ours.settings or LogSettings()).level)
 
 
 def _write(event: Any) -> None:

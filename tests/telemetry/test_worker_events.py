@@ -259,4 +259,4 @@ def test_queues_nobody_declared_are_told() -> None:
     app.queue("feeds")
     app.on(QueuesUnknown)(told.append)
     mind_unknown(app, ["feeds", "feds"])
-    assert told == [QueuesUnknown(queues=("feds",), known=("feeds",))]
+    assert told == [QueuesUnknown(unknown=("feds",), known=("feeds",))]

@@ -22,7 +22,7 @@ from tidemill.core.job import Group
 from tidemill.core.queues import Inserted, QueueSettings, Verdict
 from tidemill.errors import EnqueueError, InvalidJob, QueueFull, StoreUnavailable
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.telemetry.events import JobEnqueued
+from tidemill.telemetry.job_events import JobEnqueued
 from tidemill.telemetry.signals import Signals
 
 R = TypeVar("R")

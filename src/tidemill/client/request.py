@@ -15,7 +15,7 @@ from tidemill.core.job import NewJob
 from tidemill.core.uniqueness import Unique
 from tidemill.errors import InvalidJob, InvalidPayload, PayloadTooLarge
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.telemetry.events import PayloadLarge
+from tidemill.telemetry.job_events import PayloadLarge
 from tidemill.telemetry.signals import Signals
 
 R_co = TypeVar("R_co", covariant=True)

@@ -69,6 +69,7 @@ class Context:
         self.progress_sync(fraction, note)
 
     def progress_sync(self, fraction: float, note: str | None = None) -> None:
+        """`progress` for sync handlers."""
         if not 0 <= fraction <= 1:
             raise ValueError(f"fraction: must lie between 0 and 1, is {fraction}")
         self._reporter.progress(fraction, note)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 Level = Literal["debug", "info", "warning", "error"]
+RANKS: dict[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,14 +8,6 @@ from typing import Any
 import msgspec
 
 from tidemill.telemetry.base import Event, Level
-from tidemill.telemetry.events import CATALOGUE
-
-RANKS: dict[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
-
-
-def at_least(level: str) -> tuple[type[Event], ...]:
-    """The events a log of that level shows. `debug` shows the start and the end of every job."""
-    return tuple(kind for kind in CATALOGUE if RANKS[kind.level] >= RANKS[level])
 
 
 class LineWriter:

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidemill.errors import ConfigurationError
-from tidemill.telemetry.base import Event
-from tidemill.telemetry.worker_events import ListenerFailed
+from tidemill.telemetry.base import RANKS, Event
 
 Listener = Callable[[Any], object]
 
@@ -23,18 +22,19 @@ class Signals:
     """May be used from any thread: what is read while an event is told is replaced, never changed."""
 
     def __init__(self) -> None:
-        self._subscribed: dict[type[Event], tuple[Listener, ...]] = {}
+        self._subscribed: dict[type[Event], tuple[tuple[Listener, int], ...]] = {}
         self._listeners: dict[type[Event], tuple[Listener, ...]] = {}
         self._failed: list[Listener] = []
 
-    def subscribe(self, listener: Listener, *types: type[Event]) -> None:
-        """Without types, to everything; a base stands for all its events. Repeated, it changes nothing."""
+    def subscribe(self, listener: Listener, *types: type[Event], level: str = "debug") -> None:
+        """Without types, to everything from `level` on; a base stands for all its events. Repeated, it
+        changes nothing."""
         self.check(types)
         _check_listener(listener)
         for kind in types or (Event,):
-            already = self._subscribed.get(kind, ())
-            if listener not in already:
-                self._subscribed[kind] = (*already, listener)
+            already, wanted = self._subscribed.get(kind, ()), (listener, RANKS[level])
+            if wanted not in already:
+                self._subscribed[kind] = (*already, wanted)
         self._listeners = {}
 
     @staticmethod
@@ -66,13 +66,17 @@ class Signals:
     def _find(self, kind: type[Event]) -> tuple[Listener, ...]:
         found: list[Listener] = []
         for base in kind.__mro__:
-            found += [one for one in self._subscribed.get(base, ()) if one not in found]
+            for listener, rank in self._subscribed.get(base, ()):
+                if rank <= RANKS[kind.level] and listener not in found:
+                    found.append(listener)
         listeners = self._listeners[kind] = tuple(found)
         return listeners
 
     def _tell(self, listener: Listener, event: Event, error: BaseException) -> None:
         if listener in self._failed:
             return
+        from tidemill.telemetry.worker_events import ListenerFailed
+
         self._failed.append(listener)  # before telling: it may be the one that is told
         self.emit(
             ListenerFailed(

@@ -57,7 +57,7 @@ class QueuesUnknown(Event, frozen=True, kw_only=True):
     level: ClassVar[Level] = "warning"
     sentence: ClassVar[str] = "queues that the application neither declares nor has a task on"
 
-    queues: tuple[str, ...]
+    unknown: tuple[str, ...]
     known: tuple[str, ...]
 
 
