@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, every_page
+from tests.docs.pages import DOCS, ROOT, every_page
 from tests.docs.session import blocks, play
 
 PLAYED = [
@@ -37,3 +37,9 @@ def test_every_python_block_can_be_read(path: Path) -> None:
     for language, body in blocks(path.read_text(encoding="utf-8")):
         if language == "python":
             ast.parse(body)
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "how-to").glob("*.md")), ids=lambda path: path.name)
+def test_every_how_to_page_is_run_by_some_test(path: Path) -> None:
+    tests = [test.read_text(encoding="utf-8") for test in (ROOT / "tests").rglob("*.py")]
+    assert any(f"how-to/{path.name}" in text or f'"{path.name}"' in text for text in tests)
