@@ -1,0 +1,15 @@
+"""The pages about frameworks are what happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import page
+from tests.docs.session import play
+
+
+@pytest.mark.parametrize("name", ["fastapi", "flask"])
+def test_the_page_is_what_happens(name: str, tmp_path: Path) -> None:
+    assert play(page(f"how-to/{name}.md"), tmp_path) > 0
