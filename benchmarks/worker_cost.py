@@ -92,9 +92,6 @@ def main() -> None:
         import uvloop
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    import structlog
-
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
     profile = cProfile.Profile() if arguments.profile else None
     for concurrency in (10, 100):
         if profile is not None:

@@ -8,6 +8,7 @@ job, task, attempt and trace to its lines.
 from __future__ import annotations
 
 import sys
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from tidemill.errors import ConfigurationError
@@ -132,7 +133,16 @@ def _rendering(chosen: Format) -> list[Any]:
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
     # The renderer's own tracebacks show local variables, and those may hold secrets.
     plain = structlog.dev.plain_traceback
-    return [structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=plain)]
+    return [_without_doubled_trace, structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=plain)]
+
+
+def _without_doubled_trace(
+    _logger: Any, _method: str, line: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """A job without a trace of its own has its id for one; a person need not read it twice."""
+    if "trace" in line and line["trace"] == line.get("job"):
+        del line["trace"]
+    return line
 
 
 def _stderr_handler() -> logging.StreamHandler[TextIO]:

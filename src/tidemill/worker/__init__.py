@@ -9,8 +9,9 @@
               hands ◀── heartbeat renews all that is held, from a thread of its own
 
 Beside them: bell (sleeping until there is work), drain (stopping), admitter, reclaimer, pruner
-(chores, shared out by leader), and supervisor (several workers under one parent). `crew` wires
-them, `worker` is what an application sees.
+(chores, shared out by leader), and supervisor (several workers under one parent). What happens is
+told through the emitter; endings counts and tells how attempts ended. `crew` wires them, `worker`
+is what an application sees.
 """
 
 from tidemill.worker.options import WorkerOptions
