@@ -82,6 +82,7 @@ async def test_many_threads_of_a_server_enqueue(app: Tidemill) -> None:
     assert sorted(results) == [2 * n for n in range(20)]
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # that is what is tested
 def test_processes_forked_after_the_first_use_enqueue(app: Tidemill) -> None:
     """As gunicorn does with --preload."""
     web = flask(app)
