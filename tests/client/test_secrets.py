@@ -46,14 +46,17 @@ def test_a_model_that_was_broken_is_refused_silently_i30() -> None:
 
 @pytest.mark.parametrize("chosen", ["json", "console"])
 def test_a_logged_traceback_shows_no_variables_i30(chosen: Format) -> None:
-    before, lines = structlog.get_config(), io.StringIO()
+    before = structlog.get_config() if structlog.is_configured() else None
+    lines = io.StringIO()
+    structlog.reset_defaults()
     try:
-        structlog.reset_defaults()
         configure(format=chosen)
         with contextlib.redirect_stderr(lines):
             _log_an_error("sk-secret")
     finally:
-        structlog.configure(**before)
+        structlog.reset_defaults()
+        if before is not None:
+            structlog.configure(**before)
     assert "ZeroDivisionError" in lines.getvalue()
     assert "sk-secret" not in lines.getvalue()
 

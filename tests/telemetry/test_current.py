@@ -99,7 +99,8 @@ async def _run_in_threads(handler: Any, *ids: str) -> None:
 
 @pytest.fixture
 def structlog_lines() -> Any:
-    before, lines = structlog.get_config(), list[dict[str, Any]]()
+    before = structlog.get_config() if structlog.is_configured() else None
+    lines = list[dict[str, Any]]()
 
     def keep(_logger: Any, _method: str, line: Any) -> Any:
         lines.append(dict(line))
@@ -107,7 +108,9 @@ def structlog_lines() -> Any:
 
     structlog.configure(processors=[add_current, keep], cache_logger_on_first_use=False)
     yield lines
-    structlog.configure(**before)
+    structlog.reset_defaults()
+    if before is not None:
+        structlog.configure(**before)
 
 
 async def test_q15_lines_of_thread_handlers_carry_their_own_ids(
