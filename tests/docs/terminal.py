@@ -47,7 +47,13 @@ def environment() -> dict[str, str]:
         name: value for name, value in os.environ.items() if not name.startswith(("TIDEMILL_", "PYTEST_"))
     }
     found_first = f"{Path(sys.executable).parent}{os.pathsep}{plain.get('PATH', '')}"
-    return plain | {"PATH": found_first, "TERM": "xterm", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return plain | {
+        "PATH": found_first,
+        "TERM": "xterm",
+        "COLUMNS": str(WIDTH),
+        "NO_COLOR": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
 def _read_all(terminal: int) -> str:
