@@ -79,6 +79,23 @@ def test_a_listener_that_raises_is_told_once_and_the_others_still_hear() -> None
     assert "in broken" in failure.traceback
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even its name")
+
+
+def test_not_even_an_error_that_cannot_be_shown_gets_out_of_a_listener() -> None:
+    signals, failures = Signals(), list[ListenerFailed]()
+
+    def broken(event: Event) -> None:
+        raise Unspeakable
+
+    signals.subscribe(broken, StoreBack)
+    signals.subscribe(failures.append, ListenerFailed)
+    signals.emit(BACK)
+    assert [failure.error for failure in failures] == ["Unspeakable"]
+
+
 def test_a_listener_that_raises_hurts_no_job(virtually: Virtually) -> None:
     async def noop() -> None: ...
 

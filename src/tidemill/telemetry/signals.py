@@ -64,12 +64,13 @@ class Signals:
                 self._tell(listener, event, error)
 
     def _find(self, kind: type[Event]) -> tuple[Listener, ...]:
+        known = self._listeners  # one that was replaced meanwhile is not read any more
         found: list[Listener] = []
         for base in kind.__mro__:
             for listener, rank in self._subscribed.get(base, ()):
                 if rank <= RANKS[kind.level] and listener not in found:
                     found.append(listener)
-        listeners = self._listeners[kind] = tuple(found)
+        listeners = known[kind] = tuple(found)
         return listeners
 
     def _tell(self, listener: Listener, event: Event, error: BaseException) -> None:
@@ -83,10 +84,17 @@ class Signals:
                 listener=getattr(listener, "__qualname__", None) or repr(listener),
                 about=type(event).__name__,
                 error=type(error).__name__,
-                message=str(error),
+                message=_text(error),
                 traceback="".join(traceback.format_exception(error)),
             )
         )
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - its own __str__ may raise anything
+        return "(its message cannot be shown)"
 
 
 def _check_listener(listener: Listener) -> None:
