@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -54,6 +55,13 @@ class Terminal:
 
     def type(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
+
+    def interrupt(self) -> None:
+        """Ctrl-C until it ends: CPython loses one that comes while `input()` is being set up."""
+        while self.process.poll() is None:
+            self.type("\x03")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
 
     def code(self) -> int:
         """Its exit code, when it has ended and all it drew was read."""

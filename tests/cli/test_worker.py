@@ -42,7 +42,7 @@ def test_a_queue_the_application_does_not_know_is_warned_of_once(
     command = [sys.executable, "-m", "tidemill", "worker", "shop:app", *options]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     said = [json.loads(line) for line in ran.stderr.splitlines() if "neither declares" in line]
-    assert [(line["level"], line["queues"], line["known"]) for line in said] == [
+    assert [(line["level"], line["unknown"], line["known"]) for line in said] == [
         ("warning", ["nosuch"], ["mail"])
     ] * warnings
 

@@ -7,9 +7,9 @@ import click
 
 @click.command()
 def demo() -> int:
-    """Watch some jobs run, on a file that is thrown away.
+    """Watch some jobs run, with all that can go wrong.
 
-    Exit code 1 when something that was promised did not happen."""
+    It takes a few seconds and leaves tidemill-demo.db in this folder, to be looked at. Exit code 1 when something that was promised did not happen."""
     from tidemill.demo.__main__ import main
 
     return main()

@@ -16,7 +16,7 @@ _COMMANDS = {
     "top": "Watch queues and workers, refreshed each second.",
     "doctor": "Say whether the store, its queues and its workers are well.",
     "db": "Look after the store itself: facts, check, backup, compact.",
-    "demo": "Watch some jobs run, on a file that is thrown away.",
+    "demo": "Watch some jobs run, with all that can go wrong.",
     "bench": "Measure how many jobs a second this machine does.",
     "completion": "Print the script that completes commands in a shell.",
 }
