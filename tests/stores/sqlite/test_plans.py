@@ -5,11 +5,15 @@ import re
 import apsw.ext
 import pytest
 
-from tidemill.stores.sqlite import SqliteStore
+from tests.stores.sqlite.conftest import group
+from tidemill.core.filters import Filter
+from tidemill.core.states import State
+from tidemill.stores.sqlite import SqliteStore, find
 from tidemill.stores.sqlite.rows import FIELDS
 from tidemill.stores.sqlite.statements import load
+from tidemill.stores.sqlite.transaction import Transaction
 
-VERBS = ("transaction", "insert", "inbox", "claim", "settle", "extend", "reclaim", "prune", "admit")
+VERBS = ("transaction", "insert", "inbox", "claim", "settle", "extend", "reclaim", "prune", "admit", "reader")
 BIG = ("jobs", "remembered", "lanes", "logs", "attempts")
 WHOLE_TABLE_ON_PURPOSE = {
     ("prune", "forget_workers"): "workers are few",
@@ -31,6 +35,47 @@ async def test_no_statement_scans_a_table(store: SqliteStore, verb: str, name: s
     if (verb, name) not in WHOLE_TABLE_ON_PURPOSE:
         # The running jobs are few, so an index of them may be read from end to end.
         assert not [scan for scan in scans if "jobs_running" not in scan], details
+
+
+@pytest.mark.parametrize(
+    ("wanted", "way"),
+    [
+        (Filter(queue="q", states=(State.FAILED,)), "jobs_ended (queue=? AND state=?"),
+        (Filter(states=(State.RUNNING,)), "jobs_running"),
+        (
+            Filter(queue="q", states=(State.SCHEDULED,), since=5.0, time="due"),
+            "jobs_scheduled (queue=? AND due>?)",
+        ),
+        (Filter(queue="q", since=5.0, time="finished"), "jobs_ended (queue=? AND state=? AND finished>?)"),
+        (Filter(ids=("a", "b"), queue="q", states=(State.READY,), text="x"), "jobs_id (id=?)"),
+        (Filter(queue="rare"), "jobs_ready (queue=?)"),
+    ],
+)
+async def test_r2_a_search_looks_only_where_the_jobs_are(
+    store: SqliteStore, wanted: Filter, way: str
+) -> None:
+    await store.insert([group(*map(str, range(100))), group("a", queue="rare")])
+    details = await store._reads.run(lambda transaction: _plan_of(transaction, wanted))
+    scans = [detail for detail in details if detail.startswith("SCAN jobs") and "INDEX" not in detail]
+    assert any(way in detail for detail in details), details
+    assert not scans, details
+
+
+async def test_r2_what_most_jobs_are_is_read_in_their_order(store: SqliteStore) -> None:
+    """No sorting of a million places before the first page."""
+    await store.insert([group(*map(str, range(100)))])
+    wanted = Filter(queue="default", states=(State.READY,), text="x")
+    details = await store._reads.run(lambda transaction: _plan_of(transaction, wanted))
+    assert "SCAN jobs" in details
+    assert not [detail for detail in details if "TEMP B-TREE" in detail], details
+
+
+def _plan_of(transaction: Transaction, wanted: Filter) -> list[str]:
+    statement = find._statement(transaction, wanted, None)
+    plan = transaction.execute(
+        f"EXPLAIN QUERY PLAN {statement}\n{find.SQL.newest_first}", find._values(wanted, None)
+    )
+    return [detail for *_, detail in plan]
 
 
 def _details(plan: object) -> list[str]:

@@ -17,6 +17,7 @@ _PAGES_AT_ONCE = 1000
 def backup(source: apsw.Connection, target: Path, progress: Callable[[float], None] | None) -> None:
     """`source` is in a read transaction, so that what others write meanwhile neither gets into the copy
     nor makes it begin again. The copy takes its name only when it is complete and on the disk."""
+    source.pragma("schema_version")  # a transaction takes its instant with the first read
     part = target.with_name(f"{target.name}.part")
     _reserve(target, part)
     try:

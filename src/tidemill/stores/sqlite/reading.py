@@ -64,7 +64,7 @@ class ReadConnection:
             return read(Transaction(connection, self._clock.wall(), self._clock.boot(), self._settings))
         finally:
             if connection.in_transaction:
-                connection.execute("COMMIT")
+                connection.execute("ROLLBACK")  # nothing was written, and a damaged file refuses a COMMIT
 
     def close(self) -> None:
         with self._lock:

@@ -1,0 +1,195 @@
+"""Looking after the file: facts, checks, copies, compacting (U1 to U4)."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.chaos.disk import small_disk
+from tests.stores.sqlite.conftest import group
+from tidemill.core.changes import Delete
+from tidemill.core.filters import Filter
+from tidemill.errors import ConfigurationError, StoreFull
+from tidemill.stores.sqlite import SqliteStore, place
+
+MOUNTS = r"""
+21 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+22 21 0:21 / /srv/share rw,relatime shared:3 - nfs4 server:/share rw,vers=4.2
+23 22 0:22 / /srv/share/fast rw,relatime - ext4 /dev/vdb rw
+24 21 0:23 / /mnt/my\040disk rw,relatime - fuse.sshfs me@host: rw
+25 21 0:24 / /home rw - 9p home rw
+26 21 0:25 / /home rw - ext4 /dev/vdc rw
+nonsense
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/var/jobs.db", None),
+        ("/srv/shared.db", None),
+        ("/srv/share/jobs.db", "nfs4"),
+        ("/srv/share/fast/jobs.db", None),
+        ("/mnt/my disk/jobs.db", "fuse.sshfs"),
+        ("/home/jobs.db", None),
+    ],
+)
+def test_u1_a_network_file_system_is_recognised(path: str, kind: str | None) -> None:
+    assert place.network_file_system(Path(path), MOUNTS) == kind
+
+
+def test_u1_no_list_of_mounts_no_warning() -> None:
+    assert place.network_file_system(Path("/srv/share/jobs.db"), "") is None
+
+
+@pytest.mark.parametrize(
+    ("version", "is_old"), [("3.40.1", True), ("3.51.2", True), ("3.51.3", False), ("3.54", False)]
+)
+def test_u1_a_sqlite_that_can_lose_rows_is_named(version: str, is_old: bool) -> None:
+    warning = place.old_sqlite(version)
+    assert (warning is not None and version in warning and "install" in warning) == is_old
+
+
+async def test_u1_facts(store: SqliteStore, path: Path) -> None:
+    await store.insert([group(*map(str, range(2000)))])
+    facts = await store.describe()
+    assert (facts.kind, facts.location, facts.schema) == ("sqlite", str(path), 1)
+    assert facts.engine == f"SQLite {apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})"
+    assert facts.bytes == sum(file.stat().st_size for file in (path, Path(f"{path}-wal")))
+    assert (facts.free_bytes, facts.warnings) == (0, ())
+
+
+async def test_u1_little_space_is_told(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", megabytes=4) as folder:
+        store = await SqliteStore(folder / "jobs.db").open()
+        (warning,) = (await store.describe()).warnings
+        await store.close()
+    assert "MB are left on the disk" in warning
+
+
+async def test_u2_miscounted_jobs_are_found(store: SqliteStore, path: Path) -> None:
+    await store.insert([group("a", "b")])
+    _sql(path, "UPDATE counters SET value = 7 WHERE name = 'ready'")
+    assert await store.check() == ("queue 'default' counts 7 ready jobs but has 2",)
+    _sql(path, "DELETE FROM counters WHERE name = 'ready'")
+    assert await store.check() == ("queue 'default' counts 0 ready jobs but has 2",)
+
+
+async def test_u2_lanes_that_lead_nowhere_are_found(store: SqliteStore, path: Path) -> None:
+    await store.insert([group("a", "b")])
+    _sql(path, "UPDATE lanes SET seq = 2")
+    (wrong,) = await store.check()
+    assert "in their order" in wrong
+    _sql(path, "DELETE FROM lanes")
+    (lost,) = await store.check()
+    assert "no worker would find" in lost
+
+
+async def test_u2_damage_to_the_file_is_found(store: SqliteStore, path: Path) -> None:
+    await store.insert([group(*map(str, range(2000)))])
+    await store.close()
+    with path.open("r+b") as file:
+        file.seek(40 * 4096)
+        file.write(os.urandom(4096))
+    damaged = SqliteStore(path)
+    found = await damaged.check()
+    await damaged.close()
+    assert found
+    assert all("damaged" in sentence for sentence in found)
+
+
+async def test_u3_a_copy_is_a_store_as_of_one_instant(store: SqliteStore, tmp_path: Path) -> None:
+    """Jobs come in all the time; the copy ends nevertheless and has those of its instant."""
+    await store.insert([group(*(f"before-{n}" for n in range(20_000)), payload=b'"%s"' % (b"x" * 500))])
+    shares: list[float] = []
+    came = 0
+
+    def write_meanwhile(share: float) -> None:
+        nonlocal came
+        shares.append(share)
+        store.blocking.insert([group(f"meanwhile-{came}")])
+        came += 1
+
+    target = tmp_path / "copies" / "copy.db"
+    target.parent.mkdir()
+    await store.backup(target, write_meanwhile)
+    assert shares == sorted(shares)
+    assert (len(shares) > 1, shares[-1]) == (True, 1.0)
+    assert listing(target.parent) == [target]
+    copy = await SqliteStore(target).open()
+    assert await copy.counts() == {"default": {"ready": 20_000}}
+    assert await copy.check() == ()
+    assert (await copy.insert([group("new")]))[0][0].verdict == "accepted"
+    await copy.close()
+    assert (await store.counts())["default"] == {"ready": 20_000 + came}
+
+
+async def test_u3_jobs_on_their_way_in_are_in_the_copy(store: SqliteStore, tmp_path: Path) -> None:
+    store.blocking.insert([group("first", "makes the queue known")])
+    store.blocking.insert([group("alone")])
+    await store.backup(tmp_path / "copy.db")
+    copy = await SqliteStore(tmp_path / "copy.db").open()
+    assert [job is not None for job in await copy.get(["first", "alone"])] == [True, True]
+    await copy.close()
+
+
+async def test_u3_bad_targets_get_one_sentence(store: SqliteStore, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no backup can be written there: No such file"):
+        await store.backup(tmp_path / "nowhere" / "copy.db")
+    (tmp_path / "copy.db.part").touch()
+    with pytest.raises(ConfigurationError, match="another backup"):
+        await store.backup(tmp_path / "copy.db")
+    assert (tmp_path / "copy.db.part").exists()
+    with pytest.raises(ConfigurationError, match="there is such a file"):
+        await store.backup(store.path)
+
+
+async def test_u3_a_full_disk_leaves_nothing_behind(store: SqliteStore, tmp_path: Path) -> None:
+    await store.insert([group(*map(str, range(20_000)))])
+    with small_disk(tmp_path / "small", megabytes=1) as folder:
+        before = listing(folder)
+        with pytest.raises(StoreFull):
+            await store.backup(folder / "copy.db")
+        assert listing(folder) == before
+    assert await store.check() == ()
+
+
+async def test_u3_a_listener_that_raises_leaves_nothing_behind(store: SqliteStore, tmp_path: Path) -> None:
+    def stop(_: float) -> None:
+        raise KeyboardInterrupt
+
+    await store.insert([group(*map(str, range(100)))])
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        await store.backup(folder / "copy.db", stop)
+    assert listing(folder) == []
+
+
+async def test_u4_space_is_given_back(store: SqliteStore, path: Path) -> None:
+    await store.insert([group(*map(str, range(20_000)))])
+    await store.amend(Filter(), Delete(), 20_000)
+    await store.insert([group("kept")])
+    before = await store.describe()
+    await asyncio.gather(store.compact(), store.insert([group("meanwhile")]))
+    after = await store.describe()
+    assert before.free_bytes is not None
+    assert before.bytes is not None
+    assert after.bytes is not None
+    assert before.free_bytes > 1_000_000
+    assert (after.free_bytes or 0) < 100_000
+    assert after.bytes < before.bytes / 2
+    assert (await store.counts())["default"] == {"ready": 2}
+
+
+def listing(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+def _sql(path: Path, statement: str) -> None:
+    """What only a fault, or another program, does."""
+    other = apsw.Connection(str(path))
+    other.execute(statement)
+    other.close()
