@@ -17,11 +17,13 @@ A store's author writes one test module::
 
 `make_store` gives a new, empty store that is not opened yet and reads the clock it is handed.
 The test names cite the obligations of `tidemill.contract` (J, Q, R, C, W, S, U) and the project's
-invariants (I). Run it with pytest-asyncio in auto mode.
+invariants (I). It runs with pytest-asyncio, in whatever mode.
 
 `lockstep` holds the second half: a state machine that drives the store side by side with
 the memory store; see there.
 """
+
+import inspect
 
 import pytest
 
@@ -140,3 +142,8 @@ __all__ = [
     "entropy",
     "store",
 ]
+
+for _suite in [globals()[name] for name in __all__ if name.startswith("Test")]:
+    for _test in vars(_suite).values():
+        if inspect.iscoroutinefunction(_test):
+            pytest.mark.asyncio(_test)  # in its strict mode pytest-asyncio runs only what asks for it

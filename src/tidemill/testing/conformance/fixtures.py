@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+import pytest_asyncio
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
@@ -28,7 +29,7 @@ def entropy() -> SeededEntropy:
     return SeededEntropy(1)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture
 async def store(make_store: MakeStore, clock: ManualClock, entropy: SeededEntropy) -> AsyncIterator[Store]:
     opened = await make_store(clock, entropy).open()
     yield opened

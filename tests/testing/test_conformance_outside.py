@@ -1,0 +1,62 @@
+"""The suite for authors of stores, used as one of them would: from another project."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+TOY = """
+    from tidemill.core.claims import Settled
+    from tidemill.core.outcomes import Answer
+    from tidemill.stores.memory import MemoryStore
+
+    class ToyStore(MemoryStore):
+        pass
+
+    class YesMan(MemoryStore):
+        async def settle(self, settlements, request=None):
+            settled = await super().settle(settlements, request)
+            return Settled([Answer.OK for _ in settled.answers], settled.claims)
+"""
+
+SUITE = """
+    import pytest
+    from tidemill.testing.conformance import *
+    from toy import {store}
+
+    @pytest.fixture
+    def make_store(tmp_path):
+        return lambda clock, entropy: {store}(clock=clock, entropy=entropy)
+
+    @pytest.fixture
+    def arrive():
+        async def arrive(store, job, task, payload, options):
+            store.arrive(job, task, payload, options)
+
+        return arrive
+
+    def test_of_the_authors_own():
+        pass
+"""
+
+
+def run(project: pytest.Pytester, store: str, *arguments: str) -> pytest.RunResult:
+    project.makepyfile(toy=TOY, test_toy=SUITE.format(store=store))
+    project.makeini(
+        "[pytest]\npythonpath = .\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function"
+    )
+    return project.runpytest_subprocess("--strict-markers", "-q", "-p", "no:cacheprovider", *arguments)
+
+
+@pytest.mark.parametrize("mode", ["strict", "auto"])
+def test_a_store_that_keeps_its_promises_passes(pytester: pytest.Pytester, mode: str) -> None:
+    outcomes = run(pytester, "ToyStore", "-o", f"asyncio_mode={mode}").parseoutcomes()
+    assert set(outcomes) == {"passed"}
+    assert outcomes["passed"] > 300
+
+
+def test_a_store_that_lies_is_told_what_it_broke(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "YesMan", "-k", "TestAnswers")
+    assert result.parseoutcomes()["failed"] > 0
+    result.stdout.fnmatch_lines(["E * assert *OK*"])  # rewritten: it says what was compared
