@@ -131,11 +131,12 @@ class RetryAfter(Steer):
 
 
 class SnoozeFor(Steer):
-    """Not now; come back after `delay` seconds without spending an attempt."""
+    """Not now; come back after `delay` seconds without spending an attempt. The job's note has the
+    `reason` until it runs again."""
 
     def __init__(self, delay: float, reason: str | None = None) -> None:
         super().__init__(reason or "snoozed")
-        self.delay = delay
+        self.delay, self.reason = delay, reason
 
 
 class GiveUp(Steer):

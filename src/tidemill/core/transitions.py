@@ -152,8 +152,9 @@ def settled(job: Job, outcome: Outcome, settings: QueueSettings, now: float) -> 
             urgency = job.priority if priority is None else priority
             again = replace(job, attempts=job.attempts + 1, error=error, priority=urgency)
             return _postponed(again, delay, now)
-        case Snooze(delay):
-            return _postponed(job, delay, now)
+        case Snooze(delay, reason):
+            postponed = _postponed(job, delay, now)
+            return postponed if reason is None else replace(postponed, note=reason)
         case Split(part):
             return replace(_given_back(job, Verb.SETTLE), part=part)
         case Release(unknown):

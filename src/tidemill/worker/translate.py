@@ -36,8 +36,8 @@ def _judged(error: BaseException, policy: Retry, attempt: int, priority: int, ch
     match error:
         case Ends():
             return error.outcome
-        case SnoozeFor(delay=delay) if _waitable(delay):
-            return Snooze(delay, storable(str(error)))
+        case SnoozeFor(delay=delay, reason=reason) if _waitable(delay):
+            return Snooze(delay, None if reason is None else storable(str(reason)))
         case GiveUp():
             return Fail(describe(error))
         case RetryAfter(delay=delay) if _waitable(delay):

@@ -191,6 +191,14 @@ class TestOutcomes:
         claimed = await drive.take_one()
         assert claimed.alone
 
+    async def test_j41_a_snoozed_job_says_why_until_it_runs_again(self, drive: Driver) -> None:
+        await drive.add("a")
+        await drive.settle(await drive.take_one(), Snooze(5.0, "quota"))
+        assert (await drive.job("a")).note == "quota"
+        drive.clock.advance(5.0)
+        await drive.take_one()
+        assert (await drive.job("a")).note is None
+
     async def test_j41_an_unknown_task_waits_for_a_worker_that_knows_it(self, drive: Driver) -> None:
         """Ever longer, uncharged, and whatever is done to the clock."""
         await drive.add("a")
