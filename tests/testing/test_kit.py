@@ -9,7 +9,8 @@ import time
 import pytest
 
 from tests.testing.shop import URL, Mail, app, broken, once, receipt, refund
-from tidemill import ConfigurationError, JobNotFound, State, Tidemill, testing
+from tidemill import ConfigurationError, JobNotFound, Retry, State, Tidemill, testing
+from tidemill.testing import virtual
 
 
 def test_a_retry_runs_in_virtual_time() -> None:
@@ -224,3 +225,51 @@ def test_in_virtual_time_a_handler_may_call_asyncio_run() -> None:
         job = asks.enqueue_sync()
         kit.run_until_idle()
         assert kit.result(job) == 42
+
+
+def test_virtual_time_says_that_it_has_no_sockets() -> None:
+    app = Tidemill("memory://")
+
+    @app.task(name="fetch", retry=Retry(attempts=1))
+    async def fetch() -> None:
+        await asyncio.open_connection("127.0.0.1", 9)
+
+    with testing.kit(app) as kit:
+        fetch.enqueue_sync()
+        with pytest.raises(testing.UnexpectedFailure, match="virtual time has no sockets"):
+            kit.run_until_idle()
+
+
+async def test_an_ordinary_loop_has_sockets() -> None:
+    app = Tidemill("memory://")
+
+    @app.task(name="fetch")
+    async def fetch(port: int) -> str:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        said = (await reader.read()).decode()
+        writer.close()
+        return said
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, testing.kit(app) as kit:
+        job = await fetch.using(delay=86_400).enqueue(server.sockets[0].getsockname()[1])
+        await kit.run_for(86_400)
+        assert kit.result(job) == "hello"
+
+
+def test_a_task_that_enqueues_itself_without_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual, "STANDSTILL", 10_000)
+    app = Tidemill("memory://")
+
+    @app.task(name="again")
+    async def again() -> None:
+        await again.enqueue()
+
+    with testing.kit(app) as kit:
+        again.enqueue_sync()
+        with pytest.raises(testing.VirtualStandstill, match="enqueue itself without end"):
+            kit.run_until_idle()

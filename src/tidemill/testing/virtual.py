@@ -27,6 +27,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, TypeVar, cast
 
 from tidemill.testing.apart import call_apart
+from tidemill.testing.refusals import NoSockets
 from tidemill.testing.virtual_processes import Process, bury, context_of, owner_of
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class _Timer(asyncio.TimerHandle):
     process: Process | None
 
 
-class VirtualLoop(asyncio.BaseEventLoop):
+class VirtualLoop(NoSockets):
     """No selector, no threads, no sockets; `time()` starts at 0."""
 
     def __init__(self, *, seed: int = 0, start: float = START) -> None:
@@ -186,7 +187,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._queue.append(heapq.heappop(self._timers)[2])
         self._spins += len(self._queue)
         if self._spins > STANDSTILL:
-            raise VirtualStandstill(f"more than {STANDSTILL} callbacks ran at virtual second {self._now}")
+            raise VirtualStandstill(
+                f"more than {STANDSTILL} callbacks ran at virtual second {self._now}: does something wait "
+                "without sleeping, or does a task enqueue itself without end?"
+            )
 
     def _take_turns(self) -> list[_Handle | _Timer]:
         """What is ready now: in order inside a process, processes interleaved by the seed."""
