@@ -23,7 +23,6 @@ class MyStore(MemoryStore):
 def test_the_suite_is_taken_as_the_page_says(tmp_path: Path) -> None:
     write_files(page("how-to/write-a-store.md"), tmp_path)
     (tmp_path / "mystore.py").write_text(MYSTORE, encoding="utf-8")
-    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n", encoding="utf-8")
     code, printed = terminal.run("python -m pytest -q -p no:cacheprovider -k 'j1 or j80'", tmp_path)
     assert code == 0, printed
     assert " passed" in printed
