@@ -118,6 +118,7 @@ def test_a_running_job_is_not_deleted(cli: Cli) -> None:
     ("arguments", "says"),
     [
         (("retry",), "say which jobs: their ids, or a filter"),
+        (("delete", "--time", "due", "--yes"), "say which jobs: their ids, or a filter"),
         (("retry", "x", "--queue", "mail"), "by their ids or by a filter, not by both"),
         (("retry", "--field", "host"), "'host' is not PATH=VALUE"),
         (("retry", "--field", "a..b=1"), "'a..b=1' is not PATH=VALUE"),

@@ -12,6 +12,7 @@ from tidemill.cli.doctor.store import about_store
 from tidemill.clock import SystemClock
 from tidemill.contract.store import Store
 from tidemill.contract.upkeep import StoreFacts
+from tidemill.core.claims import Heartbeat, Held
 from tidemill.core.job import Error
 from tidemill.core.outcomes import Crashed, Done, Fail, Release
 
@@ -129,7 +130,35 @@ def test_a_scheduled_job_is_overdue_after_a_minute(cli: Cli, delay: int, level: 
     (queue,) = (each for each in findings if each["about"] == "queue mail")
     assert queue["level"] == level
     if level == "bad":
-        assert ("overdue by 1 min 59 s" if served else "no worker is running") in queue["says"]
+        assert (
+            "overdue by 1 min 59 s, and its workers have free slots" if served else "no worker is running"
+        ) in queue["says"]
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_busy_workers_may_be_late(cli: Cli, delay: int) -> None:
+    """A worker whose hands are full starts and promotes nothing: that is no fault of it."""
+    enqueue_two_minutes_ago(delay)
+    enqueue_two_minutes_ago(delay)
+
+    async def work(store: Store) -> None:
+        held = (await claim(store, "mail")).jobs[0]
+        await store.extend(
+            Heartbeat(
+                worker="w",
+                received=1,
+                lease=60,
+                held=(Held(job=held.id, fence=held.fence, claim=held.claim),),
+                queues=("mail",),
+                concurrency=1,
+            )
+        )
+
+    if delay:
+        cli("queues", "set", "mail", "concurrency=1", "--app", "shop:app")
+    cli.on_store(work)
+    found = finding(cli, 0, "every slot is taken, none ended in the last ten minutes")
+    assert found["level"] == "note"
 
 
 def test_ready_jobs_that_nobody_starts(cli: Cli) -> None:

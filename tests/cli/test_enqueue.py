@@ -173,7 +173,7 @@ def test_a_queue_that_fills_up_says_how_many_were_sent(
     ran = cli("enqueue", "send", "--from", "many.jsonl", *AT)
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, "", 1)
     assert "queue 'mail' is full" in ran.err
-    assert "Before that, 40 jobs of 60 were sent" in ran.err
+    assert "40 jobs of 60 were sent before: go on from line 41" in ran.err
     assert cli("queues", *AT, "--json").json[0]["counts"]["ready"] == 40
 
 

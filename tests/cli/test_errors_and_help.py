@@ -96,8 +96,10 @@ def test_help_imports_no_store_and_no_command() -> None:
     program = "import sys; from tidemill.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "Run a worker for an application" in found.stdout
-    heavy = {"rich", "structlog", "apsw", "uvloop", "tidemill.cli.worker", "tidemill.cli.jobs"}
-    assert not heavy & set(found.stdout.split())
+    imported = set(found.stdout.split())
+    assert not {"rich", "structlog", "apsw", "uvloop"} & imported
+    commands = {f"tidemill.cli.{name}" for name in root.list_commands(click.Context(root))}
+    assert not commands & imported
 
 
 @pytest.mark.parametrize("name", root.list_commands(click.Context(root)))
@@ -106,6 +108,32 @@ def test_the_list_of_commands_says_what_the_commands_say(cli: Cli, name: str) ->
     assert command is not None
     assert f" {name} {command.get_short_help_str(limit=200)}" in " ".join(cli("--help").out.split())
     assert cli(name, "--help").code == 0
+
+
+def test_what_a_module_prints_is_no_part_of_the_output(cli: Cli, tmp_path: Path) -> None:
+    cli.make_store()
+    (tmp_path / "chatty.py").write_text("print('hello')\nfrom shop import app\n")
+    ran = cli("jobs", "--app", "chatty:app", "--json")
+    assert (ran.json["jobs"], ran.err) == ([], "hello\n")
+
+
+@pytest.mark.usefixtures("cli")
+def test_a_reader_that_has_seen_enough_is_no_error(cli: Cli) -> None:
+    cli.make_store()
+    command = [sys.executable, "-m", "tidemill", "jobs", "--app", "shop:app", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        program.stdout.close()
+        assert program.stderr.read() == b""
+    assert program.returncode == 0
+
+
+@pytest.mark.parametrize("group", [(), ("db",)], ids=str)
+def test_a_group_alone_shows_its_help(cli: Cli, group: tuple[str, ...]) -> None:
+    ran = cli(*group)
+    assert (ran.code, ran.out) == (USAGE, "")
+    assert ran.err.startswith(f"Usage: {' '.join(('tidemill', *group))} ")
 
 
 def test_version(cli: Cli) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.cli.support import Cli
 from tests.cli.terminal import Terminal
+from tidemill.cli.glance import Rate, rate
+from tidemill.contract.reader import Minute
 
 AT = ("--app", "shop:app")
 
@@ -75,6 +77,16 @@ def test_once_and_for_programs(cli: Cli) -> None:
     seen = cli("top", *AT, "--json").json
     assert seen["queues"][0]["counts"]["ready"] == 1
     assert seen["rates"]["mail"] == {"done": 0.0, "failed": 0.0}
+
+
+def test_the_rate_is_of_the_last_sixty_seconds() -> None:
+    """A quarter into the minute, three quarters of the one before count."""
+    minutes = [
+        Minute(at=at, done=done, failed=4, cancelled=0, retried=0, reclaimed=0)
+        for at, done in ((0.0, 100), (60.0, 40), (120.0, 8))
+    ]
+    assert rate(minutes, 135.0) == Rate(done=38.0, failed=7.0)
+    assert rate([], 135.0) == Rate(done=0.0, failed=0.0)
 
 
 def test_a_worker_in_a_terminal_drains_on_ctrl_c(cli: Cli) -> None:

@@ -14,7 +14,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     2 when the command was used or set up wrongly, 1 when it failed."""
     import click
 
-    from tidemill.cli.root import root
+    from tidemill.cli.root import ReaderGone, root
     from tidemill.errors import ConfigurationError, InvalidJob, InvalidPayload, TidemillError
 
     try:
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _stop(str(error), FAILURE)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         # The reader (head, less) has seen enough; the interpreter must not complain on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

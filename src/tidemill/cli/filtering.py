@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import click
@@ -32,7 +32,8 @@ class Wanted:
     time: Literal["created", "due", "finished"]
 
     def says_something(self) -> bool:
-        return self != NOTHING
+        """What the times are about says nothing without one: it must never mean every job."""
+        return replace(self, time=NOTHING.time) != NOTHING
 
     async def filter(self, app: Tidemill, states: tuple[State, ...] | None = None) -> Filter:
         """`states` are meant where none were typed."""

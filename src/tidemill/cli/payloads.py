@@ -32,13 +32,13 @@ def from_words(task: TaskDefinition, words: Sequence[str]) -> Arguments:
     return checked(task, msgspec.json.encode(payload))
 
 
-def from_lines(task: TaskDefinition, lines: IO[bytes]) -> Iterator[Arguments]:
-    """One payload per line; empty lines are left out. A bad one is named by its number."""
+def from_lines(task: TaskDefinition, lines: IO[bytes]) -> Iterator[tuple[int, Arguments]]:
+    """Each with its number; empty lines are left out. A bad one is named by its number."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            yield checked(task, line)
+            yield number, checked(task, line)
         except InvalidPayload as error:
             raise InvalidPayload(f"line {number}: {error}") from None
 

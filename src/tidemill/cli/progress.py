@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,13 +11,27 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn
 from rich.progress import TimeElapsedColumn as Elapsed
 
+from tidemill.cli.output import note
+
 
 @contextmanager
 def counted(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yields what is to be called with how many are done."""
+    """Yields what is to be called with how many are done. An interruption says how many were."""
+    over = 0
+
+    def count(done: int) -> None:
+        nonlocal over
+        over = done
+        progress.update(task, completed=done)
+
     with _shown(MofNCompleteColumn()) as progress:
         task = progress.add_task(label, total=total)
-        yield lambda done: progress.update(task, completed=done)
+        try:
+            yield count
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            progress.stop()
+            note(f"interrupted ({label}): {over} of {total if total is not None else 'all'} were over")
+            raise
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -22,6 +23,10 @@ _COMMANDS = {
 }
 
 
+class ReaderGone(Exception):
+    """Nobody reads our output any more."""
+
+
 class _Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
@@ -31,6 +36,13 @@ class _Lazy(click.Group):
             return None
         command = getattr(import_module(f"tidemill.cli.{cmd_name}"), cmd_name)
         return command if isinstance(command, click.Command) else None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """click itself would end with 1 when a reader such as `head` has seen enough."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ReaderGone from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

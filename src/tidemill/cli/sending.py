@@ -19,7 +19,7 @@ from tidemill.cli.payloads import from_lines
 from tidemill.cli.progress import counted
 from tidemill.cli.target import Target
 from tidemill.client.task import Task
-from tidemill.errors import TidemillError
+from tidemill.errors import StoreError, TidemillError
 from tidemill.inspect.words import plural
 
 AT_ONCE = 1000
@@ -68,16 +68,22 @@ def _check(task: Task[..., Any], lines: IO[bytes]) -> int:
 
 async def _send(app: Tidemill, task: Task[..., Any], lines: IO[bytes], total: int) -> tuple[int, int]:
     sent = existing = 0
-    requests = (task.job(*positional, **named) for positional, named in from_lines(task.definition, lines))
+    payloads = from_lines(task.definition, lines)
     with counted("sending", total) as done:
-        while chunk := list(itertools.islice(requests, AT_ONCE)):
+        while chunk := list(itertools.islice(payloads, AT_ONCE)):
+            first = chunk[0][0]
             try:
-                handles = await app.enqueue_many(chunk)
+                handles = await app.enqueue_many(task.job(*args, **named) for _, (args, named) in chunk)
             except TidemillError as error:
-                raise type(error)(
-                    f"{error}. Before that, {plural(sent, 'job')} of {total} were sent"
-                ) from None
+                raise type(error)(_refused(error, sent, total, first)) from None
             sent += len(handles)
             existing += sum(handle.existing for handle in handles)
             done(sent)
     return sent, existing
+
+
+def _refused(error: TidemillError, sent: int, total: int, line: int) -> str:
+    """Lines that are sent again become other jobs, so it is told from where to go on."""
+    why = str(error).partition(". Of this enqueue_many")[0]
+    unsure = f"; the next {AT_ONCE} may have been too, look before" if isinstance(error, StoreError) else ""
+    return f"{why}. {plural(sent, 'job')} of {total} were sent before{unsure}: go on from line {line}"

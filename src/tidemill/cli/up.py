@@ -32,7 +32,7 @@ def up(app: str, *, log_format: str | None, log_level: str | None, **options: An
     log_to_stderr(application, log_format or _for_people(application), log_level)
     given = {name: value for name, value in options.items() if value is not None}
     checked = application.worker_options(**given)
-    mind_unknown(application, given.get("queues", ()))
+    mind_unknown(application, checked.queues)
 
     @application.on(WorkerStarted)  # not before: until then the store may turn out to be unusable
     def greet(_: WorkerStarted) -> None:

@@ -43,13 +43,13 @@ def worker(
     application = load(app)
     chosen, least = log_to_stderr(application, log_format, log_level)
     given = {name: value for name, value in options.items() if value is not None}
+    checked = application.worker_options(**given)  # refused here, not in every child again and again
     worker_id = supervised_id()
     if worker_id is None:  # a supervised worker's parent has said it
-        mind_unknown(application, given.get("queues", ()))
+        mind_unknown(application, checked.queues)
     if processes is None:
         application.run_worker(id=worker_id, **given)
         return
-    application.worker_options(**given)  # refused here, not in every child again and again
     # The parent has decided what suits the terminal: its children must not decide otherwise.
     passed_on = given | {"log_format": chosen, "log_level": least}
     command = [sys.executable, "-m", "tidemill", "worker", *_as_arguments(passed_on)]
