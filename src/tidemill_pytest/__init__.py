@@ -35,13 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_pycollect_makeitem(obj: object) -> Generator[None, Any, Any]:
-    """Last of the wrappers is the innermost: the others see the test when it is plain already."""
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """Last of the wrappers is the innermost: the others see the test when it is plain already. Only
+    what pytest took for a test is looked at: names of a module may be proxies that raise when asked."""
     made = yield
-    if _is_async(obj):
-        for item in made if isinstance(made, list) else [made]:
-            if isinstance(item, pytest.Function) and (mark := item.get_closest_marker(_MARK)):
-                _make_plain(item, mark)
+    for item in made if isinstance(made, list) else [made]:
+        if isinstance(item, pytest.Function) and (mark := item.get_closest_marker(_MARK)):
+            _make_plain(item, mark)
     return made
 
 
@@ -55,10 +55,9 @@ def _drawn(obj: Any) -> Any:
 
 
 def _make_plain(item: pytest.Function, mark: pytest.Mark) -> None:
-    inner = _drawn(item.obj)
-    if inner is None:
+    if inspect.iscoroutinefunction(item.obj):
         item.obj = _in_virtual_time(item.obj, mark)
-    elif inspect.iscoroutinefunction(inner):  # parametrised tests share it
+    elif inspect.iscoroutinefunction(inner := _drawn(item.obj)):  # parametrised tests share it
         item.obj.hypothesis.inner_test = _in_virtual_time(inner, mark)
 
 

@@ -150,6 +150,18 @@ def test_a_whole_module_is_marked_and_hypothesis_draws(project: pytest.Pytester)
         run(project, *arguments).assert_outcomes(passed=2)
 
 
+def test_a_module_may_import_proxies_that_raise_when_asked(project: pytest.Pytester) -> None:
+    project.makepyfile("""
+        import pytest
+        from flask import current_app, request
+
+        @pytest.mark.tidemill
+        async def test_fine():
+            pass
+    """)
+    run(project, *WITH["plain pytest"]).assert_outcomes(passed=1)
+
+
 def test_a_failure_points_at_the_line(project: pytest.Pytester) -> None:
     project.makepyfile("""
         import pytest
