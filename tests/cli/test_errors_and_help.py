@@ -110,13 +110,6 @@ def test_the_list_of_commands_says_what_the_commands_say(cli: Cli, name: str) ->
     assert cli(name, "--help").code == 0
 
 
-def test_what_a_module_prints_is_no_part_of_the_output(cli: Cli, tmp_path: Path) -> None:
-    cli.make_store()
-    (tmp_path / "chatty.py").write_text("print('hello')\nfrom shop import app\n")
-    ran = cli("jobs", "--app", "chatty:app", "--json")
-    assert (ran.json["jobs"], ran.err) == ([], "hello\n")
-
-
 @pytest.mark.usefixtures("cli")
 def test_a_reader_that_has_seen_enough_is_no_error(cli: Cli) -> None:
     cli.make_store()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import sys
@@ -51,8 +50,7 @@ def _parts(spec: str) -> tuple[str, str]:
 
 def _import(name: str, here: str) -> ModuleType:
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # what a module prints is no part of our output
-            return importlib.import_module(name)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         # What the module itself imports in vain is its own trouble, not a mistyped name.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
