@@ -1,0 +1,54 @@
+"""A state machine that drives a store side by side with the memory store.
+
+Both are told the same, under one clock and with the same randomness; every answer and, after
+every step, everything a reader can see must be equal. A store's author writes::
+
+    def test_lockstep(tmp_path_factory):
+        run_lockstep(lambda clock, entropy: MyStore(tmp_path_factory.mktemp("jobs"), ...), arrive)
+
+`TIDEMILL_LOCKSTEP_EXAMPLES` and `TIDEMILL_LOCKSTEP_STEPS` ask for longer runs than 100 histories
+of 50 steps.
+A failure prints the shortest history that shows it, and how to replay it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tidemill.testing.conformance.fixtures import Arrive, MakeStore
+from tidemill.testing.conformance.lockstep.holders import Holders
+from tidemill.testing.conformance.lockstep.incoming import Incoming, arrive_in_memory
+from tidemill.testing.conformance.lockstep.pair import DIFFERS
+from tidemill.testing.conformance.lockstep.people import People
+from tidemill.testing.conformance.lockstep.readers import Readers
+
+__all__ = ["DIFFERS", "SETTINGS", "Lockstep", "arrive_in_memory", "run_lockstep"]
+
+EXAMPLES = int(os.environ.get("TIDEMILL_LOCKSTEP_EXAMPLES", "100"))
+STEPS = int(os.environ.get("TIDEMILL_LOCKSTEP_STEPS", "50"))
+SETTINGS = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class Lockstep(Incoming, Holders, People, Readers):
+    """All rules on one pair of stores."""
+
+
+def run_lockstep(make_store: MakeStore, arrive: Arrive, using: settings = SETTINGS) -> None:
+    """Raises AssertionError with the shortest history in which the store differs from the model.
+
+    `make_store` is called once per history and must give an empty store each time."""
+
+    class Machine(Lockstep):
+        def __init__(self) -> None:
+            super().__init__(make_store, arrive)
+
+    run_state_machine_as_test(Machine, settings=using)
