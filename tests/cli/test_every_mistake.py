@@ -3,6 +3,7 @@ traceback, and nothing changed. Commands are found by walking the tree: a new on
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.chaos.disk import small_disk
 from tests.cli.support import Cli, Ran, application_at
 from tests.cli.tree import CALLS, COMMANDS, MAKING, NAMES_ONLY_A_GROUP, RUNNING, WITHOUT_STORE, call
 from tidemill.cli import FAILURE, USAGE
@@ -91,6 +93,8 @@ def test_an_unknown_subcommand(cli: Cli, path: str) -> None:
         ("needy", "No module named 'elsewhere'"),
         ("script", "ends the program when it is imported"),
         ("bare", "it has no Tidemill application"),
+        ("twice", "could not be imported: queue 'mail' is declared twice; put its settings into one"),
+        ("twice", "twice.py:4"),
     ],
 )
 @pytest.mark.parametrize("path", ON_AN_APP)
@@ -100,12 +104,31 @@ def test_a_module_without_an_application(cli: Cli, tmp_path: Path, path: str, mo
     (tmp_path / "needy.py").write_text("import elsewhere\n")
     (tmp_path / "script.py").write_text("import sys\nsys.exit(3)\n")
     (tmp_path / "bare.py").write_text("")
+    twice = "from tidemill import Tidemill\napp = Tidemill()\napp.queue('mail')\napp.queue('mail')\n"
+    (tmp_path / "twice.py").write_text(twice)
     before = contents(tmp_path)
     ran = cli(*call(path, module, "sqlite:///new.db"))
     is_one_sentence(ran, USAGE)
     assert says in ran.err
     assert contents(tmp_path) == before
-    sys.modules.pop("bare", None)
+
+
+@pytest.mark.parametrize("path", ON_A_STORE)
+@pytest.mark.parametrize("place", ["environment", "file", "damaged file"])
+def test_a_wrong_setting(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, place: str
+) -> None:
+    if place == "environment":
+        monkeypatch.setenv("TIDEMILL_WORKER_LEASE", "soon")
+        says = "environment TIDEMILL_WORKER_LEASE: must be a number of seconds above 0, is 'soon'"
+    else:
+        (tmp_path / "tidemill.toml").write_text("[worker]\nlease = -1" if place == "file" else "[worker")
+        says = "tidemill.toml"
+    before = contents(tmp_path)
+    ran = cli(*call(path, "shop", "sqlite:///shop.db"))
+    is_one_sentence(ran, USAGE)
+    assert says in ran.err
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("path", LOOKING)
@@ -125,6 +148,19 @@ def test_a_folder_that_is_missing_or_takes_no_files(cli: Cli, tmp_path: Path, pa
     before = contents(tmp_path)
     is_one_sentence(cli(*call(path, "homeless", f"sqlite:///{file}")), FAILURE)
     assert contents(tmp_path) == before
+
+
+def test_a_store_in_a_folder_that_is_read_only(cli: Cli, tmp_path: Path) -> None:
+    """A real one: to root a mode says nothing. All commands on one, since mounting is slow."""
+    cli.make_store()
+    with small_disk(tmp_path / "disk", 4) as disk:
+        shutil.copy(tmp_path / "shop.db", disk)
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        application_at(tmp_path, "stuck", "sqlite:///disk/shop.db")
+        for path in ON_A_STORE:
+            ran = cli(*call(path, "stuck", "sqlite:///disk/shop.db"))
+            is_one_sentence(ran, FAILURE)
+            assert "disk/shop.db" in ran.err + ran.out, path
 
 
 @pytest.mark.parametrize("path", ON_A_STORE)

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.support import Cli
 from tests.cli.terminal import Terminal
 from tidemill.cli.glance import Rate, rate
+from tidemill.cli.progress import counted
 from tidemill.contract.reader import Minute
 
 AT = ("--app", "shop:app")
@@ -120,3 +121,10 @@ def test_long_work_shows_how_far_it_is(
     with Terminal(*arguments) as terminal:
         terminal.until(label)
         assert terminal.code() == 0
+
+
+def test_an_interruption_says_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), counted("sending", 40) as done:
+        done(12)
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "tidemill: interrupted (sending): 12 of 40 were over\n"

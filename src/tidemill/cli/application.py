@@ -11,7 +11,9 @@ from types import ModuleType
 
 import click
 
+import tidemill
 from tidemill.app import Tidemill
+from tidemill.errors import TidemillError
 
 
 def load(spec: str) -> Tidemill:
@@ -81,6 +83,13 @@ def _raised_in_user_code(error: BaseException) -> bool:
 
 
 def _import_failed(module: str, error: BaseException) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = "" if "importlib" in last.filename else f" at {last.filename}:{last.lineno}"
-    return f"app: module {module!r} could not be imported: {type(error).__name__}: {error}{where}"
+    """What we raise ourselves is a whole sentence; where it came from is a line of the user's."""
+    said = str(error) if isinstance(error, TidemillError) else f"{type(error).__name__}: {error}"
+    ours = str(Path(tidemill.__file__).parent)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "importlib" not in frame.filename and not frame.filename.startswith(ours)
+    ]
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"app: module {module!r} could not be imported: {said}{where}"
