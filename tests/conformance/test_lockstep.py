@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.jobs import Extended, Pruned, Reclaimed
+from tidemill.contract.reader import Page
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.filters import Filter
 from tidemill.core.job import Group
-from tidemill.core.queues import Inserted
+from tidemill.core.queues import Inserted, QueueChanges, QueueSettings
 from tidemill.stores.memory import MemoryStore
 from tidemill.testing.conformance.lockstep import DIFFERS, arrive_in_memory, run_lockstep
 
@@ -110,6 +112,48 @@ class DropsSuccessors(MemoryStore):
         return answer
 
 
+class OverridesForGood(MemoryStore):
+    """Overlooks that an override ends."""
+
+    async def override(
+        self,
+        queue: str,
+        changes: QueueChanges | None,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | None = None,
+    ) -> None:
+        await super().override(queue, changes, by=by, reason=reason)
+
+
+class WholeOverrides(MemoryStore):
+    """What an override does not name falls back to the default."""
+
+    async def override(
+        self,
+        queue: str,
+        changes: QueueChanges | None,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | None = None,
+    ) -> None:
+        if changes is not None:
+            changes = QueueChanges(**(asdict(QueueSettings()) | changes.given()))
+        await super().override(queue, changes, by=by, reason=reason, until=until)
+
+
+class FindsByCase(MemoryStore):
+    """Takes a searched text as it is written."""
+
+    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
+        page = await super().find(replace(wanted, text=None), 10_000, cursor)
+        text = wanted.text or ""
+        jobs = tuple(job for job in page.jobs if text in f"{job.task}{job.payload.decode()}{job.reason}")
+        return Page(jobs[:limit], jobs[limit - 1].seq if len(jobs) > limit else None)
+
+
 BROKEN = [
     NoFence,
     NoFenceOnProgress,
@@ -118,6 +162,9 @@ BROKEN = [
     WallClockLeases,
     PrunesHeldKeys,
     DropsSuccessors,
+    OverridesForGood,
+    WholeOverrides,
+    FindsByCase,
 ]
 
 

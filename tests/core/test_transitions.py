@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tidemill.core import transitions
-from tidemill.core.changes import Cancel, Change, Delete, Reprioritise, RetryNow, RunNow, applies_to, changed
+from tidemill.core.changes import (
+    Archive,
+    Cancel,
+    Change,
+    Delete,
+    Reprioritise,
+    RetryNow,
+    RunNow,
+    applies_to,
+    changed,
+)
 from tidemill.core.claims import answer_to, is_current
 from tidemill.core.job import Error, Job, NewJob
 from tidemill.core.outcomes import (
@@ -41,7 +51,7 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Crashed, st.just(OOPS)),
 )
 changes: st.SearchStrategy[Change] = st.sampled_from(
-    (Cancel(), RetryNow(), RunNow(), Reprioritise(1), Delete())
+    (Cancel(), Archive(), RetryNow(), RunNow(), Reprioritise(1), Delete())
 )
 
 
@@ -67,7 +77,7 @@ def test_i4_no_history_makes_an_illegal_move(steps: list[Outcome | Change | str]
 
 
 def _apply(step: Outcome | Change | str, job: Job, now: float) -> Job | None:
-    if isinstance(step, Cancel | RetryNow | RunNow | Reprioritise | Delete):
+    if isinstance(step, Cancel | Archive | RetryNow | RunNow | Reprioritise | Delete):
         return changed(step, job, now) if applies_to(step, job) else job
     if step == "claim" and job.state is State.READY:
         return transitions.claimed(
