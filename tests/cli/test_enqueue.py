@@ -189,7 +189,8 @@ def test_waiting_for_the_result(cli: Cli) -> None:
         as_data = cli("enqueue", "send", "to=bob", "--wait", "30", "--json", *AT)
         worker.terminate()
         worker.communicate(timeout=60)
-    assert (done.code, done.out.splitlines()[1:]) == (0, ['"sent to ann"'])
+    assert (done.code, done.out) == (0, '"sent to ann"\n')
+    assert done.err.startswith("tidemill: waiting for ")
     assert failed.code == 1
     assert "failed after 2 attempts: ConnectionError: nobody home" in failed.err
     assert (as_data.json["state"], as_data.json["result"]) == ("done", "sent to bob")

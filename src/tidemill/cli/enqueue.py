@@ -8,28 +8,14 @@ from typing import Any
 import click
 
 from tidemill.app import Tidemill
-from tidemill.cli import complete, times
+from tidemill.cli import complete, times, waiting
 from tidemill.cli.nearest import instead_of
-from tidemill.cli.output import note, print_json, printable
+from tidemill.cli.output import note, print_json
 from tidemill.cli.payloads import Arguments, checked, from_words
 from tidemill.cli.sending import send_file
 from tidemill.cli.target import Target, with_target
-from tidemill.client.handle import JobHandle
 from tidemill.client.task import Task
 from tidemill.core.uniqueness import Unique
-from tidemill.errors import JobCancelled, JobFailed, ResultTimeout
-
-FOREVER = "forever"
-
-
-def patience(_ctx: click.Context, option: click.Parameter, value: str | None) -> float | None:
-    """`--wait` alone is without an end."""
-    if value is None or value == FOREVER:
-        return None if value is None else float("inf")
-    try:
-        return times.duration(_ctx, option, value)
-    except click.BadParameter as error:
-        raise click.BadParameter(f"{error.message}; without a time, write --wait last") from None
 
 
 @click.command()
@@ -57,9 +43,9 @@ def patience(_ctx: click.Context, option: click.Parameter, value: str | None) ->
 @click.option("--id", help="An id of your own: sent twice, the job exists once.")
 @click.option(
     "--wait",
-    callback=patience,
+    callback=waiting.patience,
     is_flag=False,
-    flag_value=FOREVER,
+    flag_value=waiting.FOREVER,
     metavar="[DURATION]",
     help="Wait for the result and print it. Exit code 1 when the job fails.",
 )
@@ -146,29 +132,12 @@ async def _send(
 ) -> int:
     positional, named = arguments
     handle = await task.enqueue(*positional, **named)
-    if not as_json:
-        there = " was there already, with the same unique key or id" if handle.existing else ""
-        click.echo(f"{handle.id}{there}")
-    if wait is None:
-        if as_json:
-            print_json({"id": handle.id, "existing": handle.existing})
-        return 0
-    return await _await(app, handle, wait, as_json=as_json)
-
-
-async def _await(app: Tidemill, handle: JobHandle[Any], wait: float, *, as_json: bool) -> int:
-    from tidemill.cli.jobs.record import as_data
-
-    said: str | None = None
-    try:
-        await handle.result(None if wait == float("inf") else wait)
-    except (JobFailed, JobCancelled, ResultTimeout) as error:
-        said = str(error)
-    data = as_data(await app.job(handle.id).status())
+    there = " was there already, with the same unique key or id" if handle.existing else ""
+    if wait is not None:
+        note(f"waiting for {handle.id}{there and ', which'}{there}")
+        return await waiting.wait_for(app, handle, wait, as_json=as_json)
     if as_json:
-        print_json(data | {"existing": handle.existing})
-    elif said is None:
-        click.echo(printable(bytes(data["result"] or b"null").decode()))
-    if said is not None:
-        note(said)
-    return 0 if said is None else 1
+        print_json({"id": handle.id, "existing": handle.existing})
+    else:
+        click.echo(f"{handle.id}{there}")
+    return 0
