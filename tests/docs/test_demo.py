@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tidemill.demo.story import Told
+from tidemill.demo.summary import promises
+from tidemill.demo.witness import Witness
+
 PLAIN = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMILL_")}
 
 
@@ -65,3 +69,16 @@ def test_a_folder_that_cannot_be_written_to_is_one_sentence(tmp_path: Path) -> N
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "the demo could not run" in done.stderr
+
+
+def test_a_promise_that_was_not_kept_is_noticed() -> None:
+    """Of a demo in which nothing ran, no promise is called kept but the ones about nobody."""
+    kept = [sentence for held, sentence in promises(Told(), Witness(), deaths=0) if held]
+    assert kept == ["0 of its 0 neighbours ran exactly as often as they should"]
+
+
+def test_two_of_one_host_at_once_would_be_noticed() -> None:
+    witness = Witness()
+    with witness.at_work("blue.example"), witness.at_work("blue.example"):
+        pass
+    assert (False, "hosts never ran more than 2 job per host at once") in promises(Told(), witness, deaths=0)
