@@ -7,9 +7,13 @@ import re
 import subprocess
 import sys
 
+import apsw
 import pytest
 
 from tests.cli.support import Cli, claim
+from tidemill.contract.jobs import Admission, Refused
+from tidemill.contract.store import Store
+from tidemill.core.job import Error
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +94,8 @@ def test_jobs_are_found_by_what_is_in_them(cli: Cli) -> None:
         assert found[0]["key"] == "k"
         assert "lane" not in found[0]
     assert cli("jobs", "--app", "shop:app", "--json", "--text", "nobody").json["jobs"] == []
+    none = cli("jobs", "--app", "shop:app", "--text", "nobody")
+    assert (none.code, none.out, none.err) == (0, "", "tidemill: no job matches\n")
 
 
 def test_jobs_are_found_by_time(cli: Cli) -> None:
@@ -133,3 +139,24 @@ def test_why_a_job_waits(cli: Cli) -> None:
     said = cli("explain", job, "--app", "shop:app", "--json").json
     assert {cause["code"] for cause in said["causes"]} == {"paused", "unserved"}
     assert cli("explain", "nowhere", "--app", "shop:app").code == 1
+
+
+def test_a_foreign_payload_that_is_no_json_is_shown_as_text(cli: Cli) -> None:
+    """A refused arrival keeps what was sent."""
+    outsider = apsw.Connection("shop.db")
+    outsider.execute("INSERT INTO arrivals (id, task, payload) VALUES ('f', 'send', '{糟糕')")
+    outsider.close()
+
+    async def refuse(store: Store) -> None:
+        (arrival,) = await store.arrivals(10)
+        error = Error("InvalidPayload", "it is not JSON")
+        await store.admit([Admission(arrival, "mail", Refused(queue="mail", error=error))])
+
+    cli.on_store(refuse)
+    assert cli("jobs", "--app", "shop:app", "--json").json["jobs"][0]["payload"] == "{糟糕"
+    assert '"{糟糕"' in cli("jobs", "show", "f", "--app", "shop:app").out
+
+
+def test_when_a_waiting_job_expires_is_told(cli: Cli) -> None:
+    cli("enqueue", "send", "to=a", "--expires", "1h", "--id", "x", "--app", "shop:app")
+    assert "Unless it starts before, it is cancelled" in cli("explain", "x", "--app", "shop:app").out

@@ -58,7 +58,7 @@ def test_the_live_overview_follows_and_ends(cli: Cli, key: str, code: int) -> No
     cli.send("a")
 
     with Terminal("top", *AT) as terminal:
-        first = terminal.until("worker  slots")
+        first = terminal.until("no worker is running")
         assert "mail" in first
         cli.send("b")
         terminal.until(r"mail +2 ")

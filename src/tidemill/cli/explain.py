@@ -20,5 +20,7 @@ def explain(target: Target, id: str) -> None:  # noqa: A002 - the word for it
     click.echo(
         printable(f"{explanation.job} is {explanation.state} ({explanation.task}, {explanation.queue})")
     )
-    for cause in explanation.causes:
-        click.echo(printable(cause.sentence))
+    told = [cause.sentence for cause in explanation.causes]
+    rest = explanation.sentence.removeprefix(" ".join(told)).strip()
+    for sentence in filter(None, [*told, rest]):
+        click.echo(printable(sentence))

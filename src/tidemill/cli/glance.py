@@ -72,16 +72,16 @@ def screen(seen: Glance, *, live: bool = False) -> Group:
     slots = sum(worker.concurrency for worker in seen.workers)
     held = sum(worker.holds for worker in seen.workers)
     large = f", {size(seen.store.bytes)}" if seen.store.bytes is not None else ""
-    title = (
-        f"{seen.store.location}{large}   {plural(len(seen.workers), 'worker')}, {held} of {slots} slots taken"
-    )
-    ends = "   q ends" if live else ""
+    staff = f"{plural(len(seen.workers), 'worker')}, {held} of {slots} slots taken"
     return Group(
-        Text(printable(f"{title}   {moment(seen.now)}{ends}")),
+        Text(printable(f"{seen.store.location}{large}")),
+        Text(f"{staff}   {moment(seen.now)}{'   q ends' if live else ''}"),
         Text(),
         _queues(seen),
         Text(),
-        _workers(seen),
+        _workers(seen)
+        if seen.workers
+        else Text("no worker is running: tidemill worker module:app starts one"),
     )
 
 

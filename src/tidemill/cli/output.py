@@ -17,7 +17,8 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Right-align numbers; never read a cell as markup."""
+    """Right-align numbers; never read a cell as markup. Only the last column is folded where the
+    terminal is narrow: an id over two lines cannot be copied."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -26,7 +27,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(listed) and all(isinstance(row[index], int) for row in listed)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        last = index == len(columns) - 1
+        table.add_column(
+            column,
+            justify="right" if numeric else "left",
+            no_wrap=not last,
+            overflow="fold" if last else "ellipsis",
+        )
     for row in listed:
         table.add_row(*(Text(printable(cell)) for cell in row))
     # A program that reads the table gets one line per row, however long.
@@ -69,3 +76,8 @@ def moment(wall: float | None) -> str:
     if wall is None:
         return ""
     return datetime.fromtimestamp(wall, UTC).astimezone().isoformat(" ", "seconds")
+
+
+def short_moment(wall: float) -> str:
+    """Where room is scarce and the year is plain."""
+    return datetime.fromtimestamp(wall, UTC).astimezone().strftime("%m-%d %H:%M:%S")

@@ -7,7 +7,7 @@ import click
 from tidemill.app import Tidemill
 from tidemill.cli.filtering import Wanted, with_filter
 from tidemill.cli.jobs.record import as_data, attempt_of, remark
-from tidemill.cli.output import moment, note, print_json, print_table
+from tidemill.cli.output import note, print_json, print_table, short_moment
 from tidemill.cli.target import Target, with_target
 from tidemill.contract.reader import Page
 
@@ -32,9 +32,15 @@ def jobs(target: Target, *, wanted: Wanted, limit: int, cursor: int | None) -> N
     if target.json:
         print_json({"jobs": [as_data(job) for job in page.jobs], "cursor": page.cursor})
         return
+    if not page.jobs:
+        note("no job matches" if wanted.says_something() else "there are no jobs yet")
+        return
     print_table(
         ("id", "queue", "task", "state", "attempt", "created", "note"),
-        [(j.id, j.queue, j.task, j.state, attempt_of(j), moment(j.created), remark(j)) for j in page.jobs],
+        [
+            (j.id, j.queue, j.task, j.state, attempt_of(j), short_moment(j.created), remark(j))
+            for j in page.jobs
+        ],
     )
     if page.cursor is not None:
         note(f"there are more: --cursor {page.cursor}")

@@ -19,9 +19,18 @@ def as_data(job: Job) -> dict[str, Any]:
     data: dict[str, Any] = {field: getattr(job, field) for field in job.__struct_fields__}
     data["key"] = data.pop("lane") or None
     data["attempt"] = attempt_of(job) if job.state is State.RUNNING else None
-    data["payload"] = msgspec.Raw(job.payload)
-    data["result"] = None if job.result is None else msgspec.Raw(job.result)
+    data["payload"] = _as_json(job.payload)
+    data["result"] = None if job.result is None else _as_json(job.result)
     return data
+
+
+def _as_json(stored: bytes) -> msgspec.Raw:
+    """As it is stored; what a foreign producer sent and was refused for may be no JSON, and is text then."""
+    try:
+        msgspec.json.decode(stored)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.Raw(msgspec.json.encode(stored.decode(errors="replace")))
+    return msgspec.Raw(stored)
 
 
 def attempt_of(job: Job) -> int:
