@@ -18,6 +18,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
     since, until: wall times, `since` included and `until` not; `time` says of what.
     text: occurs in the task, key, tags, payload, note, reason or error; A to Z match in either case.
+        A payload's strings are searched as they read, however they are escaped.
     fields: pairs of a path into the payload and the value there, as text: `("feed.host", "a.example")`.
         A path goes through the members of objects and through every element of an array.
     """

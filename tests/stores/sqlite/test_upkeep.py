@@ -69,6 +69,12 @@ async def test_u1_little_space_is_told(tmp_path: Path) -> None:
     assert "MB are left on the disk" in warning
 
 
+def test_u1_another_journal_mode_is_told(path: Path) -> None:
+    assert list(place.warnings(path, "wal")) == []
+    (warning,) = place.warnings(path, "delete")
+    assert "journal mode delete" in warning
+
+
 async def test_u2_miscounted_jobs_are_found(store: SqliteStore, path: Path) -> None:
     await store.insert([group("a", "b")])
     _sql(path, "UPDATE counters SET value = 7 WHERE name = 'ready'")

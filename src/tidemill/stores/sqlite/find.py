@@ -68,8 +68,7 @@ def _conditions(wanted: Filter) -> list[str]:
     named = ("ids", "queue", "states", "task", "key", "tag")
     found = [pieces[name] for name in named if getattr(wanted, name) is not None]
     found += _times(wanted)
-    if wanted.fields:
-        found.append(SQL.fields)
+    found += [SQL.field.replace(":field_", f":{name}") for name in _fields(wanted)]
     if wanted.text is not None:
         found.append(SQL.text if _ANY_CASE.search(as_json_text(wanted.text)) else SQL.caseless_text)
     return found
@@ -100,7 +99,7 @@ def _places(wanted: Filter, states: frozenset[State]) -> str:
     found = []
     for state in sorted(states - FINAL):
         times = _times(wanted) if wanted.time == "due" and state in _DUE else []
-        found.append(_all([pieces[state.value], *queue, *times]))
+        found.append(_all([pieces[str(state)], *queue, *times]))
     if states & FINAL:
         times = _times(wanted) if wanted.time == "finished" else []
         found.append(_all([SQL.ended, *queue, *times]))
@@ -124,17 +123,20 @@ def _values(wanted: Filter, before: int | None) -> dict[str, Any]:
         "until": wanted.until,
         "text": None if wanted.text is None else folded(wanted.text),
         "quoted_text": None if wanted.text is None else folded(as_json_text(wanted.text)),
-        "fields": text_of([text for path, value in wanted.fields for text in _texts_of(path, value)]),
+        **_fields(wanted),
     }
 
 
-def _texts_of(path: str, value: str) -> Iterator[str]:
-    """What a payload with that field has in it. A number may be written in several ways."""
-    yield from (text_of(member) for member in path.split("."))
+def _fields(wanted: Filter) -> dict[str, str]:
+    return {f"field_{number}": _text_of(*field) for number, field in enumerate(wanted.fields)}
+
+
+def _text_of(path: str, value: str) -> str:
+    """What a payload with that field has in it: the value, or the name where the value is a number that
+    can be written in several ways."""
     if _WHOLE.fullmatch(value):
-        yield value
-    elif not _is_number(value):
-        yield text_of(value)
+        return value
+    return text_of(path.split(".")[-1] if _is_number(value) else value)
 
 
 def _is_number(value: str) -> bool:

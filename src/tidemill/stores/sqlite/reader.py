@@ -37,7 +37,7 @@ def find(transaction: Transaction, wanted: Filter, limit: int, cursor: int | Non
     found = search(transaction, wanted, newest_first=True, before=cursor)
     jobs = list(islice(found, limit + 1))
     page = tuple(jobs[:limit])
-    return Page(page, page[-1].seq if len(jobs) > limit else None)
+    return Page(page, page[-1].seq if page and len(jobs) > limit else None)
 
 
 def counts(transaction: Transaction) -> dict[str, dict[State, int]]:

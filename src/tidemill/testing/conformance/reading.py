@@ -38,6 +38,8 @@ class TestFind:
         assert ids(await everything(drive, Filter())) == list("edcba")
         page = await drive.store.find(Filter(), 5)
         assert (len(page.jobs), page.cursor) == (5, None)
+        nothing = await drive.store.find(Filter(), 0)
+        assert (nothing.jobs, nothing.cursor) == ((), None)
 
     async def test_r2_each_job_once_whatever_comes_meanwhile(self, drive: Driver) -> None:
         await drive.add(*"abcd")

@@ -63,9 +63,8 @@ finished < :until
  OR instr(tags, :quoted_text) OR instr(note, :text) OR instr(reason, :text)
  OR instr(error, :quoted_text) OR instr(payload, '\u') OR instr(payload, '\/'))
 
--- name: fields  (json array of texts) which the payload has if it has the fields
-NOT EXISTS (SELECT 1 FROM json_each(:fields)
-            WHERE NOT (instr(payload, value) OR instr(payload, '\u') OR instr(payload, '\/')))
+-- name: field  (one of several, numbered) what a payload has in it if it has the field
+(instr(payload, :field_) OR instr(payload, '\u') OR instr(payload, '\/'))
 
 -- name: ready
 SELECT seq FROM jobs INDEXED BY jobs_ready WHERE state = 'ready'
