@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Un
 from tidemill.client.client import Client
 from tidemill.client.handle import JobHandle
 from tidemill.client.hooks import Opens, check_middleware, lifespan_of
-from tidemill.client.options import read_time, refuse_unknown
+from tidemill.client.options import refuse_unknown
 from tidemill.client.portal import refuse_running
 from tidemill.client.registry import Awaited, Decorator, TaskOptions, define_task, refuse_duplicate
 from tidemill.client.request import JobRequest
@@ -133,7 +132,7 @@ class Tidemill:
 
     def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine of this application from a program without an event loop:
-        `app.run_sync(app.pause("feeds"))`. Refused on an event loop's thread: await it there."""
+        `app.run_sync(app.inspect.pause("feeds"))`. Refused on an event loop's thread: await it there."""
         refuse_running(work)
         return self.client.run_sync(lambda: work)
 
@@ -207,17 +206,6 @@ class Tidemill:
     def job(self, id: str) -> JobHandle[Any]:  # noqa: A002 - the word for it
         """A handle on a job made elsewhere."""
         return JobHandle(self.client, id)
-
-    async def pause(
-        self, queue: str, *, until: float | datetime | None = None, reason: str | None = None
-    ) -> None:
-        """Running jobs go on; nothing new of the queue starts until `until` or `resume`."""
-        end = None if until is None else read_time("until", until)
-        await (await self.client.store()).pause(queue, until=end, reason=reason)
-
-    async def resume(self, queue: str) -> None:
-        """End a pause; what waited starts at once."""
-        await (await self.client.store()).resume(queue)
 
     def worker(self, **options: Unpack[WorkerArguments]) -> Worker:
         """A worker to be run inside `async with app`. Options are those of `WorkerOptions`; without

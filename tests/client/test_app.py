@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from tidemill import (
     ConfigurationError,
     Context,
     Filter,
-    InvalidJob,
     QueueSettings,
     Retention,
     Retry,
@@ -130,19 +128,6 @@ async def test_opening_declares_queues_and_leaves_overrides_q1(url: str) -> None
         (info,) = await (await app.client.store()).queues()
     assert info.declared == QueueSettings(weight=5, keep_done=Retention(count=10))
     assert info.settings.weight == 9
-
-
-async def test_pause_and_resume(app: Tidemill) -> None:
-    app.task(sample)
-    until = datetime(2100, 1, 1, tzinfo=UTC)
-    await app.pause("default", until=until, reason="invoice unpaid")
-    (info,) = await app.store.queues()
-    assert info.pause is not None
-    assert (info.pause.until, info.pause.reason) == (until.timestamp(), "invoice unpaid")
-    await app.resume("default")
-    assert (await app.store.queues())[0].pause is None
-    with pytest.raises(InvalidJob, match="time zone"):
-        await app.pause("default", until=datetime(2100, 1, 1))  # noqa: DTZ001 - what is refused
 
 
 async def test_a_worker_runs_with_lifespan_and_middleware(app: Tidemill) -> None:

@@ -19,10 +19,10 @@ def loopless(url: str) -> Tidemill:
 def test_a_coroutine_is_run_and_answered(loopless: Tidemill) -> None:
     handle = loopless.task(sample).enqueue_sync(1)
     assert loopless.run_sync(handle.status()).id == handle.id
-    loopless.run_sync(loopless.pause("default", reason="invoice"))
+    loopless.run_sync(loopless.inspect.pause("default", reason="invoice"))
     (info,) = loopless.run_sync(_queues(loopless))
     assert info.pause is not None
-    loopless.run_sync(loopless.resume("default"))
+    loopless.run_sync(loopless.inspect.resume("default"))
     (info,) = loopless.run_sync(_queues(loopless))
     assert info.pause is None
     loopless.close_sync()

@@ -289,3 +289,15 @@ async def test_the_overview_is_everything_at_a_glance_q7(
     assert [(worker.id, worker.holds) for worker in overview.workers] == [("hand-feeds", 1)]
     assert overview.store.kind in ("memory", "sqlite")
     assert list(overview.workers) == await look.workers()
+
+
+async def test_a_queue_that_only_a_task_names_can_be_paused_before_its_first_job_q7(
+    app: Tidemill, look: Inspector
+) -> None:
+    @app.task(queue="letters")
+    def send(number: int) -> None: ...
+
+    await look.pause("letters", reason="not yet")
+    view = await look.override("letters", by="ann", concurrency=1)
+    assert view.pause is not None
+    assert view.settings.concurrency == 1

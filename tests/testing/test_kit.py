@@ -172,7 +172,7 @@ def test_ended_jobs_stay_however_much_time_passes() -> None:
 
 def test_a_pause_ends_while_time_passes() -> None:
     with testing.kit(app) as kit:
-        kit.run(app.pause("mail", until=kit.now + 600))
+        kit.run(app.inspect.pause("mail", until=kit.now + 600))
         job = receipt.enqueue_sync(7)
         kit.run_for(599)
         assert kit.job(job).state is State.READY

@@ -79,7 +79,7 @@ async def tell(say: Say, deaths: Path) -> Told:
 async def _pause_mail(say: Say) -> None:
     now = (await app.store.read_clock()).wall
     witness.paused = asyncio.get_running_loop().time()
-    await app.pause("mail", until=now + PAUSE, reason="the mail server rests")
+    await app.inspect.pause("mail", until=now + PAUSE, reason="the mail server rests")
     say(f"the queue mail is paused for {PAUSE:g} s; it opens by itself")
 
 

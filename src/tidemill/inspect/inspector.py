@@ -121,11 +121,11 @@ class Inspector:
         self, queue: str, *, until: float | datetime | None = None, reason: str | None = None
     ) -> None:
         """Running jobs go on; nothing new of the queue starts until `until` or `resume`."""
-        await steering.pause(await self._store(), queue, until, reason)
+        await steering.pause(await self._store_with(queue), queue, until, reason)
 
     async def resume(self, queue: str) -> None:
         """End a pause. Harmless when there is none."""
-        await steering.resume(await self._store(), queue)
+        await (await self._store_with(queue)).resume(queue)
 
     async def override(
         self,
@@ -139,13 +139,13 @@ class Inspector:
         """Put settings over those code declared; no deploy erases them. What is set here joins the
         override that holds, which from then on is `by` you, for your `reason`. `until` ends all of it;
         left out, the end it has stays; None takes the end away. The answer shows what holds now."""
-        store = await self._store()
+        store = await self._store_with(queue)
         await steering.override(store, queue, changes, by=by, reason=reason, until=until)
         return await view_one(store, queue)
 
     async def clear_override(self, queue: str, *names: str) -> QueueView:
         """The named settings follow the code again; without names, all of them."""
-        store = await self._store()
+        store = await self._store_with(queue)
         await steering.clear_override(store, queue, names)
         return await view_one(store, queue)
 
@@ -180,6 +180,13 @@ class Inspector:
             workers=tuple(await store.workers()),
             store=await store.describe(),
         )
+
+    async def _store_with(self, queue: str) -> Store:
+        """A queue that a task is on may be steered before it has had a job."""
+        store = await self._store()
+        if all(task.queue != queue for task in self._tasks.values()):
+            await require(store, queue)
+        return store
 
 
 def _checked(wanted: Filter) -> Filter:

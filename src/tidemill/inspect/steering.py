@@ -12,20 +12,13 @@ from msgspec import UnsetType
 from tidemill.contract.store import Store
 from tidemill.core.queues import Override, QueueChanges, QueueSettings
 from tidemill.errors import ConfigurationError
-from tidemill.inspect.queue_views import require
 
 End = float | datetime | None
 
 
 async def pause(store: Store, queue: str, until: End, reason: str | None) -> None:
-    await require(store, queue)
     end = await _future(store, until)
     await store.pause(queue, until=end, reason=reason)
-
-
-async def resume(store: Store, queue: str) -> None:
-    await require(store, queue)
-    await store.resume(queue)
 
 
 async def override(
@@ -38,7 +31,7 @@ async def override(
     until: End | UnsetType,
 ) -> None:
     """Adds to the override that holds: two people who each set something keep both."""
-    before = (await require(store, queue)).override
+    before = await _override_of(store, queue)
     end = _end_of(before) if isinstance(until, UnsetType) else await _future(store, until)
     given = _as_changes(queue, options)
     changes = given if before is None else _changes(before.changes.given() | given.given())
@@ -47,7 +40,7 @@ async def override(
 
 async def clear_override(store: Store, queue: str, names: tuple[str, ...]) -> None:
     """The named settings follow the code again; without names all of them do."""
-    before = (await require(store, queue)).override
+    before = await _override_of(store, queue)
     _refuse_unknown(queue, names)
     if before is None:
         return
@@ -78,6 +71,10 @@ async def _future(store: Store, until: End) -> float | None:
     if not end > now:
         raise ConfigurationError(f"until: must be in the future, is {now - end:.0f} s ago; give a later time")
     return end
+
+
+async def _override_of(store: Store, queue: str) -> Override | None:
+    return next((info.override for info in await store.queues() if info.name == queue), None)
 
 
 def _end_of(before: Override | None) -> float | None:

@@ -68,7 +68,7 @@ async def what_an_editor_shows() -> None:
     reveal_type(app.enqueue_many_sync([plain.job(1)]))  # reveals: list[JobHandle[str]]
     reveal_type(await app.job("id").result())  # reveals: Any
     reveal_type(app.run_sync(job.result()))  # reveals: dict[str, int]
-    reveal_type(app.run_sync(app.pause("feeds")))  # reveals: None
+    reveal_type(app.run_sync(app.inspect.pause("feeds")))  # reveals: None
 
 
 # fmt: on
@@ -77,7 +77,7 @@ async def right() -> None:
     special = describe.using(delay=timedelta(seconds=1), unique=Unique("u"), tags=["a"], key="k", trace="t")
     await special.using(at=later, expires=60, timeout=3.5, queue="feeds", id="x", priority=1).enqueue([])
     await app.enqueue_many([plain.job(1), without_context.job(2)])
-    await app.pause("feeds", until=later, reason="invoice")
+    await app.inspect.pause("feeds", until=later, reason="invoice")
     await app.worker(queues=["feeds"], concurrency=3).run()
     app.run_worker(queues={"feeds": 2}, until_idle=True)
     as_task: Task[[int], str] = plain
