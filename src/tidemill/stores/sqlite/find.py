@@ -136,7 +136,7 @@ def _text_of(path: str, value: str) -> str:
     can be written in several ways."""
     if _WHOLE.fullmatch(value):
         return value
-    return text_of(path.split(".")[-1] if _is_number(value) else value)
+    return text_of(path.rsplit(".", maxsplit=1)[-1] if _is_number(value) else value)
 
 
 def _is_number(value: str) -> bool:

@@ -56,15 +56,15 @@ finished < :until
 -- name: text  a payload with escapes may spell the text in another way
 (instr(lower(payload), :quoted_text) OR instr(lower(task), :text) OR instr(lower(lane), :text)
  OR instr(lower(tags), :quoted_text) OR instr(lower(note), :text) OR instr(lower(reason), :text)
- OR instr(lower(error), :quoted_text) OR instr(payload, '\u') OR instr(payload, '\/'))
+ OR instr(lower(error), :quoted_text) OR instr(payload, '\') AND (instr(payload, '\u') OR instr(payload, '\/')))
 
 -- name: caseless_text  a text that is the same in either case is searched at half the cost
 (instr(payload, :quoted_text) OR instr(task, :text) OR instr(lane, :text)
  OR instr(tags, :quoted_text) OR instr(note, :text) OR instr(reason, :text)
- OR instr(error, :quoted_text) OR instr(payload, '\u') OR instr(payload, '\/'))
+ OR instr(error, :quoted_text) OR instr(payload, '\') AND (instr(payload, '\u') OR instr(payload, '\/')))
 
 -- name: field  (one of several, numbered) what a payload has in it if it has the field
-(instr(payload, :field_) OR instr(payload, '\u') OR instr(payload, '\/'))
+(instr(payload, :field_) OR instr(payload, '\') AND (instr(payload, '\u') OR instr(payload, '\/')))
 
 -- name: ready
 SELECT seq FROM jobs INDEXED BY jobs_ready WHERE state = 'ready'
