@@ -30,6 +30,7 @@ import pytest
 _TOPICS = (
     "amending",
     "arriving",
+    "backlog",
     "claiming",
     "driver",
     "inserting",
@@ -49,6 +50,7 @@ pytest.register_assert_rewrite(*(f"{__name__}.{topic}" for topic in _TOPICS))
 
 from tidemill.testing.conformance.amending import TestAmend, TestPrune  # noqa: E402 - see above
 from tidemill.testing.conformance.arriving import TestAdmit  # noqa: E402
+from tidemill.testing.conformance.backlog import TestAhead, TestBacklog  # noqa: E402
 from tidemill.testing.conformance.claiming import (  # noqa: E402
     TestClaim,
     TestClaimByIds,
@@ -63,9 +65,7 @@ from tidemill.testing.conformance.leasing import TestClocks, TestHeartbeat, Test
 from tidemill.testing.conformance.ordering import TestLanes, TestOrder, TestShares  # noqa: E402
 from tidemill.testing.conformance.overriding import TestOverrideEnds, TestOverrides  # noqa: E402
 from tidemill.testing.conformance.reading import (  # noqa: E402
-    TestAhead,
     TestAttempts,
-    TestBacklog,
     TestCounts,
     TestFind,
     TestHistory,
