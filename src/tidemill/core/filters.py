@@ -16,6 +16,7 @@ from tidemill.core.states import State
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Every field that is set must match.
 
+    id_prefix: what the id begins with, for ids that people shorten.
     since, until: wall times, `since` included and `until` not; `time` says of what.
     text: occurs in the task, key, tags, payload, note, reason or error; A to Z match in either case.
         A payload's strings are searched as they read, however they are escaped.
@@ -24,6 +25,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     ids: tuple[str, ...] | None = None
+    id_prefix: str | None = None
     queue: str | None = None
     states: tuple[State, ...] | None = None
     task: str | None = None
@@ -52,7 +54,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def _texts(self) -> Iterator[tuple[str, str]]:
-        for name in ("queue", "task", "key", "tag", "text"):
+        for name in ("id_prefix", "queue", "task", "key", "tag", "text"):
             if (value := getattr(self, name)) is not None:
                 yield name, value
         yield from (("ids", id_) for id_ in self.ids or ())
@@ -62,6 +64,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 def matches(wanted: Filter, job: Job) -> bool:
     checks = (
         wanted.ids is None or job.id in wanted.ids,
+        wanted.id_prefix is None or job.id.startswith(wanted.id_prefix),
         wanted.queue is None or job.queue == wanted.queue,
         wanted.states is None or job.state in wanted.states,
         wanted.task is None or job.task == wanted.task,

@@ -13,6 +13,7 @@ from typing import Any
 
 from tidemill.core.filters import Filter, as_json_text, folded, matches
 from tidemill.core.job import Job
+from tidemill.core.names import MAX_NAME
 from tidemill.core.states import FINAL, State
 from tidemill.errors import ConfigurationError
 from tidemill.stores.sqlite.rows import job_of, text_of
@@ -23,6 +24,9 @@ SQL = load("find")
 
 FEW = 0.25
 """Of all jobs: so many places are sorted and looked up one by one as fast as the table is read."""
+
+LAST = "\U0010ffff"
+"""The character after which none comes."""
 
 _ANY_CASE = re.compile("[A-Za-z]")
 _WHOLE = re.compile(r"-?\d+|true|false|null")
@@ -54,7 +58,7 @@ def _statement(transaction: Transaction, wanted: Filter, before: int | None) -> 
     pieces = _conditions(wanted)
     if before is not None:
         pieces.insert(0, SQL.before)
-    if wanted.ids is None:
+    if wanted.ids is None and wanted.id_prefix is None:
         states = _few(transaction, wanted)
         if states is not None:
             if not states:
@@ -65,7 +69,7 @@ def _statement(transaction: Transaction, wanted: Filter, before: int | None) -> 
 
 def _conditions(wanted: Filter) -> list[str]:
     pieces = dict(SQL)
-    named = ("ids", "queue", "states", "task", "key", "tag")
+    named = ("ids", "id_prefix", "queue", "states", "task", "key", "tag")
     found = [pieces[name] for name in named if getattr(wanted, name) is not None]
     found += _times(wanted)
     found += [SQL.field.replace(":field_", f":{name}") for name in _fields(wanted)]
@@ -114,6 +118,8 @@ def _values(wanted: Filter, before: int | None) -> dict[str, Any]:
     return {
         "before": before,
         "ids": text_of(wanted.ids),
+        "id_prefix": wanted.id_prefix,
+        "id_prefix_end": None if wanted.id_prefix is None else wanted.id_prefix + LAST * MAX_NAME,
         "queue": wanted.queue,
         "states": text_of(list(State) if wanted.states is None else wanted.states),
         "task": wanted.task,

@@ -185,6 +185,9 @@ class TestWhatMatches:
             {"text": "好"},
             {"fields": (("of", "好"),)},
             {"ids": ("done", "ready", "crowd-3", "never")},
+            {"id_prefix": "crowd-1"},
+            {"id_prefix": "r"},
+            {"id_prefix": "never", "ids": ("done",)},
         ]
         for queue in (None, "q", "p", "never"):
             for some in states:
@@ -220,6 +223,7 @@ class TestFilters:
             Filter(text="\ud800"),
             Filter(queue="\ud800"),
             Filter(ids=("a", "\ud800")),
+            Filter(id_prefix="\ud800"),
             Filter(since=float("nan")),
             Filter(fields=(("a..b", "x"),)),
             Filter(fields=(("", "x"),)),

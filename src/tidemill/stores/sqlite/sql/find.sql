@@ -20,6 +20,9 @@ seq < :before
 -- name: ids
 id IN (SELECT value FROM json_each(:ids))
 
+-- name: id_prefix
+seq IN (SELECT seq FROM jobs INDEXED BY jobs_id WHERE id >= :id_prefix AND id <= :id_prefix_end)
+
 -- name: queue
 queue = :queue
 
