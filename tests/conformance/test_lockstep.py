@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 
 from tidemill.clock import Clock, Entropy
@@ -118,13 +119,13 @@ class OverridesForGood(MemoryStore):
     async def override(
         self,
         queue: str,
-        changes: QueueChanges | None,
+        changes: QueueChanges,
         *,
         by: str,
         reason: str | None = None,
-        until: float | None = None,
+        until: float | UnsetType | None = UNSET,
     ) -> None:
-        await super().override(queue, changes, by=by, reason=reason)
+        await super().override(queue, changes, by=by, reason=reason, until=None)
 
 
 class WholeOverrides(MemoryStore):
@@ -133,14 +134,29 @@ class WholeOverrides(MemoryStore):
     async def override(
         self,
         queue: str,
-        changes: QueueChanges | None,
+        changes: QueueChanges,
         *,
         by: str,
         reason: str | None = None,
-        until: float | None = None,
+        until: float | UnsetType | None = UNSET,
     ) -> None:
-        if changes is not None:
-            changes = QueueChanges(**(asdict(QueueSettings()) | changes.given()))
+        changes = QueueChanges(**(asdict(QueueSettings()) | changes.given()))
+        await super().override(queue, changes, by=by, reason=reason, until=until)
+
+
+class ReplacesOverrides(MemoryStore):
+    """The second override takes the place of the first."""
+
+    async def override(
+        self,
+        queue: str,
+        changes: QueueChanges,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | UnsetType | None = UNSET,
+    ) -> None:
+        await self.clear_override(queue)
         await super().override(queue, changes, by=by, reason=reason, until=until)
 
 
@@ -164,6 +180,7 @@ BROKEN = [
     DropsSuccessors,
     OverridesForGood,
     WholeOverrides,
+    ReplacesOverrides,
     FindsByCase,
 ]
 

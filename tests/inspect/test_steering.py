@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +56,22 @@ async def test_a_limit_can_be_taken_away_from_what_code_declared(app: Tidemill, 
     app.queue("slow", concurrency=1)
     queue = await look.override("slow", by="ann", concurrency=None)
     assert (queue.settings.concurrency, queue.declared.concurrency) == (None, 1)
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///{folder}/jobs.db"])
+async def test_what_two_people_set_at_once_holds_together(url: str, tmp_path: Path) -> None:
+    app = Tidemill(url.format(folder=tmp_path))
+    app.queue("feeds")
+    async with app:
+        for _ in range(5):
+            await app.inspect.clear_override("feeds")
+            await asyncio.gather(
+                app.inspect.override("feeds", by="ann", concurrency=5),
+                app.inspect.override("feeds", by="bo", max_length=9),
+            )
+            override = (await app.inspect.queue("feeds")).override
+            assert override is not None
+            assert override.changes.given() == {"concurrency": 5, "max_length": 9}
 
 
 async def test_an_override_is_cleared_by_name_or_as_a_whole(look: Inspector) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
+from msgspec import UNSET, UnsetType
+
 from tests.simulation.watch import Call, Watch
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.queues import QueueInfo
@@ -138,13 +140,16 @@ class Network:
     async def override(
         self,
         queue: str,
-        changes: QueueChanges | None,
+        changes: QueueChanges,
         *,
         by: str,
         reason: str | None = None,
-        until: float | None = None,
+        until: float | UnsetType | None = UNSET,
     ) -> None:
         await self._call("override", queue, changes, by, reason, until)
+
+    async def clear_override(self, queue: str, names: Sequence[str] = ()) -> None:
+        await self._call("clear_override", queue, names)
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
         await self._call("pause", queue, until, reason)

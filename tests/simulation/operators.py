@@ -48,7 +48,7 @@ class Operator:
     async def tidy_up(self) -> None:
         for queue in QUEUES:
             await self._store.resume(queue)
-            await self._store.override(queue, None, by="operator")
+            await self._store.clear_override(queue)
 
     async def _amend(self) -> None:
         if not self._ledger.sent:
@@ -82,4 +82,4 @@ class Operator:
                 until = chance.choice((None, self._wall() + chance.uniform(1, 10)))
                 await self._store.override(queue, changes, by="operator", until=until)
             case "no override":
-                await self._store.override(queue, None, by="operator")
+                await self._store.clear_override(queue)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from tidemill.core.queues import Override, Pause, QueueChanges, QueueSettings
 
@@ -29,20 +30,28 @@ class Queues(Protocol):
     async def override(
         self,
         queue: str,
-        changes: QueueChanges | None,
+        changes: QueueChanges,
         *,
         by: str,
         reason: str | None = None,
-        until: float | None = None,
+        until: float | UnsetType | None = UNSET,
     ) -> None:
-        """Q2 Takes effect with the next verb, on every worker, in the place of the override before it.
-        It ends by itself at `until` (wall time), and None ends it now: from then on it is not there,
-        and what a limit of it kept back may start with the next claim. A claim that meets one past its
-        time removes it, so that no step of the clock brings it back."""
+        """Q2 Joins the override that holds, in one step: settings given here replace, the others stay, so
+        that two people who each set something keep both. It is signed anew. Takes effect with the next
+        verb, on every worker. All of it ends by itself at `until` (wall time); left out, the end it has
+        stays, and None takes the end away. From its end on it is not there, and what a limit of it kept
+        back may start with the next claim. A claim that meets one past its time removes it, so that no
+        step of the clock brings it back."""
+        ...
+
+    async def clear_override(self, queue: str, names: Sequence[str] = ()) -> None:
+        """Q6 The named settings follow the code again, without names all of them. Who set the others, why
+        and until when stays. Takes effect as an override does."""
         ...
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
-        """Q3 Running jobs go on; nothing new starts until `until` (wall time) or `resume`."""
+        """Q3 Running jobs go on; nothing new starts until `until` (wall time) or `resume`. A time or a
+        reason that cannot be kept is refused."""
         ...
 
     async def resume(self, queue: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -22,6 +23,14 @@ class Retention(msgspec.Struct, frozen=True):
 
     age: float | None = None
     count: int | None = None
+
+    def problem(self) -> str | None:
+        """A bound below 0 would empty the shelf at the next prune."""
+        if self.age is not None and not (math.isfinite(self.age) and self.age >= 0):
+            return f"age must be a number of seconds, 0 or more, or None for no bound, is {self.age}"
+        if self.count is not None and self.count < 0:
+            return f"count must be 0 or more, or None for no bound, is {self.count}"
+        return None
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +58,12 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, field)
             if value is not None and value < 1:
                 return f"{field}: must be 1 or more, or None for no limit, is {value}"
+        for field in ("keep_done", "keep_failed", "keep_cancelled"):
+            kept = getattr(self, field)
+            if not isinstance(kept, Retention):
+                return f"{field}: must be a Retention, such as Retention(age=86400), is {kept!r}"
+            if problem := kept.problem():
+                return f"{field}: {problem}"
         return None
 
 
@@ -88,12 +103,35 @@ class Override(msgspec.Struct, frozen=True, kw_only=True):
         """Why it cannot hold, naming the field; settings do not depend on each other."""
         if not self.by:
             return "by: must say who overrides, is empty"
-        for field, value in (("by", self.by), ("reason", self.reason)):
-            if value is not None and not is_storable(value):
-                return f"{field}: must be text without NUL characters or lone surrogates"
-        if self.until is not None and not math.isfinite(self.until):
-            return f"until: must be a time, is {self.until}"
-        return self.changes.over(QueueSettings()).problem()
+        problem = _problem_with_mark(self.until, by=self.by, reason=self.reason)
+        return problem or self.changes.over(QueueSettings()).problem()
+
+
+def overridden(
+    before: Override | None,
+    now: float,
+    changes: QueueChanges,
+    *,
+    by: str,
+    reason: str | None,
+    until: float | UnsetType | None,
+) -> Override:
+    """Q2. New changes join those of the override that holds; its end stays unless another is given."""
+    held = before if before is not None and before.holds(now) else None
+    if isinstance(until, UnsetType):
+        until = None if held is None else held.until
+    kept = {} if held is None else held.changes.given()
+    joined = QueueChanges(**kept | changes.given())
+    return Override(changes=joined, by=by, reason=reason, since=now, until=until)
+
+
+def without(before: Override | None, names: Sequence[str]) -> Override | None:
+    """Q6. The named settings follow the code again, without names all of them; who set the others, why
+    and when stays."""
+    if before is None:
+        return None
+    left = {name: value for name, value in before.changes.given().items() if names and name not in names}
+    return replace(before, changes=QueueChanges(**left)) if left else None
 
 
 def in_force(declared: QueueSettings, override: Override | None, now: float) -> QueueSettings:
@@ -112,6 +150,19 @@ class Pause(msgspec.Struct, frozen=True):
 
     def closed(self, now: float) -> bool:
         return self.until is None or now < self.until
+
+    def problem(self) -> str | None:
+        """Why it cannot hold, naming the field."""
+        return _problem_with_mark(self.until, reason=self.reason)
+
+
+def _problem_with_mark(until: float | None, **texts: str | None) -> str | None:
+    for field, value in texts.items():
+        if value is not None and not is_storable(value):
+            return f"{field}: must be text without NUL characters or lone surrogates"
+    if until is not None and not math.isfinite(until):
+        return f"until: must be a time, is {until}"
+    return None
 
 
 class Verdict(StrEnum):

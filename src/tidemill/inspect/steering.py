@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UnsetType
 
 from tidemill.contract.store import Store
-from tidemill.core.queues import Override, QueueChanges, QueueSettings
+from tidemill.core.queues import QueueChanges, QueueSettings
 from tidemill.errors import ConfigurationError
 
 End = float | datetime | None
@@ -30,25 +30,14 @@ async def override(
     reason: str | None,
     until: End | UnsetType,
 ) -> None:
-    """Adds to the override that holds: two people who each set something keep both."""
-    before = await _override_of(store, queue)
-    end = _end_of(before) if isinstance(until, UnsetType) else await _future(store, until)
-    given = _as_changes(queue, options)
-    changes = given if before is None else _changes(before.changes.given() | given.given())
+    changes = _as_changes(queue, options)
+    end = until if isinstance(until, UnsetType) else await _future(store, until)
     await store.override(queue, changes, by=by, reason=reason, until=end)
 
 
 async def clear_override(store: Store, queue: str, names: tuple[str, ...]) -> None:
-    """The named settings follow the code again; without names all of them do."""
-    before = await _override_of(store, queue)
     _refuse_unknown(queue, names)
-    if before is None:
-        return
-    left = {name: value for name, value in before.changes.given().items() if names and name not in names}
-    if not left:
-        await store.override(queue, None, by=before.by)
-    else:
-        await store.override(queue, _changes(left), by=before.by, reason=before.reason, until=before.until)
+    await store.clear_override(queue, names)
 
 
 def read_time(field: str, value: float | datetime) -> float:
@@ -73,14 +62,6 @@ async def _future(store: Store, until: End) -> float | None:
     return end
 
 
-async def _override_of(store: Store, queue: str) -> Override | None:
-    return next((info.override for info in await store.queues() if info.name == queue), None)
-
-
-def _end_of(before: Override | None) -> float | None:
-    return None if before is None else before.until
-
-
 def _as_changes(queue: str, options: Mapping[str, Any]) -> QueueChanges:
     _refuse_unknown(queue, options)
     if not options:
@@ -88,17 +69,13 @@ def _as_changes(queue: str, options: Mapping[str, Any]) -> QueueChanges:
             f"queue {queue!r}: name at least one setting to override, such as concurrency=2"
         )
     try:
-        changes = _changes(options)
+        changes = msgspec.convert(dict(options), QueueChanges)
         problem = changes.over(QueueSettings()).problem()
     except msgspec.ValidationError as error:
         problem = f"{error}; numbers are whole, keep_… take a Retention"
     if problem:
         raise ConfigurationError(f"queue {queue!r}: {problem}")
     return changes
-
-
-def _changes(given: Mapping[str, Any]) -> QueueChanges:
-    return msgspec.convert(dict(given), QueueChanges)
 
 
 def _refuse_unknown(queue: str, names: Mapping[str, Any] | tuple[str, ...]) -> None:

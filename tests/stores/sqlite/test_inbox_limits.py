@@ -31,7 +31,8 @@ async def test_q2_j12_the_short_way_in_is_for_queues_without_a_limit(
     is_short: bool,
 ) -> None:
     await store.declare({"default": QueueSettings(max_length=declared)})
-    await store.override("default", changes, by="ann", until=until)
+    if changes is not None:
+        await store.override("default", changes, by="ann", until=until)
     await store.insert([group("a")])
     look = apsw.Connection(str(store.path))
     assert look.execute("SELECT count(*) FROM inbox").get == int(is_short)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.names import problem_with_name
-from tidemill.core.queues import Override, Pause, QueueSettings
+from tidemill.core.queues import Override, Pause, QueueSettings, without
 from tidemill.errors import ConfigurationError
 from tidemill.stores.memory.records import Leader, Records
 
@@ -21,11 +21,28 @@ def declare(records: Records, queues: Mapping[str, QueueSettings]) -> None:
         records.topics[queue_topic(name)] = None
 
 
-def override(records: Records, queue: str, new: Override | None) -> None:
-    """Rings: a limit may have been raised, or a parked worker has to learn the end of the override."""
+def override(records: Records, queue: str, change: Callable[[Override | None, float], Override]) -> None:
+    """Q2."""
     check_name(queue)
-    if new is not None and (problem := new.problem()):
+    new = change(_override_of(records, queue), records.clock.wall())
+    if problem := new.problem():
         raise ConfigurationError(f"queue {queue!r}: {problem}")
+    _set_override(records, queue, new)
+
+
+def clear_override(records: Records, queue: str, names: Sequence[str]) -> None:
+    """Q6."""
+    check_name(queue)
+    _set_override(records, queue, without(_override_of(records, queue), names))
+
+
+def _override_of(records: Records, queue: str) -> Override | None:
+    known = records.queues.get(queue)
+    return None if known is None else known.override
+
+
+def _set_override(records: Records, queue: str, new: Override | None) -> None:
+    """Rings: a limit may have been raised, or a parked worker has to learn the end of the override."""
     records.queue(queue).override = new
     records.topics[queue_topic(queue)] = None
 
@@ -34,7 +51,10 @@ def pause(records: Records, queue: str, until: float | None, reason: str | None)
     """A second pause takes the place of the first. Rings, so that a parked worker learns the
     end of the pause as its next time to look."""
     check_name(queue)
-    records.queue(queue).pause = Pause(records.clock.wall(), until, reason)
+    mark = Pause(records.clock.wall(), until, reason)
+    if problem := mark.problem():
+        raise ConfigurationError(f"queue {queue!r}: {problem}")
+    records.queue(queue).pause = mark
     records.topics[queue_topic(queue)] = None
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from platform import python_version
 from typing import Self
+
+from msgspec import UNSET, UnsetType
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
@@ -17,7 +20,7 @@ from tidemill.core.changes import Amended, Change
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
-from tidemill.core.queues import Inserted, Override, QueueChanges, QueueSettings
+from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError, StoreUnavailable
 from tidemill.stores.memory import (
@@ -155,18 +158,19 @@ class MemoryStore:
     async def override(
         self,
         queue: str,
-        changes: QueueChanges | None,
+        changes: QueueChanges,
         *,
         by: str,
         reason: str | None = None,
-        until: float | None = None,
+        until: float | UnsetType | None = UNSET,
     ) -> None:
+        change = partial(overridden, changes=changes, by=by, reason=reason, until=until)
         with self.verb() as records:
-            since = records.clock.wall()
-            new = None
-            if changes is not None:
-                new = Override(changes=changes, by=by, reason=reason, since=since, until=until)
-            steering.override(records, queue, new)
+            steering.override(records, queue, change)
+
+    async def clear_override(self, queue: str, names: Sequence[str] = ()) -> None:
+        with self.verb() as records:
+            steering.clear_override(records, queue, names)
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
         with self.verb() as records:

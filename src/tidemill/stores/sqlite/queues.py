@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.names import problem_with_name
-from tidemill.core.queues import Override, Pause, QueueSettings
+from tidemill.core.queues import Override, Pause, QueueSettings, without
 from tidemill.errors import ConfigurationError
 from tidemill.stores.sqlite.rows import text_of
 from tidemill.stores.sqlite.settings import SQL, queue_row
@@ -30,10 +30,24 @@ def declare(transaction: Transaction, queues: Mapping[str, QueueSettings]) -> No
         _limits_changed(transaction, name)
 
 
-def override(transaction: Transaction, queue: str, new: Override | None) -> None:
+def override(
+    transaction: Transaction, queue: str, change: Callable[[Override | None, float], Override]
+) -> None:
+    """Q2."""
     check_name(queue)
-    if new is not None and (problem := new.problem()):
+    new = change(transaction.queue(queue).override, transaction.now)
+    if problem := new.problem():
         raise ConfigurationError(f"queue {queue!r}: {problem}")
+    _set_override(transaction, queue, new)
+
+
+def clear_override(transaction: Transaction, queue: str, names: Sequence[str]) -> None:
+    """Q6."""
+    check_name(queue)
+    _set_override(transaction, queue, without(transaction.queue(queue).override, names))
+
+
+def _set_override(transaction: Transaction, queue: str, new: Override | None) -> None:
     appear(transaction, queue)
     transaction.execute(SQL.override, (None if new is None else text_of(new), queue))
     _limits_changed(transaction, queue)
@@ -50,8 +64,10 @@ def end_override(transaction: Transaction, queue: str) -> None:
 
 def pause(transaction: Transaction, queue: str, until: float | None, reason: str | None) -> None:
     check_name(queue)
-    appear(transaction, queue)
     mark = Pause(since=transaction.now, until=until, reason=reason)
+    if problem := mark.problem():
+        raise ConfigurationError(f"queue {queue!r}: {problem}")
+    appear(transaction, queue)
     transaction.execute(SQL.pause, (text_of(mark), queue))
     transaction.topics.add(queue_topic(queue))  # a parked worker learns when to look again
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self
+
+from msgspec import UNSET, UnsetType
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
@@ -17,7 +20,7 @@ from tidemill.core.changes import Amended, Change
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
-from tidemill.core.queues import Inserted, Override, QueueChanges, QueueSettings
+from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
 from tidemill.core.states import State
 from tidemill.stores.sqlite import coordinator, inbox, queues, reader, upkeep
 from tidemill.stores.sqlite.admit import admit, arrivals
@@ -135,20 +138,21 @@ class SqliteStore:
     async def override(
         self,
         queue: str,
-        changes: QueueChanges | None,
+        changes: QueueChanges,
         *,
         by: str,
         reason: str | None = None,
-        until: float | None = None,
+        until: float | UnsetType | None = UNSET,
     ) -> None:
-        def override(transaction: Transaction) -> None:
-            since = transaction.now
-            new = None
-            if changes is not None:
-                new = Override(changes=changes, by=by, reason=reason, since=since, until=until)
-            queues.override(transaction, queue, new)
+        change = partial(overridden, changes=changes, by=by, reason=reason, until=until)
+        await self._writer.submit(
+            lambda transaction: queues.override(transaction, queue, change), durable=True
+        )
 
-        await self._writer.submit(override, durable=True)
+    async def clear_override(self, queue: str, names: Sequence[str] = ()) -> None:
+        await self._writer.submit(
+            lambda transaction: queues.clear_override(transaction, queue, names), durable=True
+        )
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
         await self._writer.submit(

@@ -3,7 +3,10 @@
 # ruff: noqa: S101, PLR2004 - a test suite asserts, and its numbers are its data
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from msgspec import UNSET
 
 from tidemill.contract.queues import QueueInfo
 from tidemill.core.job import Group
@@ -18,7 +21,7 @@ async def info(drive: Driver) -> QueueInfo:
 
 
 async def override(drive: Driver, seconds: float | None = None, **changes: object) -> None:
-    until = None if seconds is None else drive.clock.wall() + seconds
+    until = UNSET if seconds is None else drive.clock.wall() + seconds
     await drive.store.override("q", QueueChanges(**changes), by="ann", until=until)  # type: ignore[arg-type]
 
 
@@ -44,16 +47,64 @@ class TestOverrides:
         expected = Override(changes=changes, by="ann", reason="slow 磁盘", since=now, until=now + 60)
         assert (await info(drive)).override == expected
 
-    async def test_q2_the_second_takes_the_place_of_the_first(self, drive: Driver) -> None:
+    async def test_q2_the_second_joins_the_first_and_signs_for_both(self, drive: Driver) -> None:
+        await override(drive, weight=4, concurrency=1, max_length=None)
+        drive.clock.advance(5.0)
+        await drive.store.override("q", QueueChanges(weight=5, crash_limit=9), by="bo", reason="why")
+        assert (await info(drive)).override == Override(
+            changes=QueueChanges(weight=5, concurrency=1, max_length=None, crash_limit=9),
+            by="bo",
+            reason="why",
+            since=drive.clock.wall(),
+        )
+
+    async def test_q2_two_at_the_same_time_keep_both(self, drive: Driver) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(override(drive, weight=4))
+            group.create_task(override(drive, concurrency=1))
+            group.create_task(override(drive, max_length=9))
+        assert (await info(drive)).settings == QueueSettings(weight=4, concurrency=1, max_length=9)
+
+    async def test_q2_the_end_stays_unless_another_is_given(self, drive: Driver) -> None:
+        now = drive.clock.wall()
+        for until, expected in ((UNSET, None), (now + 60, now + 60), (UNSET, now + 60), (None, None)):
+            await drive.store.override("q", QueueChanges(weight=2), by="ann", until=until)
+            found = (await info(drive)).override
+            assert found is not None
+            assert found.until == expected
+
+    async def test_q2_nothing_is_joined_to_one_that_has_ended(self, drive: Driver) -> None:
+        await override(drive, 10.0, weight=4)
+        drive.clock.advance(10.0)
+        await drive.store.override("q", QueueChanges(concurrency=1), by="ann")
+        found = (await info(drive)).override
+        assert found == Override(changes=QueueChanges(concurrency=1), by="ann", since=drive.clock.wall())
+
+    async def test_q6_settings_are_taken_away_by_name(self, drive: Driver) -> None:
+        now = drive.clock.wall()
+        changes = QueueChanges(weight=4, concurrency=1, max_length=None)
+        await drive.store.override("q", changes, by="ann", reason="why", until=now + 60)
+        drive.clock.advance(5.0)
+        await drive.store.clear_override("q", ("weight", "crash_limit"))
+        left = QueueChanges(concurrency=1, max_length=None)
+        expected = Override(changes=left, by="ann", reason="why", since=now, until=now + 60)
+        assert (await info(drive)).override == expected
+        await drive.store.clear_override("q", ("concurrency", "max_length"))
+        assert (await info(drive)).override is None
+
+    async def test_q6_without_names_all_of_it_goes(self, drive: Driver) -> None:
         await override(drive, weight=4, concurrency=1)
-        await override(drive, weight=5)
-        assert (await info(drive)).settings == QueueSettings(weight=5)
+        await drive.store.clear_override("q")
+        assert ((await info(drive)).override, (await info(drive)).settings) == (None, QueueSettings())
+        await drive.store.clear_override("q")
+        with pytest.raises(ConfigurationError):
+            await drive.store.clear_override("")
 
     async def test_q2_j12_a_limit_named_as_none_is_lifted(self, drive: Driver) -> None:
         await drive.store.declare({"q": QueueSettings(max_length=1)})
         await override(drive, max_length=None)
         assert set(await verdicts(drive, "a", "b")) == {Verdict.ACCEPTED}
-        await override(drive, weight=2)
+        await drive.store.clear_override("q", ["max_length"])
         assert set(await verdicts(drive, "c", "d")) == {Verdict.FULL}
 
     async def test_q2_j12_a_limit_that_is_not_named_holds(self, drive: Driver) -> None:

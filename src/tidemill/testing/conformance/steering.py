@@ -3,13 +3,16 @@
 # ruff: noqa: S101 - a test suite asserts, and its numbers are its data
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tidemill.core.changes import Cancel
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group
-from tidemill.core.queues import Override, QueueChanges, QueueSettings, Verdict
+from tidemill.core.queues import Override, QueueChanges, QueueSettings, Retention, Verdict
 from tidemill.core.states import State
+from tidemill.errors import ConfigurationError
 from tidemill.testing.conformance.driver import Driver, ids, new
 
 
@@ -36,17 +39,54 @@ class TestQueues:
         assert queue.declared == QueueSettings(concurrency=9, weight=3)
         assert queue.pause is not None
         assert (queue.pause.reason, queue.pause.since) == ("why", drive.clock.wall())
-        await drive.store.override("q", None, by="ann")
+        await drive.store.clear_override("q")
         await drive.store.resume("q")
         (queue,) = await drive.store.queues()
         assert (queue.settings.concurrency, queue.override, queue.pause) == (9, None, None)
+
+    @pytest.mark.parametrize(
+        "kept",
+        [
+            Retention(age=-5.0),
+            Retention(age=float("nan")),
+            Retention(age=float("inf")),
+            Retention(count=-3),
+        ],
+    )
+    async def test_q1_q2_a_bound_below_nothing_is_refused(self, drive: Driver, kept: Retention) -> None:
+        """It would empty the shelf at the next prune."""
+        await drive.ended("a")
+        for field in ("keep_done", "keep_failed", "keep_cancelled"):
+            given: dict[str, Any] = {field: kept}
+            with pytest.raises(ConfigurationError, match=field):
+                await drive.store.declare({"q": QueueSettings(**given)})
+            with pytest.raises(ConfigurationError, match=field):
+                await drive.store.override("q", QueueChanges(**given), by="ann")
+        assert (await drive.store.prune()).pruned == 0
+        (queue,) = await drive.store.queues()
+        assert (queue.declared, queue.override) == (QueueSettings(), None)
+
+    @pytest.mark.parametrize(
+        ("until", "reason"),
+        [(float("nan"), None), (float("inf"), None), (None, "a\0b"), (None, "\ud800")],
+    )
+    async def test_q3_a_pause_that_cannot_be_kept_is_refused(
+        self, drive: Driver, until: float | None, reason: str | None
+    ) -> None:
+        await drive.store.declare({"q": QueueSettings()})
+        with pytest.raises(ConfigurationError):
+            await drive.store.pause("q", until=until, reason=reason)
+        with pytest.raises(ConfigurationError):
+            await drive.store.pause("never", until=until, reason=reason)
+        (queue,) = await drive.store.queues()
+        assert (queue.name, queue.pause) == ("q", None)
 
     async def test_q2_an_override_holds_from_the_next_verb_on(self, drive: Driver) -> None:
         await drive.add(*"abc")
         await drive.store.override("q", QueueChanges(concurrency=1, max_length=2), by="ann")
         assert ids(await drive.take()) == ["a"]
         assert (await drive.add("d"))[0].verdict is Verdict.FULL
-        await drive.store.override("q", None, by="ann")
+        await drive.store.clear_override("q")
         assert ids(await drive.take()) == ["b", "c"]
 
     async def test_q2_a_raised_key_limit_opens_its_lanes(self, drive: Driver) -> None:
@@ -56,7 +96,7 @@ class TestQueues:
         assert await drive.take() == []
         await drive.store.override("q", QueueChanges(key_concurrency=2), by="ann")
         assert ids(await drive.take()) == ["b"]
-        await drive.store.override("q", None, by="ann")
+        await drive.store.clear_override("q")
         assert await drive.take() == []
 
 

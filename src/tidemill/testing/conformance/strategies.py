@@ -122,14 +122,12 @@ settings = st.builds(
     keep_cancelled=retentions,
 )
 
-queue_changes = st.one_of(
-    st.none(),
-    st.builds(
-        QueueChanges,
-        weight=st.sampled_from((UNSET, UNSET, 2, 0)),
-        concurrency=st.sampled_from((UNSET, None, 1, 3)),
-        key_concurrency=st.sampled_from((UNSET, None, 1, 2)),
-        max_length=st.sampled_from((UNSET, None, 6)),
-        keep_done=st.one_of(st.just(UNSET), retentions),
-    ),
+queue_changes = st.builds(
+    QueueChanges,
+    weight=st.sampled_from((UNSET, UNSET, 2, 0)),
+    concurrency=st.sampled_from((UNSET, None, 1, 3)),
+    key_concurrency=st.sampled_from((UNSET, None, 1, 2)),
+    max_length=st.sampled_from((UNSET, None, 6)),
+    keep_done=st.one_of(st.just(UNSET), retentions),
 )
+override_names = st.lists(st.sampled_from(("concurrency", "key_concurrency", "max_length")), max_size=2)

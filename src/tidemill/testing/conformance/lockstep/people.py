@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
+from msgspec import UNSET, UnsetType
 
 from tidemill.contract.store import Store
 from tidemill.core.changes import Change
@@ -38,10 +39,18 @@ class People(Pair):
     def declare(self, queue: str, settings: QueueSettings) -> None:
         self.both(lambda store: store.declare({queue: settings}))
 
-    @rule(queue=some.queues, changes=some.queue_changes, seconds=some.mostly(None, 0.0, 1.0, 20.0))
-    def override(self, queue: str, changes: QueueChanges | None, seconds: float | None) -> None:
-        until = None if seconds is None else self.clock.wall() + seconds
+    @rule(
+        queue=some.queues,
+        changes=some.queue_changes,
+        seconds=st.sampled_from((UNSET, UNSET, None, 0.0, 1.0, 20.0)),
+    )
+    def override(self, queue: str, changes: QueueChanges, seconds: float | UnsetType | None) -> None:
+        until = self.clock.wall() + seconds if isinstance(seconds, float) else seconds
         self.both(lambda store: store.override(queue, changes, by="ann", reason="why", until=until))
+
+    @rule(queue=some.queues, names=some.override_names)
+    def clear_override(self, queue: str, names: list[str]) -> None:
+        self.both(lambda store: store.clear_override(queue, names))
 
     @rule(queue=some.queues, seconds=st.sampled_from((0.0, 0.0, 1.0, 20.0, None)))
     def pause_or_resume(self, queue: str, seconds: float | None) -> None:
