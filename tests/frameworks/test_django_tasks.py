@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidemill import State, testing
+from tidemill import Filter, GiveUp, State, testing
 from tidemill.testing import START, Kit
 
 PATH = "tests.frameworks.mysite.orders.tasks"
@@ -19,7 +19,7 @@ def kit(site: Any) -> Iterator[Kit]:
     from tests.frameworks.mysite.orders.jobs import app
     from tidemill.frameworks.django_tasks import task_backends
 
-    for alias in ("default", "retrying"):
+    for alias in ("default", "retrying", "picky"):
         assert getattr(task_backends[alias], "app", None) is app
     with testing.kit(app) as kit:
         yield kit
@@ -193,31 +193,42 @@ def test_a_cancelled_task_is_failed_and_says_so(kit: Kit) -> None:
     assert "not wanted" in error.traceback
 
 
-def test_signals_tell_of_every_step(kit: Kit) -> None:
+class Heard(list[tuple[str, str]]):
+    """The signals there were, and the result the last one came with."""
+
+    last: Any = None
+
+
+@pytest.fixture
+def heard(kit: Kit) -> Iterator[Heard]:
     from tests.frameworks.mysite.api import signals
-    from tests.frameworks.mysite.orders.tasks import add, decline
     from tidemill.frameworks.django_tasks import TidemillBackend
 
-    heard = list[tuple[str, str]]()
+    heard = Heard()
 
     def hear(name: str) -> Any:
         def listen(sender: type, task_result: Any, **_: Any) -> None:
-            assert sender is TidemillBackend
+            assert issubclass(sender, TidemillBackend)
             heard.append((name, task_result.status))
+            heard.last = task_result
 
         return listen
 
     listeners = {name: hear(name) for name in ("task_enqueued", "task_started", "task_finished")}
     for name, listener in listeners.items():
         getattr(signals, name).connect(listener)
-    try:
-        add.enqueue(1)
-        kit.run_until_idle()
-        decline.enqueue(7)
-        kit.run_until_idle(check=False)
-    finally:
-        for name, listener in listeners.items():
-            getattr(signals, name).disconnect(listener)
+    yield heard
+    for name, listener in listeners.items():
+        getattr(signals, name).disconnect(listener)
+
+
+def test_signals_tell_of_every_step(kit: Kit, heard: Heard) -> None:
+    from tests.frameworks.mysite.orders.tasks import add, decline
+
+    add.enqueue(1)
+    kit.run_until_idle()
+    decline.enqueue(7)
+    kit.run_until_idle(check=False)
     assert heard == [
         ("task_enqueued", "READY"),
         ("task_started", "RUNNING"),
@@ -226,6 +237,94 @@ def test_signals_tell_of_every_step(kit: Kit) -> None:
         ("task_started", "RUNNING"),
         ("task_finished", "FAILED"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("unjson", TypeError),
+        ("hopeless", GiveUp),
+        ("leave", SystemExit),
+        ("missing", KeyError),
+        ("mistaken", ZeroDivisionError),
+    ],
+)
+def test_the_last_signal_is_what_is_stored(
+    kit: Kit, heard: Heard, name: str, error: type[BaseException]
+) -> None:
+    from tests.frameworks.mysite.orders import tasks
+
+    result = getattr(tasks, name).enqueue()
+    kit.run_until_idle(check=False)
+    result.refresh()
+    assert heard[1:] == [("task_started", "RUNNING"), ("task_finished", "FAILED")]
+    assert heard.last.status == result.status
+    assert [told.exception_class for told in result.errors] == [error]
+    assert [told.exception_class for told in heard.last.errors] == [error]
+
+
+def test_an_attempt_that_will_be_repeated_has_not_finished(kit: Kit, heard: Heard) -> None:
+    """`on` and `give_up_on` are asked about what the task raised."""
+    from tests.frameworks.mysite.orders.tasks import unreachable
+
+    result = unreachable.enqueue()
+    kit.run_until_idle()
+    assert heard[1:] == [("task_started", "RUNNING")]
+    kit.run_for(60, check=False)
+    assert heard[2:] == [("task_started", "RUNNING"), ("task_finished", "FAILED")]
+    result.refresh()
+    assert [error.exception_class for error in result.errors] == [ConnectionError] * 2
+    assert len(heard.last.errors) == 2
+    for error in (result.errors[0], heard.last.errors[-1]):
+        assert "TimeoutError: no route" in error.traceback, "the cause is told too"
+
+
+def test_a_timeout_is_decided_outside_and_has_no_signal(kit: Kit, heard: Heard) -> None:
+    from tests.frameworks.mysite.orders.tasks import endless
+
+    result = endless.enqueue()
+    kit.run_for(120, check=False)
+    result.refresh()
+    assert (result.status, len(result.errors)) == ("FAILED", 2)
+    assert [error.exception_class for error in result.errors] == [TimeoutError] * 2
+    assert heard[1:] == [("task_started", "RUNNING")] * 2
+
+
+def test_a_return_value_is_normalised_as_django_does(kit: Kit, heard: Heard) -> None:
+    from tests.frameworks.mysite.orders.tasks import pair
+
+    result: Any = pair.enqueue()
+    kit.run_until_idle()
+    result.refresh()
+    assert result.return_value == heard.last.return_value == [1, "two"]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(200, -100), (-200, 100), (30, -25)])
+def test_a_task_runs_whatever_an_operator_made_of_it(kit: Kit, ours: int, theirs: int) -> None:
+    from tests.frameworks.mysite.orders.jobs import app
+    from tests.frameworks.mysite.orders.tasks import add
+
+    result = add.enqueue(1)
+    kit.run(app.inspect.reprioritise(Filter(ids=(result.id,)), ours))
+    assert add.get_result(result.id).task.priority == theirs
+    kit.run_until_idle()
+    result.refresh()
+    assert result.return_value == 1
+
+
+def test_a_task_runs_though_its_queue_was_taken_out_of_the_settings(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.frameworks.mysite.orders.tasks import add
+    from tidemill.frameworks.django_tasks import TidemillBackend
+
+    result = add.using(queue_name="mail").enqueue(1)
+    fewer = property(lambda _: {"default"}, lambda _, queues: None)  # every thread has a backend of its own
+    monkeypatch.setattr(TidemillBackend, "queues", fewer, raising=False)
+    kit.run_until_idle()
+    result.refresh()
+    assert result.return_value == 1
+    assert add.get_result(result.id).task.queue_name == "mail"
 
 
 def test_inline_mode_runs_a_task_where_it_is_enqueued(kit: Kit) -> None:

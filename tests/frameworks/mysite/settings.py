@@ -19,6 +19,10 @@ TASKS = {
     },
     "retrying": {
         "BACKEND": "tidemill.frameworks.django_tasks.TidemillBackend",
-        "OPTIONS": {"RETRY": {"attempts": 2, "first": 60, "jitter": 0}},
+        "OPTIONS": {"RETRY": {"attempts": 2, "first": 60, "jitter": 0, "give_up_on": (LookupError,)}},
+    },
+    "picky": {
+        "BACKEND": "tests.frameworks.mysite.backends.OwnBackend",
+        "OPTIONS": {"RETRY": {"attempts": 2, "first": 60, "jitter": 0, "on": (OSError,)}, "TIMEOUT": 5},
     },
 }

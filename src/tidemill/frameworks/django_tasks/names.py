@@ -11,7 +11,12 @@ from django.utils.module_loading import import_string
 
 from tidemill.core.job import DEFAULT_PRIORITY
 from tidemill.core.states import State
-from tidemill.frameworks.django_tasks.api import Task, TaskResultStatus
+from tidemill.frameworks.django_tasks.api import (
+    TASK_MAX_PRIORITY,
+    TASK_MIN_PRIORITY,
+    Task,
+    TaskResultStatus,
+)
 
 STATUS = {
     State.SCHEDULED: TaskResultStatus.READY,
@@ -34,7 +39,8 @@ def our_priority(priority: int) -> int:
 
 
 def their_priority(priority: int) -> int:
-    return DEFAULT_PRIORITY - priority
+    """Operators and retry penalties may go further than Django counts."""
+    return min(max(DEFAULT_PRIORITY - priority, TASK_MIN_PRIORITY), TASK_MAX_PRIORITY)
 
 
 def task_at(path: str) -> Task[..., Any]:

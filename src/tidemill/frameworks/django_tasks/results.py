@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -74,36 +76,47 @@ def _task(job: Job, call: Call, alias: str) -> Task[..., Any]:
         task = task_at(call.path)
     except NotATask as error:
         raise TaskResultDoesNotExist(f"{job.id}: {error}") from error
-    return task.using(
-        priority=their_priority(job.priority),
-        queue_name=job.queue,
-        run_after=moment(call.run_after),
-        backend=alias,
-    )
+    held = {
+        "priority": their_priority(job.priority),
+        "queue_name": job.queue,
+        "run_after": moment(call.run_after),
+        "backend": alias,
+    }
+    # Not by `using`, which refuses what may not be enqueued any more: the job is there and must run.
+    described = copy(task)
+    for name, value in held.items():
+        object.__setattr__(described, name, value)
+    return described
 
 
 def _errors(job: Job, failed: Iterable[AttemptRecord]) -> list[TaskError]:
-    told = [_error(attempt.error) for attempt in failed if attempt.error is not None]
+    told = [error_of(attempt.error) for attempt in failed if attempt.error is not None]
     if job.state is State.CANCELLED:
-        told.append(_error(Error("JobCancelled", job.reason or "cancelled")))
+        told.append(error_of(Error("JobCancelled", job.reason or "cancelled")))
     elif job.state is State.FAILED and not told:
-        told.append(_error(job.error or Error("JobFailed", job.reason or "failed")))
+        told.append(error_of(job.error or Error("JobFailed", job.reason or "failed")))
     return told
 
 
-def _error(error: Error) -> TaskError:
+def error_of(error: Error) -> TaskError:
     return TaskError(
-        exception_class_path=_class_path(error.type),
+        exception_class_path=_class_path(error),
         traceback=error.traceback or f"{error.type}: {error.message}\n",
     )
 
 
-def _class_path(name: str) -> str:
-    """Django's tasks fail with the path of their exception; what the worker itself says has a name."""
-    if "." in name:
-        return name
-    if name in _OURS:
-        return _OURS[name]
-    if hasattr(errors, name):
-        return f"{errors.__name__}.{name}"
-    return f"builtins.{name}" if hasattr(builtins, name) else f"{errors.__name__}.JobFailed"
+def _class_path(error: Error) -> str:
+    """A job keeps the name of an exception, and its traceback says the path of what is not a builtin."""
+    if error.type in _OURS:
+        return _OURS[error.type]
+    told = re.escape(f"{error.type}: {error.message}" if error.message else error.type)
+    paths: list[str] = re.findall(rf"^[ |]*([\w.<>]+)\.{told}", error.traceback or "", re.MULTILINE)
+    if paths:
+        return f"{paths[-1]}.{error.type}"
+    if hasattr(errors, error.type):
+        return f"{errors.__name__}.{error.type}"
+    return (
+        f"{builtins.__name__}.{error.type}"
+        if hasattr(builtins, error.type)
+        else f"{errors.__name__}.JobFailed"
+    )

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 from tidemill.app import Tidemill
+from tidemill.core.job import DEFAULT_PRIORITY
+from tidemill.core.outcomes import Fail
 from tidemill.core.retry import Retry
-from tidemill.errors import GiveUp, Steer
+from tidemill.errors import GiveUp
 from tidemill.frameworks.django_tasks.api import (
     TaskContext,
+    TaskError,
     TaskResult,
     TaskResultStatus,
+    normalize_json,
     task_finished,
     task_started,
 )
 from tidemill.frameworks.django_tasks.names import NotATask, moment, task_at
-from tidemill.frameworks.django_tasks.results import PREFIX, Call, read
+from tidemill.frameworks.django_tasks.results import PREFIX, Call, error_of, read
 from tidemill.tasks.context import Context
+from tidemill.worker.translate import outcome_of
 
 
 def register(app: Tidemill, alias: str, sender: type, *, retry: Retry, timeout: float) -> None:
     """Once for an application and an alias, however many backends Django makes of it."""
     if f"{PREFIX}{alias}" in app.tasks:
         return
-    run = _Run(app, alias, sender, retry)
+    run = _Run(app, sender, retry)
 
     @app.task(name=f"{PREFIX}{alias}", retry=retry, timeout=timeout)
     def plain(ctx: Context, call: Call) -> Any:
         _refuse_others(call.path)
         result = app.run_sync(read(app, ctx.job_id, alias))
         with run.attempt(ctx, result) as outcome:
-            outcome.append(result.task.func(*run.arguments(result), **call.kwargs))
+            outcome.append(normalize_json(result.task.func(*run.arguments(result), **call.kwargs)))
         return outcome[0]
 
     @app.task(name=f"{PREFIX}{alias}:async", retry=retry, timeout=timeout)
@@ -41,14 +46,13 @@ def register(app: Tidemill, alias: str, sender: type, *, retry: Retry, timeout: 
         _refuse_others(call.path)
         result = await read(app, ctx.job_id, alias)
         with run.attempt(ctx, result) as outcome:
-            outcome.append(await result.task.func(*run.arguments(result), **call.kwargs))
+            outcome.append(normalize_json(await result.task.func(*run.arguments(result), **call.kwargs)))
         return outcome[0]
 
 
 class _Run:
-    def __init__(self, app: Tidemill, alias: str, sender: type, retry: Retry) -> None:
-        self._app, self._alias, self._sender = app, alias, sender
-        self._attempts = retry.attempts
+    def __init__(self, app: Tidemill, sender: type, retry: Retry) -> None:
+        self._app, self._sender, self._retry = app, sender, retry
 
     def arguments(self, result: TaskResult[Any]) -> list[Any]:
         context = [TaskContext(task_result=result)] if result.task.takes_context else []
@@ -56,21 +60,30 @@ class _Run:
 
     @contextmanager
     def attempt(self, ctx: Context, result: TaskResult[Any]) -> Iterator[list[Any]]:
-        """Django's signals around an attempt. An attempt that will be retried has not finished."""
+        """Django's signals around an attempt. One that will be retried has not finished, and how one
+        that was stopped from outside ends is not decided here."""
         task_started.send(self._sender, task_result=result)
         outcome: list[Any] = []
         try:
             yield outcome
-        except Steer:
+        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
             raise
-        except Exception as error:  # noqa: BLE001 - a task may raise anything
-            if ctx.attempt >= self._attempts:
-                self._finished(result, TaskResultStatus.FAILED)
-            raise _with_its_path(error) from None
+        except BaseException as error:
+            if (failure := self._failure(ctx, error)) is not None:
+                result.errors.append(failure)
+                self._finished(ctx, result, TaskResultStatus.FAILED)
+            raise
         object.__setattr__(result, "_return_value", outcome[0])
-        self._finished(result, TaskResultStatus.SUCCESSFUL)
+        self._finished(ctx, result, TaskResultStatus.SUCCESSFUL)
 
-    def _finished(self, result: TaskResult[Any], status: TaskResultStatus) -> None:
+    def _failure(self, ctx: Context, error: BaseException) -> TaskError | None:
+        """What the worker will make of it, asked before: None when the task will run again."""
+        outcome = outcome_of(error, self._retry, ctx.attempt, DEFAULT_PRIORITY, 0.0)
+        return error_of(outcome.error) if isinstance(outcome, Fail) else None
+
+    def _finished(self, ctx: Context, result: TaskResult[Any], status: TaskResultStatus) -> None:
+        if ctx.cancelled:  # a thread that goes on after its timeout: what it did is not recorded
+            return
         object.__setattr__(result, "status", status)
         object.__setattr__(result, "finished_at", moment(self._app.clock.wall()))
         task_finished.send(self._sender, task_result=result)
@@ -81,18 +94,3 @@ def _refuse_others(path: str) -> None:
         task_at(path)
     except NotATask as error:
         raise GiveUp(str(error)) from None
-
-
-def _with_its_path(error: Exception) -> Exception:
-    """A job keeps the name of an exception, and Django asks for its path: raise one that is named so,
-    with the traceback and the causes of the first."""
-    kind = type(error)
-    named = _named(f"{kind.__module__}.{kind.__qualname__}")(str(error)).with_traceback(error.__traceback__)
-    named.__cause__, named.__context__ = error.__cause__, error.__context__
-    named.__suppress_context__ = error.__suppress_context__
-    return named
-
-
-@cache
-def _named(path: str) -> type[Exception]:
-    return type(path, (Exception,), {"__module__": "builtins"})  # which a traceback does not write

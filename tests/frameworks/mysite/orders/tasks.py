@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.frameworks.mysite.api import TaskContext, task
 from tests.frameworks.mysite.orders.models import Order
+from tidemill import GiveUp
 
 
 class Declined(Exception):
@@ -35,6 +38,51 @@ def second_time(context: TaskContext) -> int:
     if context.attempt == 1:
         raise Declined("the first time")
     return context.attempt
+
+
+@task(backend="retrying")
+def missing() -> None:
+    raise KeyError("order 7")
+
+
+@task(backend="picky")
+def unreachable() -> None:
+    raise ConnectionError("the bank does not answer") from TimeoutError("no route")
+
+
+@task(backend="picky")
+def mistaken() -> None:
+    raise ZeroDivisionError
+
+
+@task(backend="picky")
+async def endless() -> None:
+    await asyncio.sleep(3600)
+
+
+@task
+def pair() -> tuple[int, bytes]:
+    return 1, b"two"
+
+
+@task
+def unjson() -> object:
+    return object()
+
+
+@task(backend="retrying")
+def hopeless() -> None:
+    raise GiveUp("never")
+
+
+@task
+def leave() -> None:
+    raise SystemExit(3)
+
+
+@task(backend="picky")
+def pay_picky(order: int) -> int:
+    return Order.objects.filter(pk=order).update(paid=True)
 
 
 @task
