@@ -12,7 +12,9 @@ from tidemill.errors import ConfigurationError
 
 DEFAULT_URL = "sqlite:///tidemill.db"
 
-_EXAMPLES = {"memory": "memory://", "sqlite": "sqlite:///tidemill.db or sqlite:////var/lib/tidemill.db"}
+_KNOWN = "known are memory:// and sqlite:// (sqlite:///tidemill.db or sqlite:////var/lib/tidemill.db)"
+_FILE = re.compile(r"sqlite:///[^?#]*")
+_SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]{0,19}://")
 _LATER = ("redis", "rediss", "redis+cluster", "postgresql", "postgres", "amqp", "amqps")
 
 
@@ -25,16 +27,15 @@ class StoreUrl(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, url: str, origin: str = "url") -> Self:
         """`origin` says in an error where the URL came from."""
-        known = f"known are {' and '.join(f'{name}:// ({how})' for name, how in _EXAMPLES.items())}"
         scheme, found, _ = url.partition("://")
         if not found:
-            raise ConfigurationError(f"{origin}: {mask(url)!r} has no scheme; {known}")
+            raise ConfigurationError(f"{origin}: it has no scheme; {_KNOWN}")
         if scheme in _LATER:
             raise ConfigurationError(
-                f"{origin}: {scheme}:// stores are not available in this version of Tidemill; {known}"
+                f"{origin}: {scheme}:// stores are not available in this version of Tidemill; {_KNOWN}"
             )
-        if scheme not in _EXAMPLES:
-            raise ConfigurationError(f"{origin}: unknown scheme {mask(scheme)!r} in {mask(url)!r}; {known}")
+        if scheme not in ("memory", "sqlite"):
+            raise ConfigurationError(f"{origin}: unknown scheme in {mask(url)!r}; {_KNOWN}")
         return cls(scheme, _sqlite_path(url, origin)) if scheme == "sqlite" else cls(scheme)
 
     def __str__(self) -> str:
@@ -48,16 +49,24 @@ OWN_STORE = StoreUrl("")
 
 
 def mask(url: str) -> str:
-    """The URL as it may be shown: without what stands before its last `@`, which may be a token as
-    well as a password and may hold any character, and without its query and fragment. The path
-    of a SQLite file may have an `@` in it; it begins with a slash."""
-    shown = re.sub(r"(?s)^(?>((?:[\w.+-]+:)?//)?)(?:(?!/).*|[^:]*:.*)@", r"\1***@", url)
-    return re.sub(r"(?s)([?#]).*", r"\1***", shown)
+    """The URL as it may be shown. Only the path of a file is known to hold no secret: of everything
+    else the scheme is left, and of what has none (a DSN with a password in it) nothing."""
+    if url == "memory://":
+        return url
+    if file := _FILE.match(url):
+        return url if file.end() == len(url) else f"{url[: file.end() + 1]}***"
+    scheme = _SCHEME.match(url)
+    return f"{scheme[0]}***" if scheme else "***"
+
+
+def holds_secrets(url: str) -> bool:
+    """Whether it has a user, a password or options in it."""
+    return mask(url) != url and re.search("[@?#=]", url) is not None
 
 
 def _sqlite_path(url: str, origin: str) -> str:
-    parts = urlsplit(url)
-    if parts.netloc or len(parts.path) < len("/x"):
+    parts = urlsplit(url) if url.startswith("sqlite:///") else None
+    if parts is None or len(parts.path) < len("/x"):
         raise ConfigurationError(
             f"{origin}: {mask(url)!r} names no file; three slashes start a relative path "
             "(sqlite:///tidemill.db), four an absolute one (sqlite:////var/lib/tidemill.db)"

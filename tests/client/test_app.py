@@ -24,7 +24,7 @@ from tidemill import (
 )
 from tidemill import Context as Whatever
 from tidemill.core.queues import QueueChanges
-from tidemill.urls import StoreUrl, mask
+from tidemill.urls import StoreUrl
 
 
 def sample(number: int) -> None: ...
@@ -226,11 +226,11 @@ def test_a_worker_serves_every_queue_of_the_application_by_weight() -> None:
     ("url", "says"),
     [
         ("jobs.db", ["no scheme", "memory://", "sqlite:///"]),
-        ("mysql://root:secret@host/db", ["unknown scheme 'mysql'", "***@host", "sqlite:///"]),
-        ("mysql://root:se/secret@h/db", ["unknown scheme 'mysql'", "***@h/db"]),
-        ("mysql://root:a://secret?@h/db", ["unknown scheme 'mysql'", "***@h/db"]),
-        ("user:secret@h", ["no scheme", "***@h"]),
-        ("user:secret@h://db", ["unknown scheme '***@h'"]),
+        ("mysql://root:secret@host/db", ["unknown scheme in 'mysql://***'", "sqlite:///"]),
+        ("mysql://root:se/secret@h/db", ["unknown scheme in 'mysql://***'"]),
+        ("mysql://root:a://secret?@h/db", ["unknown scheme in 'mysql://***'"]),
+        ("user:secret@h", ["no scheme"]),
+        ("user:secret@h://db", ["unknown scheme in '***'"]),
         ("redis://:secret@host", ["redis://", "not available in this version"]),
         ("postgresql://u:secret@host/db?password=secret", ["postgresql://", "not available in this version"]),
         ("amqp://secret:secret@host", ["amqp://", "not available in this version"]),
@@ -251,10 +251,6 @@ def test_urls_that_can() -> None:
     assert StoreUrl.parse("sqlite:///a/b.db").path == "a/b.db"
     assert StoreUrl.parse("sqlite:////a/b%20c.db").path == "/a/b c.db"
     assert str(StoreUrl.parse("sqlite:////a/b.db")) == "sqlite:////a/b.db"
-    assert mask("x://user:p@ss@host/db?key=1") == "x://***@host/db?***"
-    assert mask("redis://sk-token@host:6379/0#sk") == "redis://***@host:6379/0#***"
-    assert mask("redis://sk/token@host") == "redis://***@host"
-    assert mask("sqlite:////home/me@work/jobs.db") == "sqlite:////home/me@work/jobs.db"
 
 
 def test_the_environment_names_the_store_when_code_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,11 @@ URLS = [
     f"user:{SECRET}@host",
     f"user:{SECRET}@host://db",
     f"{SECRET}@host",
+    f"host=db user=me password={SECRET}",
+    f"Server=h;Password={SECRET};",
+    f"mysql://root:{SECRET}",
+    f"sqlite://[x/{SECRET}",
+    f"password={SECRET}://x",
 ]
 
 
@@ -53,13 +58,23 @@ def test_a_url_of_the_environment_is_shown_masked(
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
+def test_where_a_file_is_is_shown() -> None:
+    assert mask("memory://") == "memory://"
+    assert mask("sqlite:////home/me@work/jobs.db") == "sqlite:////home/me@work/jobs.db"
+    assert mask("sqlite:///jobs.db?key=1") == "sqlite:///jobs.db?***"
+    assert mask("redis://host:6379/0") == "redis://***"
+
+
 @pytest.mark.parametrize("setting", [name for name in CATALOGUE if name != "url"])
-def test_a_url_in_the_wrong_variable_is_not_quoted(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
-    monkeypatch.setenv(CATALOGUE[setting].variables[0], URLS[0])
+@pytest.mark.parametrize("text", [URLS[0], f"host=db user=me password={SECRET}", f"Server=h;Pwd={SECRET};"])
+def test_a_url_in_the_wrong_variable_is_not_quoted(
+    monkeypatch: pytest.MonkeyPatch, setting: str, text: str
+) -> None:
+    monkeypatch.setenv(CATALOGUE[setting].variables[0], text)
     with pytest.raises(TidemillError) as caught:
         Settings.load()
     assert SECRET not in str(caught.value)
-    assert "***@host" in str(caught.value)
+    assert "is ***" in str(caught.value)
 
 
 def test_variables_of_others_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

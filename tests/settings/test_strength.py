@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemill import ConfigurationError, Retention
+from tidemill import ConfigurationError, Retention, Tidemill
 from tidemill.settings import Settings
 
 
@@ -121,3 +121,33 @@ def test_variables_that_nobody_reads_are_told_by_name_x5(monkeypatch: pytest.Mon
         "TIDEMILL_WORKER_CONCURENCY",
     ]
     assert "did you mean TIDEMILL_WORKER_CONCURRENCY?" in told[2]
+
+
+@pytest.mark.parametrize(
+    "text", ["age", "count=-3", "age=-5", "age=nan", "days=1", "5", "age=5,count"]
+)
+def test_a_bound_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """It would delete everything, or keep it."""
+    monkeypatch.setenv("TIDEMILL_QUEUES_FEEDS_KEEP_DONE", text)
+    with pytest.raises(ConfigurationError, match="a count or both, such as age=86400,count=1000, is"):
+        Settings.load().queue("feeds")
+
+
+@pytest.mark.parametrize(
+    ("variable", "queues"),
+    [
+        ("TIDEMILL_QUEUES_FEEDS_KEY_CONCURRENCY", ["feeds", "feeds_key"]),
+        ("TIDEMILL_QUEUES_MY_Q_WEIGHT", ["my-q", "my_q"]),
+    ],
+)
+def test_a_variable_that_stands_for_two_queues_is_refused(
+    monkeypatch: pytest.MonkeyPatch, variable: str, queues: list[str]
+) -> None:
+    app = Tidemill("memory://")
+    for queue in queues:
+        app.queue(queue)
+    monkeypatch.setenv(variable, "2")
+    app = Tidemill("memory://")
+    app.queue(queues[0])
+    with pytest.raises(ConfigurationError, match=rf"^environment {variable}: stands for .* as well as for"):
+        app.queue(queues[1])

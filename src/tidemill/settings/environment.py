@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidemill.errors import ConfigurationError
+from tidemill.hints import close_to
 from tidemill.settings.catalogue import CATALOGUE, NOT_SETTINGS, Setting, of_queue
-from tidemill.urls import mask
+from tidemill.settings.kinds import quoted
 
 PREFIX = "TIDEMILL_"
-
-SHOWN = 60
-"""How much of a wrong value an error quotes."""
 
 
 def ours(environment: Mapping[str, str]) -> dict[str, str]:
@@ -36,7 +34,7 @@ def _read(setting: Setting, variable: str, text: str) -> Any:
     except ValueError:
         # Not the cause: it may quote more of the value than may be shown.
         raise ConfigurationError(
-            f"environment {variable}: must be {setting.kind.wanted}, is {mask(text)[:SHOWN]!r}"
+            f"environment {variable}: must be {setting.kind.as_text}, is {quoted(text)}"
         ) from None
 
 
@@ -49,9 +47,7 @@ def unread(environment: Mapping[str, str], queues: Iterable[str]) -> list[str]:
 
 
 def _instead(name: str, known: list[str]) -> str:
-    import difflib
-
-    if near := difflib.get_close_matches(name, known, n=1):
+    if near := close_to(name, known):
         return f"did you mean {near[0]}?"
     if name.startswith("TIDEMILL_QUEUES_"):
         return "no queue of that name is declared, or queues have no such setting"

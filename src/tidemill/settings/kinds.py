@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from tidemill.core.queues import Retention
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """`wanted` ends the sentence "must be …". `from_text` turns a variable's text into what a
-    file would say."""
+    """`wanted` ends the sentence "must be …", with an example of how it is written where that differs.
+    `from_text` turns a variable's text into what a file would say."""
 
     wanted: str
     type: Any
     from_text: Callable[[str], Any] = str
+    text_example: str = ""
+    toml_example: str = ""
+
+    @property
+    def as_text(self) -> str:
+        return self.wanted + (f", such as {self.text_example}" if self.text_example else "")
+
+    @property
+    def in_toml(self) -> str:
+        return self.wanted + (f", such as {self.toml_example}" if self.toml_example else "")
 
     def read(self, value: Any) -> Any:
         """A value of a file. Raises ValueError."""
@@ -39,6 +50,8 @@ def _parts(text: str) -> dict[str, str | None]:
     return found
 
 
+_SHOWN = 60  # characters of a wrong value
+_SECRET = re.compile(r"(?i)://|@|passw|pwd|secret|token")
 _LONGEST = 1e10  # seconds; infinity is none
 _Count = Annotated[int, Meta(ge=1)]
 _Seconds = Annotated[float, Meta(gt=0, le=_LONGEST)]
@@ -53,12 +66,19 @@ class Weights(Kind, frozen=True):
         return super().read(value)
 
 
+class _Bounds(msgspec.Struct, forbid_unknown_fields=True):
+    """As they may be given: a bound that is mistyped or empty would be none, and keep everything."""
+
+    age: Annotated[float, Meta(ge=0, le=_LONGEST)] | UnsetType = UNSET
+    count: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+
+
 class Kept(Kind, frozen=True):
     def read(self, value: Any) -> Any:
-        return _bounded(value, super().read(value))
+        return _retention(super().read(value))
 
     def read_text(self, text: str) -> Any:
-        return _bounded(_parts(text), super().read_text(text))
+        return _retention(super().read_text(text))
 
 
 class Word(Kind, frozen=True):
@@ -71,11 +91,16 @@ class Word(Kind, frozen=True):
         return self.read(text.strip())
 
 
-def _bounded(given: Any, kept: Any) -> Any:
-    """A mistyped bound would be no bound at all, and keep everything."""
-    if not given or set(given) - set(Retention.__struct_fields__):
-        raise ValueError("takes age and count")
-    return kept
+def _retention(bounds: _Bounds) -> Retention:
+    if given := {name: value for name, value in msgspec.structs.asdict(bounds).items() if value is not UNSET}:
+        return Retention(**given)
+    raise ValueError("takes age and count")
+
+
+def quoted(value: Any) -> str:
+    """A wrong value as it may be shown: a secret may have got into the wrong setting."""
+    shown = repr(value)
+    return "***" if _SECRET.search(shown) else shown[:_SHOWN]
 
 
 TEXT = Kind("text", str)
@@ -85,7 +110,19 @@ SECONDS = Kind("a number of seconds above 0", _Seconds)
 SECONDS_OR_NONE = Kind("a number of seconds above 0", _Seconds | None)
 SECONDS_OR_ZERO = Kind("a number of seconds, 0 or more", Annotated[float, Meta(ge=0, le=_LONGEST)])
 SWITCH = Kind("true or false", bool)
-WEIGHTS = Weights("names of queues with or without a weight, such as feeds=5,mail", _Weights, _parts)
-RETENTION = Kept("an age in seconds, a count or both, such as age=86400,count=1000", Retention, _parts)
+WEIGHTS = Weights(
+    "names of queues with or without a weight",
+    _Weights,
+    _parts,
+    "feeds=5,mail",
+    '{ feeds = 5, mail = 1 } or ["feeds", "mail"]',
+)
+RETENTION = Kept(
+    "an age in seconds, a count or both",
+    _Bounds,
+    _parts,
+    "age=86400,count=1000",
+    "{ age = 86400, count = 1000 }",
+)
 FORMAT = Word("auto, json or console", Literal["auto", "json", "console"])
 LEVEL = Word("debug, info, warning or error", Literal["debug", "info", "warning", "error"])

@@ -36,6 +36,7 @@ class Settings:
         self.file = file
         self._arguments = {name: value for name, value in arguments.items() if value is not None}
         self._environment = environment
+        self._read_as: dict[str, str] = {}
         self._in_file = toml.read(file) if file is not None else {}
         for setting in CATALOGUE.values():  # what is wrong is told at the start, not at its first use
             self._found(setting)
@@ -70,7 +71,10 @@ class Settings:
 
     def queue(self, name: str) -> dict[str, Any]:
         """What was set of one queue."""
-        return self._given(of_queue(name).values())
+        settings = of_queue(name).values()
+        for setting in settings:
+            self._refuse_shared(setting)
+        return self._given(settings)
 
     @property
     def queues(self) -> list[str]:
@@ -94,6 +98,19 @@ class Settings:
     def _given(self, settings: Iterable[Setting]) -> dict[str, Any]:
         found = {setting.name.rpartition(".")[2]: self._found(setting) for setting in settings}
         return {key: value for key, (value, origin) in found.items() if origin != "default"}
+
+    def _refuse_shared(self, setting: Setting) -> None:
+        """One variable may be read as the settings of two queues: `feeds_key.concurrency` and
+        `feeds.key_concurrency`, or those of `my-q` and `my_q`."""
+        for variable in setting.variables:
+            if not self._environment.get(variable):
+                continue
+            other = self._read_as.setdefault(variable, setting.name)
+            if other != setting.name:
+                raise ConfigurationError(
+                    f"environment {variable}: stands for {other} as well as for {setting.name}; "
+                    "say in code or in a TOML file which is meant, and remove the variable"
+                )
 
     def _found(self, setting: Setting) -> tuple[Any, str]:
         if setting.name in self._arguments:

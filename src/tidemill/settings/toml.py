@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tidemill.errors import ConfigurationError
+from tidemill.hints import close_to
 from tidemill.settings.catalogue import CATALOGUE, SECTIONS, Setting, of_queue
-from tidemill.urls import mask
+from tidemill.settings.kinds import quoted
+from tidemill.urls import holds_secrets
 
 OWN, SHARED = "tidemill.toml", "pyproject.toml"
 
@@ -90,19 +92,17 @@ def _known(where: str, name: str, settings: Mapping[str, Setting]) -> Setting:
 
 def _instead(name: str, known: Iterable[str]) -> str:
     """`concurency` stands for `worker.concurrency` as well as `worker.concurency` does."""
-    import difflib
-
     names = [*known, "queues"]
     by_end = {known.rpartition(".")[2]: known for known in names}
-    if near := difflib.get_close_matches(name, names, n=1):
+    if near := close_to(name, [*SECTIONS, *names]):
         return f"did you mean {near[0]!r}?"
-    if near := difflib.get_close_matches(name.rpartition(".")[2], by_end, n=1):
+    if near := close_to(name.rpartition(".")[2], by_end):
         return f"did you mean {by_end[near[0]]!r}?"
     return f"known are {', '.join(names)}"
 
 
 def _value(where: str, setting: Setting, value: Any) -> Any:
-    if setting.secret and isinstance(value, str) and mask(value) != value:
+    if setting.secret and isinstance(value, str) and holds_secrets(value):
         raise ConfigurationError(
             f"{where}: {setting.name} holds a user name, a password or options, and secrets come by the "
             f"environment only; remove it from the file and set {setting.variables[0]}"
@@ -110,7 +110,6 @@ def _value(where: str, setting: Setting, value: Any) -> Any:
     try:
         return setting.kind.read(value)
     except ValueError:
-        shown = mask(repr(value))[:60]
         raise ConfigurationError(
-            f"{where}: {setting.name} must be {setting.kind.wanted}, is {shown}"
+            f"{where}: {setting.name} must be {setting.kind.in_toml}, is {quoted(value)}"
         ) from None

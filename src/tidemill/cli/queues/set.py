@@ -65,7 +65,7 @@ def _value(kind: Any, name: str, text: str) -> Any:
     try:
         return kind.read(None) if text.lower() == "none" else kind.read_text(text)
     except ValueError:
-        raise click.UsageError(f"{name}: must be {kind.wanted}{_or_none(kind)}, is {text!r}") from None
+        raise click.UsageError(f"{name}: must be {kind.as_text}{_or_none(kind)}, is {text!r}") from None
 
 
 def _or_none(kind: Any) -> str:
