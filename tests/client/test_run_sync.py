@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
-from tidemill import ConfigurationError, Job, Tidemill
+from tidemill import ConfigurationError, Filter, Job, JobHandle, Task, Tidemill
 from tidemill.contract.queues import QueueInfo
+from tidemill.telemetry.events import JobEnqueued
 
 
 def sample(number: int) -> None: ...
+
+
+def noted(number: int) -> None: ...
 
 
 @pytest.fixture
@@ -66,3 +73,39 @@ async def test_on_an_event_loop_it_is_refused_and_nothing_runs(loopless: Tidemil
     with pytest.raises(ConfigurationError, match="run_sync was called on the thread of a running event loop"):
         loopless.run_sync(runs())
     assert not ran
+
+
+Verb = Callable[[Task[[int], None]], object]
+
+
+async def _inside(send: Task[[int], None], verb: Verb) -> object:
+    return verb(send)
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda send: send.enqueue_sync(1),
+        lambda send: JobHandle(send.client, "x").result_sync(),
+        lambda send: send.client.blocking(),
+    ],
+)
+def test_what_would_wait_for_itself_is_refused(loopless: Tidemill, verb: Verb) -> None:
+    """The portal's thread runs the coroutine: a verb that waits for it there would hang for good."""
+    with pytest.raises(ConfigurationError, match="await"):
+        loopless.run_sync(_inside(loopless.task(sample), verb))
+    loopless.close_sync()
+
+
+def test_a_listener_may_enqueue_while_run_sync_does(tmp_path: Path) -> None:
+    loopless = Tidemill(f"sqlite:///{tmp_path}/jobs.db")
+    send, note = loopless.task(sample), loopless.task(noted)
+
+    @loopless.on(JobEnqueued)
+    def also(event: JobEnqueued) -> None:
+        if event.task == send.name:
+            note.enqueue_sync(2)
+
+    loopless.run_sync(send.enqueue(1))
+    assert loopless.run_sync(loopless.inspect.count(Filter(task=note.name))) == 1
+    loopless.close_sync()

@@ -107,7 +107,8 @@ class Client:
     def blocking(self) -> Blocking | None:
         """The store's own blocking verbs, opened; None when it has none."""
         if self._blocking is None:
-            self._blocking = self._portal.run(self._open_blocking)
+            here = self.store_here() if self._portal.is_here() else None
+            self._blocking = here.blocking if here else self._portal.run(self._open_blocking)
         return self._blocking
 
     async def enqueue(self, request: JobRequest[R]) -> JobHandle[R]:

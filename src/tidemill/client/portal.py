@@ -26,11 +26,16 @@ class Portal:
         return self._loop is not None
 
     def is_here(self) -> bool:
-        """Whether the caller runs on the portal's own loop."""
-        return self._loop is not None and self._loop is asyncio.get_running_loop()
+        """Whether the caller runs on the portal's own thread, where nothing may wait for the portal."""
+        return self._thread is threading.current_thread()
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the portal's loop and wait for it."""
+        if self.is_here():
+            raise ConfigurationError(
+                "a `…_sync` verb was called inside what `run_sync` runs, and would wait for itself; "
+                "there, await the verb without `_sync`"
+            )
         future = asyncio.run_coroutine_threadsafe(work(), self._running_loop())
         try:
             return future.result()
