@@ -20,7 +20,7 @@ PATIENCE = 30.0
 class Terminal:
     """`python -m tidemill` with a pseudo-terminal as stdin, stdout and stderr."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, columns: int = 140) -> None:
         self._ours, theirs = pty.openpty()
         self.drawn = ""
         self.process = subprocess.Popen(
@@ -29,7 +29,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "140", "LINES": "40"},
+            env=os.environ | {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"},
             preexec_fn=_take_terminal,  # noqa: PLW1509 - one ioctl, and no thread holds a lock here
         )
         os.close(theirs)

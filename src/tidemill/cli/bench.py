@@ -10,8 +10,9 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli.measuring import Bench, Measured
-from tidemill.cli.output import print_json, print_table
+from tidemill.cli.output import print_json
 from tidemill.cli.progress import counted
+from tidemill.cli.table import Column, print_table
 from tidemill.logs import configure
 
 
@@ -35,7 +36,7 @@ def bench(jobs: int, url: str | None, *, as_json: bool) -> None:
         print_json(measured)
     else:
         print_table(
-            ("", "jobs", "seconds", "jobs/s"),
+            (Column(""), *(Column(name, right=True) for name in ("jobs", "seconds", "jobs/s"))),
             [(m.what, m.jobs, f"{m.seconds:.2f}", round(m.per_second)) for m in measured],
         )
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
+from tidemill.app import Tidemill
+from tidemill.cli.naming import full_id
 from tidemill.cli.output import print_json, printable
 from tidemill.cli.target import Target, with_target
+from tidemill.inspect.explanation import Explanation
 
 
 @click.command()
@@ -13,7 +16,11 @@ from tidemill.cli.target import Target, with_target
 @with_target
 def explain(target: Target, id: str) -> None:  # noqa: A002 - the word for it
     """Say why a job waits, or what became of it."""
-    explanation = target.run(lambda app: app.inspect.explain(id))
+
+    async def ask(app: Tidemill) -> Explanation:
+        return await app.inspect.explain(await full_id(app, id))
+
+    explanation = target.run(ask)
     if target.json:
         print_json(explanation)
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,6 +11,7 @@ import msgspec
 from tidemill.app import Tidemill
 from tidemill.cli.output import moment, printable, size
 from tidemill.cli.queues.words import paused, waited
+from tidemill.cli.table import Column, Fitted, fitted
 from tidemill.contract.reader import Minute, WorkerInfo
 from tidemill.contract.upkeep import StoreFacts
 from tidemill.core.states import State
@@ -17,7 +20,6 @@ from tidemill.inspect.words import plural
 
 if TYPE_CHECKING:
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
 MINUTE = 60.0
@@ -65,7 +67,27 @@ def rate(minutes: list[Minute], now: float) -> Rate:
     )
 
 
-def screen(seen: Glance, *, live: bool = False) -> Group:
+_GOES = {State.SCHEDULED: 4, State.WAITING: 6, State.FAILED: 1}
+
+QUEUES = (
+    Column("queue"),
+    *(Column(state, goes=_GOES.get(state, 0), right=True) for state in SHOWN),
+    Column("done/min", goes=3, right=True),
+    Column("failed/min", goes=5, right=True),
+    Column("oldest", goes=2, right=True),
+    Column("paused", goes=1, cut="end"),
+)
+
+WORKERS = (
+    Column("worker"),
+    Column("slots", right=True),
+    Column("seen", goes=1, right=True),
+    Column("where", goes=3, cut="end"),
+    Column("serves", goes=2, cut="end"),
+)
+
+
+def screen(seen: Glance, width: int, *, live: bool = False) -> Group:
     from rich.console import Group
     from rich.text import Text
 
@@ -77,61 +99,49 @@ def screen(seen: Glance, *, live: bool = False) -> Group:
         Text(printable(f"{seen.store.location}{large}")),
         Text(f"{staff}   {moment(seen.now)}{'   q ends' if live else ''}"),
         Text(),
-        _queues(seen),
+        *_lines(
+            fitted(QUEUES, map(_queue, seen.queues, seen.rates.values()), width), map(_style, seen.queues)
+        ),
         Text(),
-        _workers(seen)
-        if seen.workers
-        else Text("no worker is running: tidemill worker module:app starts one"),
+        *(
+            _lines(fitted(WORKERS, (_worker(worker, seen.now) for worker in seen.workers), width))
+            if seen.workers
+            else [Text("no worker is running: tidemill worker module:app starts one")]
+        ),
     )
 
 
-def _queues(seen: Glance) -> Table:
-    table = _table("queue", *SHOWN, "done/min", "failed/min", "oldest", right=len(SHOWN) + 3)
-    table.add_column("paused")
-    for view in seen.queues:
-        per_minute = seen.rates[view.name]
-        table.add_row(
-            _cell(view.name),
-            *(_cell(view.counts[state]) for state in SHOWN),
-            _cell(f"{per_minute.done:g}"),
-            _cell(f"{per_minute.failed:g}"),
-            _cell(waited(view.latency)),
-            _cell(paused(view.pause)),
-            style="yellow"
-            if view.pause
-            else "red"
-            if view.counts[State.READY] and not view.workers
-            else None,
-        )
-    return table
+def _queue(view: QueueView, per_minute: Rate) -> Sequence[object]:
+    return (
+        view.name,
+        *(view.counts[state] for state in SHOWN),
+        f"{per_minute.done:g}",
+        f"{per_minute.failed:g}",
+        waited(view.latency),
+        paused(view.pause),
+    )
 
 
-def _workers(seen: Glance) -> Table:
-    table = _table("worker", "slots", "seen", right=2)
-    table.add_column("where")
-    table.add_column("serves")
-    for worker in seen.workers:
-        table.add_row(
-            _cell(worker.id),
-            _cell(f"{worker.holds}/{worker.concurrency}"),
-            _cell(f"{waited(max(0.0, seen.now - worker.seen))} ago"),
-            _cell(f"{worker.host}:{worker.pid}"),
-            _cell(", ".join(worker.queues)),
-        )
-    return table
+def _style(view: QueueView) -> str:
+    """What waits on purpose, and what waits for nobody."""
+    if view.pause:
+        return "yellow"
+    return "red" if view.counts[State.READY] and not view.workers else ""
 
 
-def _table(first: str, *others: str, right: int) -> Table:
-    from rich.table import Table
+def _worker(worker: WorkerInfo, now: float) -> Sequence[object]:
+    return (
+        worker.id,
+        f"{worker.holds}/{worker.concurrency}",
+        f"{waited(max(0.0, now - worker.seen))} ago",
+        f"{worker.host}:{worker.pid}",
+        ", ".join(worker.queues),
+    )
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first)
-    for name in others[:right]:
-        table.add_column(str(name), justify="right")
-    return table
 
-
-def _cell(value: object) -> Text:
+def _lines(table: Fitted, styles: Iterable[str] = ()) -> Iterator[Text]:
     from rich.text import Text
 
-    return Text(printable(value))
+    yield Text(table.heading, "bold")
+    for line, style in zip_longest(table.lines, styles, fillvalue=""):
+        yield Text(line, style)

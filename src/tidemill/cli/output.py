@@ -1,10 +1,8 @@
-"""Printing: tables for people, JSON for programs."""
+"""Printing: sentences for people, JSON for programs."""
 
 from __future__ import annotations
 
-import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,30 +12,6 @@ import msgspec
 
 def print_json(value: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Right-align numbers; never read a cell as markup. Only the last column is folded where the
-    terminal is narrow: an id over two lines cannot be copied."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    listed = [list(row) for row in rows]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, column in enumerate(columns):
-        numeric = bool(listed) and all(isinstance(row[index], int) for row in listed)
-        last = index == len(columns) - 1
-        table.add_column(
-            column,
-            justify="right" if numeric else "left",
-            no_wrap=not last,
-            overflow="fold" if last else "ellipsis",
-        )
-    for row in listed:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    # A program that reads the table gets one line per row, however long.
-    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
 def print_fields(fields: dict[str, object]) -> None:

@@ -11,6 +11,7 @@ from tidemill.app import Tidemill
 from tidemill.cli.glance import Glance, glance, screen
 from tidemill.cli.keyboard import pressed
 from tidemill.cli.output import print_json
+from tidemill.cli.table import UNBOUNDED
 from tidemill.cli.target import Target, with_target
 
 EVERY = 1.0
@@ -34,8 +35,8 @@ def top(target: Target, *, once: bool) -> None:
 def _print(seen: Glance) -> None:
     from rich.console import Console
 
-    # A program that reads the tables gets one line per row, however long.
-    Console(width=None if sys.stdout.isatty() else 10_000).print(screen(seen))
+    console = Console(width=None if sys.stdout.isatty() else UNBOUNDED)
+    console.print(screen(seen, console.width), no_wrap=True, overflow="ignore", crop=False)
 
 
 async def _watch(app: Tidemill) -> None:
@@ -43,7 +44,7 @@ async def _watch(app: Tidemill) -> None:
 
     with pressed("q") as ended, Live(screen=True, auto_refresh=False) as live:
         while not ended.is_set():
-            live.update(screen(await glance(app), live=True), refresh=True)
+            live.update(screen(await glance(app), live.console.width, live=True), refresh=True)
             try:
                 async with asyncio.timeout(EVERY):
                     await ended.wait()

@@ -13,7 +13,8 @@ from tidemill.cli.doctor.queues import about_queues
 from tidemill.cli.doctor.settings import about_settings
 from tidemill.cli.doctor.store import about_store
 from tidemill.cli.doctor.workers import about_workers
-from tidemill.cli.output import print_json, print_table, printable
+from tidemill.cli.output import print_json, printable
+from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
 from tidemill.errors import StoreError
 from tidemill.settings import Effective
@@ -59,4 +60,5 @@ def _show(findings: Sequence[Finding], settings: Sequence[Effective], *, as_json
             click.echo(f"     {printable(finding.remedy)}")
     if settings:
         click.echo()
-        print_table(("setting", "value", "from"), [(s.name, s.value, s.origin) for s in settings])
+        columns = (Column("setting"), Column("value"), Column("from"))
+        print_table(columns, [(s.name, s.value, s.origin) for s in settings])

@@ -12,6 +12,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli.filtering import Wanted, with_filter
+from tidemill.cli.naming import full_ids
 from tidemill.cli.output import note, print_json
 from tidemill.cli.progress import counted
 from tidemill.cli.target import Target, with_target
@@ -51,9 +52,13 @@ class Meant:
         raise click.UsageError("say which jobs: their ids, or a filter such as --queue mail --state failed")
 
     def _by_ids(self, change: Change, words: Words) -> int:
-        changed = self.target.run(lambda app: app.inspect.change(Filter(ids=self.ids), change))
+        async def name_and_change(app: Tidemill) -> tuple[list[str], Changed]:
+            ids = await full_ids(app, self.ids)
+            return ids, await app.inspect.change(Filter(ids=tuple(ids)), change)
+
+        ids, changed = self.target.run(name_and_change)
         met = {*changed.ids, *changed.unchanged_ids}
-        missing = [id_ for id_ in dict.fromkeys(self.ids) if id_ not in met]
+        missing = [id_ for id_ in dict.fromkeys(ids) if id_ not in met]
         if self.target.json:
             _print(changed, missing)
         else:
@@ -63,7 +68,7 @@ class Meant:
                 click.echo(f"{id_} {words.could_not}")
         if missing:
             jobs = "job" if len(missing) == 1 else "jobs"
-            note(f"there is no {jobs} {', '.join(missing)}: the id is wrong, or it was pruned")
+            note(f"there is no {jobs} {', '.join(map(repr, missing))}: the id is wrong, or it was pruned")
         elif not changed.changed:
             note(f"nothing was changed: {plural(changed.unchanged, 'job')} {words.could_not}")
         return 1 if missing or not changed.changed else 0

@@ -7,9 +7,20 @@ import click
 from tidemill.app import Tidemill
 from tidemill.cli.filtering import Wanted, with_filter
 from tidemill.cli.jobs.record import as_data, attempt_of, remark
-from tidemill.cli.output import note, print_json, print_table, short_moment
+from tidemill.cli.output import note, print_json, short_moment
+from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
 from tidemill.contract.reader import Page
+
+COLUMNS = (
+    Column("id"),
+    Column("queue", goes=3),
+    Column("task", goes=1, cut="start", least=16),
+    Column("state"),
+    Column("attempt", goes=4, right=True),
+    Column("created", goes=5),
+    Column("note", goes=2, cut="end", least=17),
+)
 
 
 @click.group(invoke_without_command=True)
@@ -36,7 +47,7 @@ def jobs(target: Target, *, wanted: Wanted, limit: int, cursor: int | None) -> N
         note("no job matches" if wanted.says_something() else "there are no jobs yet")
         return
     print_table(
-        ("id", "queue", "task", "state", "attempt", "created", "note"),
+        COLUMNS,
         [
             (j.id, j.queue, j.task, j.state, attempt_of(j), short_moment(j.created), remark(j))
             for j in page.jobs

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import click
 
+from tidemill.app import Tidemill
 from tidemill.cli.jobs.record import as_data, lines_about
+from tidemill.cli.naming import full_id
 from tidemill.cli.output import print_json
 from tidemill.cli.target import Target, with_target
+from tidemill.inspect.views import JobView
 
 
 @click.command()
@@ -14,7 +17,11 @@ from tidemill.cli.target import Target, with_target
 @with_target
 def show(target: Target, id: str) -> None:  # noqa: A002 - the word for it
     """Show everything known about one job."""
-    view = target.run(lambda app: app.inspect.job(id))
+
+    async def look(app: Tidemill) -> JobView:
+        return await app.inspect.job(await full_id(app, id))
+
+    view = target.run(look)
     record = as_data(view.job)
     if target.json:
         print_json(record | {"failed_attempts": view.attempts, "log": view.log})

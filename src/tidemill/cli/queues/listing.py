@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import click
 
-from tidemill.cli.output import print_json, print_table
+from tidemill.cli.output import print_json
 from tidemill.cli.queues.words import paused, unusual, waited
+from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
 from tidemill.core.states import State
+
+_GOES = {State.CANCELLED: 7, State.DONE: 6, State.WAITING: 5, State.SCHEDULED: 3}
+
+COLUMNS = (
+    Column("queue"),
+    *(Column(state, goes=_GOES.get(state, 0), right=True) for state in State),
+    Column("oldest", goes=2),
+    Column("paused", goes=1, cut="end"),
+    Column("settings", goes=4, cut="end"),
+)
 
 
 @click.group(invoke_without_command=True)
@@ -21,7 +32,7 @@ def queues(target: Target) -> None:
         print_json(found)
         return
     print_table(
-        ("queue", *(state.value for state in State), "oldest", "paused", "settings"),
+        COLUMNS,
         [
             (
                 view.name,
