@@ -273,3 +273,19 @@ def test_a_task_that_enqueues_itself_without_end_is_noticed(monkeypatch: pytest.
         again.enqueue_sync()
         with pytest.raises(testing.VirtualStandstill, match="enqueue itself without end"):
             kit.run_until_idle()
+
+
+async def test_a_kit_is_entered_once_at_a_time() -> None:
+    """After an inner block the application would be on its real store, the outer one still open."""
+    kit = testing.kit(app)
+    async with kit as outer:
+        with pytest.raises(ConfigurationError, match="this kit is entered already"), kit:
+            pass
+        with pytest.raises(ConfigurationError, match="this kit is entered already"), kit.awaited():
+            pass
+        with pytest.raises(ConfigurationError, match="this kit is entered already"):
+            await kit.__aenter__()
+        await refund.enqueue(7)
+        assert len(outer.enqueued()) == 1
+    async with kit as again:
+        assert again.enqueued() == []

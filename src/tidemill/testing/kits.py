@@ -178,6 +178,7 @@ class kit:  # noqa: N801 - read as the function it is called like
         self._away: AbstractContextManager[None] | None = None
 
     def __enter__(self) -> Kit:
+        self._refuse_twice()
         self._loop = VirtualLoop(seed=self._seed, start=self._start)
         return Kit(self._move(KitClock(self._start, self._loop)), self._concurrency, self._loop)
 
@@ -203,16 +204,23 @@ class kit:  # noqa: N801 - read as the function it is called like
     @contextmanager
     def awaited(self) -> Iterator[AsyncKit]:
         """An awaited kit that is entered before its loop runs, as a fixture is."""
+        place = self._move(KitClock(self._start))
         try:
-            yield AsyncKit(self._move(KitClock(self._start)), self._concurrency)
+            yield AsyncKit(place, self._concurrency)
         finally:
             self.__exit__(None, None, None)
 
     def _move(self, clock: KitClock) -> Place:
+        self._refuse_twice()
         place = Place(self._app, clock, seed=self._seed, state=self._state)
         self._away = place.moved()
         self._away.__enter__()
         return place
+
+    def _refuse_twice(self) -> None:
+        """At the end of an inner block, what the outer one still sends would go to the real store."""
+        if self._away is not None:
+            raise ConfigurationError("this kit is entered already; write testing.kit(app) for another")
 
     def _return(self) -> None:
         away, self._away = self._away, None
