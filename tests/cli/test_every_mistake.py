@@ -93,8 +93,8 @@ def test_an_unknown_subcommand(cli: Cli, path: str) -> None:
         ("needy", "No module named 'elsewhere'"),
         ("script", "ends the program when it is imported"),
         ("bare", "it has no Tidemill application"),
-        ("twice", "could not be imported: queue 'mail' is declared twice; put its settings into one"),
-        ("twice", "twice.py:4"),
+        ("twice", "tidemill: queue 'mail' is declared twice; put its settings into one app.queue(…) (/"),
+        ("twice", "twice.py:4)"),
     ],
 )
 @pytest.mark.parametrize("path", ON_AN_APP)
@@ -127,7 +127,8 @@ def test_a_wrong_setting(
     before = contents(tmp_path)
     ran = cli(*call(path, "shop", "sqlite:///shop.db"))
     is_one_sentence(ran, USAGE)
-    assert says in ran.err
+    assert ran.err.startswith(f"tidemill: {says}")
+    assert "shop" not in ran.err  # nothing is wrong with the module that happens to ask first
     assert contents(tmp_path) == before
 
 

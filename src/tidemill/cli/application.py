@@ -83,13 +83,13 @@ def _raised_in_user_code(error: BaseException) -> bool:
 
 
 def _import_failed(module: str, error: BaseException) -> str:
-    """What we raise ourselves is a whole sentence; where it came from is a line of the user's."""
-    said = str(error) if isinstance(error, TidemillError) else f"{type(error).__name__}: {error}"
+    """What we raise ourselves is a whole sentence. Where it came from is a line of the user's, unless it
+    is the one that makes the application: what is wrong then is in a setting, which the sentence names."""
+    frames = traceback.extract_tb(error.__traceback__)
     ours = str(Path(tidemill.__file__).parent)
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "importlib" not in frame.filename and not frame.filename.startswith(ours)
-    ]
-    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return f"app: module {module!r} could not be imported: {said}{where}"
+    theirs = [f for f in frames if "importlib" not in f.filename and not f.filename.startswith(ours)]
+    where = f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else module
+    if not isinstance(error, TidemillError):
+        return f"app: module {module!r} could not be imported: {type(error).__name__}: {error} at {where}"
+    made = any(Path(f.filename).name == "app.py" and f.name == "__init__" for f in frames)
+    return str(error) if made else f"{error} ({where})"
