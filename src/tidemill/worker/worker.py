@@ -29,6 +29,7 @@ class Worker:
 
     `lifespan` opens what handlers share; what it yields is their `ctx.state`. `signals` are told what
     happens. `isolation` makes the runner of isolated jobs, given how many may run at once.
+    `started` is set when the lifespan is open and jobs are about to be asked for.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Worker:
         self._stopping = self._hurried = False
         self.id = _fresh(options.id, entropy)
         self.stats = Stats(since=clock.wall())
+        self.started = asyncio.Event()
 
     async def run(self) -> None:
         """Until stopped and drained, or, with `until_idle`, until there is nothing to do."""
@@ -79,6 +81,7 @@ class Worker:
                     concurrency=self._options.concurrency,
                 )
             )
+            self.started.set()
             await self._crew.run()
             self._signals.emit(self._stopped(await self._left_for_later()))
 
