@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import stat
+import sys
 from pathlib import Path
 
 import apsw
@@ -152,6 +154,55 @@ async def test_u3_bad_targets_get_one_sentence(store: SqliteStore, tmp_path: Pat
         await store.backup(store.path)
 
 
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+async def test_u3_what_another_database_left_is_not_taken_for_the_copys(
+    store: SqliteStore, tmp_path: Path, ending: str
+) -> None:
+    """A log beside the copy would be played into it: it would open as another store."""
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    left = folder / f"copy.db{ending}"
+    left.write_text("of another")
+    with pytest.raises(ConfigurationError, match=f"copy.db{ending}: this was left"):
+        await store.backup(folder / "copy.db")
+    left.unlink()
+    with pytest.raises(ConfigurationError, match="this was left"):
+        await store.backup(folder / "copy.db", lambda _: left.touch())
+    assert listing(folder) == [left]
+
+
+async def test_u3_a_copy_is_as_private_as_the_store(store: SqliteStore, tmp_path: Path) -> None:
+    await store.insert([group("a")])
+    for mode in (0o600, 0o640, 0o666):
+        store.path.chmod(mode)
+        copy = tmp_path / f"copy-{mode:o}.db"
+        await store.backup(copy)
+        assert _mode(copy) == mode
+
+
+async def test_u3_a_limit_on_file_sizes_is_told(path: Path, store: SqliteStore, tmp_path: Path) -> None:
+    await store.insert([group(*map(str, range(20_000)))])
+    copying = """
+import asyncio, resource, signal, sys
+from pathlib import Path
+from tidemill.stores.sqlite import SqliteStore
+async def main():
+    store = await SqliteStore(sys.argv[1]).open()
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+    await store.backup(Path(sys.argv[2]))
+asyncio.run(main())
+"""
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    arguments = (sys.executable, "-c", copying, str(path), str(folder / "copy.db"))
+    process = await asyncio.create_subprocess_exec(*arguments, stderr=asyncio.subprocess.PIPE)
+    _, told = await process.communicate()
+    assert b"StoreUnavailable" in told
+    assert b"the limit on the size of files" in told
+    assert listing(folder) == []
+
+
 async def test_u3_a_full_disk_leaves_nothing_behind(store: SqliteStore, tmp_path: Path) -> None:
     await store.insert([group(*map(str, range(20_000)))])
     with small_disk(tmp_path / "small", megabytes=1) as folder:
@@ -188,6 +239,10 @@ async def test_u4_space_is_given_back(store: SqliteStore, path: Path) -> None:
     assert (after.free_bytes or 0) < 100_000
     assert after.bytes < before.bytes / 2
     assert (await store.counts())["default"] == {"ready": 2}
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 def listing(folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,8 @@ def backup(source: apsw.Connection, target: Path, progress: Callable[[float], No
     nor makes it begin again. The copy takes its name only when it is complete and on the disk."""
     source.pragma("schema_version")  # a transaction takes its instant with the first read
     part = target.with_name(f"{target.name}.part")
-    _reserve(target, part)
+    _refuse_existing(target)
+    _reserve(target, part, Path(source.db_filename("main")).stat().st_mode)
     try:
         with translated(target):
             _copy(source, part, progress)
@@ -32,10 +34,14 @@ def backup(source: apsw.Connection, target: Path, progress: Callable[[float], No
         raise
 
 
-def _reserve(target: Path, part: Path) -> None:
-    _refuse_existing(target)
+def _reserve(target: Path, part: Path, mode: int) -> None:
+    """Whoever may not read the store may not read its copy, from its first byte on."""
     try:
-        part.touch(exist_ok=False)
+        opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR)
+        try:
+            os.fchmod(opened, stat.S_IMODE(mode))
+        finally:
+            os.close(opened)
     except FileExistsError:
         raise ConfigurationError(
             f"{part}: another backup is being written here, or one was interrupted; delete it and try again"
@@ -45,8 +51,15 @@ def _reserve(target: Path, part: Path) -> None:
 
 
 def _refuse_existing(target: Path) -> None:
-    if target.exists():
+    if os.path.lexists(target):
         raise ConfigurationError(f"{target}: there is such a file already; name one that does not exist")
+    for ending in ("-wal", "-shm", "-journal"):
+        left = target.with_name(f"{target.name}{ending}")
+        if os.path.lexists(left):  # SQLite would take it for the copy's own, and show another store
+            raise ConfigurationError(
+                f"{left}: this was left by another database and would be taken for the copy's; "
+                "move it to where that database is, or name another target"
+            )
 
 
 def _copy(source: apsw.Connection, part: Path, progress: Callable[[float], None] | None) -> None:

@@ -34,6 +34,13 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
             return _full(path)
         case apsw.IOError() if getattr(error, "extendedresult", 0) in _NO_SPACE:
             return _full(path)
+        case apsw.IOError():
+            # The message is often "not an error": what went wrong is in the extended code.
+            code = apsw.mapping_extended_result_codes.get(getattr(error, "extendedresult", 0), "SQLITE_IOERR")
+            return StoreUnavailable(
+                f"{path}: the disk refused to read or write ({code}); check the disk, its quota and the "
+                "limit on the size of files"
+            )
         case apsw.BusyError() | apsw.LockedError():
             return StoreUnavailable(
                 f"{path}: another process held the database for too long; "
