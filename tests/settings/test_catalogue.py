@@ -24,6 +24,7 @@ def test_every_option_of_a_worker_is_a_setting_with_its_default_x5() -> None:
         if name.startswith("worker.")
     }
     assert settings.pop("queues") is None  # an application fills them in
+    assert settings.pop("processes") is None  # of the supervisor above the workers
     assert settings.keys() == options.keys() - NOT_FROM_OUTSIDE - {"queues"}
     assert settings == {name: options[name] for name in settings}
 
@@ -48,5 +49,4 @@ def test_every_variable_in_the_source_is_known() -> None:
     sources = Path(tidemill.__file__).parent.rglob("*.py")
     named = {name for path in sources for name in re.findall(r"\bTIDEMILL_[A-Z_]+[A-Z]\b", path.read_text())}
     known = {name for setting in CATALOGUE.values() for name in setting.variables} | NOT_SETTINGS.keys()
-    of_django = {"TIDEMILL_APP"}  # a name in a site's settings.py, not a variable
-    assert named <= known | of_django | {"TIDEMILL_QUEUES"}
+    assert named <= known | {"TIDEMILL_QUEUES"}

@@ -28,6 +28,7 @@ def _row(setting: Setting) -> list[str]:
     ("title", "settings"),
     [
         ("Where the store is", [CATALOGUE["url"]]),
+        ("Which application", [CATALOGUE["app"]]),
         ("Queue", list(of_queue("NAME").values())),
         ("Worker", [its for name, its in CATALOGUE.items() if name.startswith("worker.")]),
         ("Log", [its for name, its in CATALOGUE.items() if name.startswith("log.")]),
@@ -41,7 +42,7 @@ def test_every_setting_is_on_the_page_with_its_variable_key_and_default_x5(
 
 
 def test_no_setting_is_without_a_section() -> None:
-    assert {name.partition(".")[0] for name in CATALOGUE} == {"url", "worker", "log"}
+    assert {name.partition(".")[0] for name in CATALOGUE} == {"url", "app", "worker", "log"}
 
 
 def test_other_variables_are_on_the_page() -> None:

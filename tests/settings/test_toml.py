@@ -86,7 +86,7 @@ def test_a_file_that_was_named_must_be_there(folder: Path, monkeypatch: pytest.M
         ("concurrency = 3", ["unknown key 'concurrency'", "did you mean 'worker.concurrency'?"]),
         ("[workers]\nlease = 3", ["unknown key 'workers'", "did you mean 'worker'?"]),
         ("[queues.feeds]\nwieght = 3", ["'queues.feeds.wieght'", "did you mean 'queues.feeds.weight'?"]),
-        ("[elsewhere]\n", ["unknown key 'elsewhere'", "known are url, worker.queues"]),
+        ("[elsewhere]\n", ["unknown key 'elsewhere'", "known are url, app, worker.queues"]),
         ("worker = 3", ["worker must be a table", "[worker]"]),
         ("queues = ['feeds']", ["queues must be a table"]),
         ("[queues]\nfeeds = 3", ["queues.feeds must be a table"]),

@@ -50,11 +50,25 @@ _URL = Setting(
     secret=True,
 )
 
+_APP = Setting(
+    "app",
+    kinds.APPLICATION,
+    None,
+    "the application that commands are about, when none is named",
+    ("TIDEMILL_APP",),
+)
+
 _WORKER = _settings(
     "worker",
     ("queues", kinds.WEIGHTS, None, "names with their weights; a name alone has its declared weight"),
     ("strict", kinds.SWITCH, False, "serve queues in the order given instead of by weight"),
     ("concurrency", kinds.COUNT, 10, "jobs at once in one worker"),
+    (
+        "processes",
+        kinds.COUNT_OR_NONE,
+        None,
+        "worker processes that `tidemill worker` keeps running under a parent; none and no parent by default",
+    ),
     ("lease", kinds.SECONDS, 30.0, "how long a claim lasts without a heartbeat"),
     (
         "heartbeat",
@@ -87,7 +101,7 @@ _LOG = _settings(
     ),
 )
 
-CATALOGUE: Mapping[str, Setting] = {setting.name: setting for setting in (_URL, *_WORKER, *_LOG)}
+CATALOGUE: Mapping[str, Setting] = {setting.name: setting for setting in (_URL, _APP, *_WORKER, *_LOG)}
 
 SECTIONS = ("worker", "log")
 

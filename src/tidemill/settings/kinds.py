@@ -104,6 +104,10 @@ def quoted(value: Any) -> str:
 
 
 TEXT = Kind("text", str)
+APPLICATION = Kind(
+    "module:app, such as myproject.jobs:app",
+    Annotated[str, Meta(pattern=r"^[^\W\d][\w.]*:[^\W\d][\w.]*$")],
+)
 COUNT = Kind("a whole number of 1 or more", _Count)
 COUNT_OR_NONE = Kind("a whole number of 1 or more", _Count | None)
 SECONDS = Kind("a number of seconds above 0", _Seconds)

@@ -22,6 +22,7 @@ def worker_options(
     """`known` are the application's queues: all of them are served when nothing else is said."""
     refuse_unknown(arguments, WorkerOptions.__dataclass_fields__, "worker")
     options = {**settings.given("worker"), **arguments}
+    options.pop("processes", None)  # of the command line's supervisor: this is one of them
     options["queues"] = weights(options.get("queues"), known)
     _refuse_wrong_types(options, get_type_hints(WorkerOptions))
     return WorkerOptions(**options)
