@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from starlette.testclient import TestClient
 
 from tidemill import ConfigurationError, State, Tidemill
 from tidemill.frameworks.starlette import tidemill_lifespan
+from tidemill.worker.crew import Crew
 
 
 @pytest.fixture
@@ -117,9 +119,12 @@ def test_without_a_worker_nothing_runs(app: Tidemill) -> None:
             assert client.get("/").json() == "ready"
 
 
-def test_a_worker_that_cannot_start_keeps_the_server_from_ending_quietly(app: Tidemill) -> None:
+def test_a_worker_that_cannot_start_keeps_the_server_from_starting(app: Tidemill) -> None:
+    served = False
+
     @app.lifespan
     async def shared() -> AsyncIterator[None]:
+        await asyncio.sleep(0.01)
         raise OSError("the model is not there")
         yield
 
@@ -127,7 +132,52 @@ def test_a_worker_that_cannot_start_keeps_the_server_from_ending_quietly(app: Ti
         pytest.raises(OSError, match="the model is not there"),
         TestClient(Starlette(lifespan=tidemill_lifespan(app, worker=True))),
     ):
-        pass
+        served = True
+    assert not served
+
+
+def test_a_worker_that_breaks_in_a_server_is_told_at_once(
+    app: Tidemill, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    breaking, told = asyncio.Event(), asyncio.Event()
+    run = Crew.run
+
+    async def broken(crew: Crew) -> None:
+        crew.stop(hurry=False)
+        await run(crew)
+        await breaking.wait()
+        raise OSError("the disk is gone")
+
+    class Telling(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.set()
+
+    async def work(_: Request) -> JSONResponse:
+        breaking.set()
+        await asyncio.wait_for(told.wait(), 30)
+        return JSONResponse("told")
+
+    monkeypatch.setattr(Crew, "run", broken)
+    monkeypatch.setattr(logging.getLogger("tidemill"), "handlers", [Telling()])
+    web = Starlette(routes=[Route("/", work)], lifespan=tidemill_lifespan(app, worker=True))
+    answers = list[str]()
+    with pytest.raises(OSError, match="the disk is gone"), TestClient(web) as client:
+        answers.append(client.get("/").json())
+    assert answers == ["told"], "while the server still answers"
+    (line,) = [line for line in caplog.records if line.name == "tidemill"]
+    assert line.levelname == "ERROR"
+    assert line.exc_info is not None
+
+
+def test_a_worker_that_ends_when_idle_lets_the_server_go_on(app: Tidemill) -> None:
+    async def answer(_: Request) -> JSONResponse:
+        return JSONResponse("here")
+
+    web = Starlette(
+        routes=[Route("/", answer)], lifespan=tidemill_lifespan(app, worker=True, until_idle=True)
+    )
+    with TestClient(web) as client:
+        assert client.get("/").json() == "here"
 
 
 def test_a_wrong_option_is_told_when_the_server_is_built(app: Tidemill) -> None:
@@ -142,23 +192,28 @@ import sys
 from fastapi import FastAPI
 from tidemill import Tidemill
 from tidemill.frameworks.starlette import tidemill_lifespan
-import asyncio, uvicorn
+import asyncio, contextlib, uvicorn
 
 app = Tidemill(sys.argv[1])
-begun = None
+begun, leaving = asyncio.Event(), asyncio.Event()
+lifespan = tidemill_lifespan(app, worker=True)
 
 @app.task(name="slow")
 async def slow() -> str:
     begun.set()
-    await asyncio.sleep(0.5)
+    await leaving.wait()
     return "finished"
 
-api = FastAPI(lifespan=tidemill_lifespan(app, worker=True))
+@contextlib.asynccontextmanager
+async def around(api):
+    async with lifespan(api) as state:
+        yield state
+        leaving.set()  # the server was told to stop, and the worker is about to be
+
+api = FastAPI(lifespan=around)
 
 @api.post("/")
 async def start() -> str:
-    global begun
-    begun = asyncio.Event()
     job = await slow.enqueue()
     await begun.wait()
     return job.id
@@ -176,7 +231,7 @@ def test_a_terminated_server_finishes_the_job_it_runs(tmp_path: Path) -> None:
         )
         try:
             with http.urlopen(
-                http.Request(f"http://127.0.0.1:{listening.getsockname()[1]}/", method="POST")
+                http.Request(f"http://127.0.0.1:{listening.getsockname()[1]}/", method="POST"), timeout=60
             ) as answer:
                 id_ = json.load(answer)
             server.terminate()

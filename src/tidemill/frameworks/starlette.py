@@ -7,12 +7,16 @@ api = FastAPI(lifespan=tidemill_lifespan(app, my_lifespan, worker=True, concurre
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemill.app import Tidemill
 from tidemill.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from tidemill.worker.worker import Worker
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 
@@ -26,7 +30,8 @@ def tidemill_lifespan(
     may use what it opened. What it yields is the server's lifespan state, as without this.
 
     `worker=True` also runs a worker on the server's own loop, with the `options` of a worker. It
-    drains before the server ends, within its `grace`. Handlers share the loop with the requests: one
+    drains before the server ends, within its `grace`; one that cannot start keeps the server from
+    starting. Handlers share the loop with the requests: one
     that blocks holds them up, so this suits small programs and development.
     """
     if options and not worker:
@@ -50,11 +55,31 @@ def tidemill_lifespan(
 
 @asynccontextmanager
 async def working(app: Tidemill, **options: Any) -> AsyncIterator[None]:
-    """A worker beside what is in the block; at its end the worker drains. One that broke raises there."""
+    """A worker beside what is in the block, which begins when the worker has started; at its end the
+    worker drains. One that breaks meanwhile is logged at once and raises at the end."""
     worker = app.worker(**options)
     running = asyncio.create_task(worker.run(), name="tidemill worker")
     try:
+        await _started(worker, running)
+        running.add_done_callback(_tell_of_its_end)
         yield
     finally:
         worker.stop()
         await running
+
+
+async def _started(worker: Worker, running: asyncio.Task[None]) -> None:
+    started = asyncio.create_task(worker.started.wait())
+    try:
+        await asyncio.wait({running, started}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        started.cancel()
+    if running.done():
+        running.result()  # raises what it ended with
+
+
+def _tell_of_its_end(running: asyncio.Task[None]) -> None:
+    if not running.cancelled() and (error := running.exception()) is not None:
+        logging.getLogger("tidemill").error(
+            "the worker in this server has ended: it answers, and runs no jobs", exc_info=error
+        )
