@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import django
 import pytest
 
 from tidemill import InvalidPayload, State, testing
@@ -88,9 +89,11 @@ async def test_handlers_get_fresh_connections_on_their_own_threads() -> None:
     assert len(jobs.app.middlewares) == 1, "doing it twice does it once"
 
 
-def manage(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def manage(
+    site: Path, *arguments: str, start: tuple[str, ...] = ("-m", "tests.frameworks.mysite.manage")
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tests.frameworks.mysite.manage", *arguments],
+        [sys.executable, *start, *arguments],
         env=os.environ | {"MYSITE_HOME": str(site)},
         capture_output=True,
         text=True,
@@ -103,15 +106,19 @@ def test_the_worker_of_manage_py_runs_jobs_with_models(site: Path) -> None:
     from tests.frameworks.mysite.orders.jobs import app, pay
     from tests.frameworks.mysite.orders.models import Order
     from tests.frameworks.mysite.orders.tasks import pay as their_pay
+    from tests.frameworks.mysite.orders.tasks import pay_picky
 
-    first, second = Order.objects.create(), Order.objects.create()
+    first, second, third = Order.objects.create(), Order.objects.create(), Order.objects.create()
     job = pay.enqueue_sync(first.pk)
     result = their_pay.enqueue(second.pk)
+    picky = pay_picky.enqueue(third.pk)  # of a backend derived from ours
     ran = manage(site, "tidemill_worker", "--until-idle", "--concurrency", "2")
     assert ran.returncode == 0, ran.stderr
     assert job.status_sync().state is State.DONE
     result.refresh()
     assert result.return_value == 1
+    picky.refresh()
+    assert picky.return_value == 1
     assert Order.objects.get(pk=first.pk).paid
     app.close_sync()
 
@@ -123,10 +130,33 @@ def test_the_worker_of_manage_py_runs_jobs_with_models(site: Path) -> None:
         (["--app", "tests.frameworks.mysite.settings.HOME"], "is str, and must be the path of a Tidemill"),
         (["--backend", "nobody"], "--backend: TASKS has no 'nobody'"),
         (["--concurrency", "-1"], "concurrency: must be 1 or more, is -1"),
+        (["--concurrency", "0"], "concurrency: must be 1 or more, is 0"),
     ],
 )
 def test_a_wrong_option_is_one_sentence(site: Path, arguments: list[str], sentence: str) -> None:
     ran = manage(site, "tidemill_worker", *arguments)
     assert ran.returncode == 1
     assert sentence in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_folder_that_is_missing_is_one_sentence(tmp_path: Path) -> None:
+    ran = manage(tmp_path / "nowhere", "tidemill_worker", "--until-idle")
+    assert ran.returncode == 1
+    assert "nowhere" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+WITHOUT_TASKS = """
+import runpy, sys
+sys.modules["django_tasks"] = None
+runpy.run_module("tests.frameworks.mysite.manage", run_name="__main__")
+"""
+
+
+@pytest.mark.skipif(django.VERSION >= (6,), reason="Django 6 has tasks of its own")
+def test_without_django_tasks_one_sentence_says_what_to_install(site: Path) -> None:
+    ran = manage(site, "tidemill_worker", "--until-idle", start=("-c", WITHOUT_TASKS))
+    assert ran.returncode == 1
+    assert "run `pip install django-tasks`" in ran.stderr
     assert "Traceback" not in ran.stderr

@@ -7,10 +7,10 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.module_loading import autodiscover_modules, import_string
+from django.utils.module_loading import autodiscover_modules
 
 from tidemill.app import Tidemill
-from tidemill.errors import ConfigurationError
+from tidemill.errors import TidemillError
 from tidemill.frameworks.django.application import application
 from tidemill.frameworks.django.connections import use_fresh_connections
 
@@ -25,7 +25,9 @@ class Command(BaseCommand):
         parser.add_argument("--backend", help="alias of a TidemillBackend in TASKS: its application")
         parser.add_argument("--queues", nargs="+", metavar="QUEUE", help="every queue by default")
         parser.add_argument("--concurrency", type=int, help="how many jobs run at once")
-        parser.add_argument("--until-idle", action="store_true", help="stop when nothing is ready or running")
+        parser.add_argument(
+            "--until-idle", action="store_true", default=None, help="stop when nothing is ready or running"
+        )
 
     def handle(self, *_: Any, app: str | None, backend: str | None, **options: Any) -> None:
         try:
@@ -34,11 +36,9 @@ class Command(BaseCommand):
             served = _backend_application(backend) if backend else application(app)
             _open_backends()
             use_fresh_connections(served)
-            given = {name: options[name] for name in _OWN if options[name]}
-            served.worker_options(**given)
-        except (ConfigurationError, ImproperlyConfigured) as error:
+            served.run_worker(**{name: options[name] for name in _OWN if options[name] is not None})
+        except (TidemillError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from error
-        served.run_worker(**given)
 
 
 def _backend_application(alias: str) -> Tidemill:
@@ -54,7 +54,8 @@ def _backend_application(alias: str) -> Tidemill:
 
 def _open_backends() -> None:
     """A backend registers what runs Django's tasks with its application when it is made."""
-    for alias, params in getattr(settings, "TASKS", {}).items():
-        kind = import_string(params["BACKEND"])
-        if kind.__module__.startswith("tidemill."):
-            _backend_application(alias)
+    if aliases := list(getattr(settings, "TASKS", {})):
+        from tidemill.frameworks.django_tasks import task_backends
+
+        for alias in aliases:
+            task_backends[alias]
