@@ -9,6 +9,7 @@ import pytest
 from tests.cli.support import Cli, claim, serve, settle
 from tidemill import Tidemill
 from tidemill.cli.doctor.store import about_store
+from tidemill.cli.target import Target
 from tidemill.clock import SystemClock
 from tidemill.contract.store import Store
 from tidemill.contract.upkeep import StoreFacts
@@ -67,7 +68,7 @@ def test_no_worker_is_a_note_until_there_is_work(cli: Cli) -> None:
     cli.send("a")
     findings = [each for each in examined(cli, 1) if each["about"] == "queue mail"]
     assert [(each["level"], each["remedy"]) for each in findings] == [
-        ("bad", "start one: tidemill worker module:app")
+        ("bad", "start one: tidemill worker shop:app")
     ]
     assert findings[0]["says"] == "1 pending, 0 running, 0 failed; no worker is running"
 
@@ -82,7 +83,10 @@ def test_a_paused_queue_with_work_is_noted(cli: Cli) -> None:
     cli.send("a")
     cli("queues", "pause", "mail", "--reason", "invoice", "--app", "shop:app")
     found = finding(cli, 0, "paused (invoice)")
-    assert (found["level"], found["remedy"]) == ("note", "to go on: tidemill queues resume mail")
+    assert (found["level"], found["remedy"]) == (
+        "note",
+        "to go on: tidemill queues resume mail --app shop:app",
+    )
 
 
 def test_an_override_is_noted(cli: Cli) -> None:
@@ -236,7 +240,7 @@ def test_a_store_that_is_badly_set_up() -> None:
         free_bytes=150_000_000,
         warnings=("it is on a network file system",),
     )
-    fine, warned, roomy = about_store("sqlite:///jobs.db", facts)
+    fine, warned, roomy = about_store("sqlite:///jobs.db", facts, Target())
     assert (fine.level, fine.says) == ("ok", "sqlite:///jobs.db answers: SQLite 3.40, 190.7 MB")
     assert (warned.level, warned.says) == ("bad", "it is on a network file system")
     assert (roomy.level, roomy.remedy) == ("note", "give them back when it is quiet: tidemill db compact")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.support import Cli
+from tests.cli.support import Cli, serve
 
 TYPED = """
 from dataclasses import dataclass
@@ -141,9 +141,9 @@ def test_wrong_use_sends_nothing(cli: Cli, tmp_path: Path, arguments: tuple[str,
 
 
 def test_an_application_is_needed(cli: Cli) -> None:
-    ran = cli("enqueue", "send", "to=a", "--url", "sqlite:///shop.db")
+    ran = cli("enqueue", "send", "to=a")
     assert ran.code == 2
-    assert "say which application has the task: --app module:app" in ran.err
+    assert "say which application, such as myproject.jobs:app" in ran.err
 
 
 @pytest.mark.parametrize("piped", [False, True], ids=["file", "pipe"])
@@ -196,7 +196,22 @@ def test_waiting_for_the_result(cli: Cli) -> None:
     assert (as_data.json["state"], as_data.json["result"]) == ("done", "sent to bob")
 
 
-def test_waiting_ends(cli: Cli) -> None:
+def test_waiting_without_a_worker_says_so_at_once_and_at_the_end(cli: Cli) -> None:
     ran = cli("enqueue", "send", "to=ann", "--wait", "0.01", *AT)
     assert ran.code == 1
-    assert "did not end within 0.01 s, it is ready" in ran.err
+    begun, told, ended = ran.err.splitlines()
+    assert begun.startswith("tidemill: waiting for ")
+    unserved = (
+        "No living worker serves the queue 'mail': start one that does. Such as: tidemill worker shop:app"
+    )
+    assert told == f"tidemill: {unserved}"
+    assert "did not end within 0.01 s, it is ready" in ended
+    assert ended.endswith(unserved)
+
+
+def test_waiting_for_a_job_that_is_to_start_later_says_so(cli: Cli) -> None:
+    cli.make_store()
+    cli.on_store(lambda store: serve(store, "mail"))
+    ran = cli("enqueue", "send", "to=ann", "--delay", "2h", "--wait", "0.01", *AT)
+    assert "The job is scheduled to start in" in ran.err.splitlines()[1]
+    assert "No living worker" not in ran.err

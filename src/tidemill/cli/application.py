@@ -14,6 +14,22 @@ import click
 import tidemill
 from tidemill.app import Tidemill
 from tidemill.errors import TidemillError
+from tidemill.settings import Settings
+
+
+def as_set() -> str | None:
+    """The application that the settings name: TIDEMILL_APP, or `app` in the TOML file."""
+    named: str | None = Settings.load().value("app")
+    return named
+
+
+def required(typed: str | None) -> str:
+    """What was typed, or set."""
+    if spec := typed or as_set():
+        return spec
+    raise click.UsageError(
+        "say which application, such as myproject.jobs:app: here, as TIDEMILL_APP, or as app in tidemill.toml"
+    )
 
 
 def load(spec: str) -> Tidemill:
@@ -42,11 +58,14 @@ def load(spec: str) -> Tidemill:
 
 def _parts(spec: str) -> tuple[str, str]:
     module_name, colon, attribute = spec.partition(":")
-    if not (colon and module_name and attribute):
-        raise click.UsageError(f"app: {spec!r} is not of the form module:app, such as myproject.jobs:app")
     if module_name.endswith(".py"):
         dotted = ".".join(Path(module_name).with_suffix("").parts)
-        raise click.UsageError(f"app: {module_name!r} is a file, not a module; write {dotted}:{attribute}")
+        raise click.UsageError(
+            f"app: {module_name!r} is a file, not a module; write {dotted}:{attribute or 'app'}"
+        )
+    if not (colon and module_name and attribute):
+        like = f"{module_name}:app" if module_name.replace(".", "_").isidentifier() else "myproject.jobs:app"
+        raise click.UsageError(f"app: {spec!r} is not of the form module:app, such as {like}")
     return module_name, attribute
 
 

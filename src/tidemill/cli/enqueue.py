@@ -9,11 +9,12 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete, times, waiting
+from tidemill.cli.application import load, required
 from tidemill.cli.nearest import instead_of
 from tidemill.cli.output import note, print_json
 from tidemill.cli.payloads import Arguments, checked, from_words
 from tidemill.cli.sending import send_file
-from tidemill.cli.target import Target, with_target
+from tidemill.cli.target import Target, with_application
 from tidemill.client.task import Task
 from tidemill.core.uniqueness import Unique
 
@@ -49,7 +50,7 @@ from tidemill.core.uniqueness import Unique
     metavar="[DURATION]",
     help="Wait for the result and print it. Exit code 1 when the job fails.",
 )
-@with_target
+@with_application
 def enqueue(
     target: Target,
     *,
@@ -67,13 +68,13 @@ def enqueue(
     as text.
     """
     _refuse_mixtures(words, payload, file, wait, options)
-    app = _application(target)
+    app = load(required(target.app))
     chosen = _task(app, task).using(**_given(options))
     _mind_queue(app, options["queue"])
     if file is not None:
         return send_file(target, app, chosen, file)
     arguments = _arguments(chosen, words, payload)
-    return target.run_and_make(lambda app: _send(app, chosen, arguments, wait, as_json=target.json), app)
+    return target.run_and_make(lambda app: _send(app, chosen, arguments, wait, target), app)
 
 
 def _refuse_mixtures(
@@ -93,12 +94,6 @@ def _refuse_mixtures(
                 raise click.UsageError(
                     f"{name} is about one job, and --from sends many: leave one of them out"
                 )
-
-
-def _application(target: Target) -> Tidemill:
-    if target.app is None:
-        raise click.UsageError("say which application has the task: --app module:app")
-    return target.application()
 
 
 def _task(app: Tidemill, name: str) -> Task[..., Any]:
@@ -128,15 +123,15 @@ def _arguments(task: Task[..., Any], words: tuple[str, ...], payload: str | None
 
 
 async def _send(
-    app: Tidemill, task: Task[..., Any], arguments: Arguments, wait: float | None, *, as_json: bool
+    app: Tidemill, task: Task[..., Any], arguments: Arguments, wait: float | None, target: Target
 ) -> int:
     positional, named = arguments
     handle = await task.enqueue(*positional, **named)
     there = " was there already, with the same unique key or id" if handle.existing else ""
     if wait is not None:
         note(f"waiting for {handle.id}{there and ', which'}{there}")
-        return await waiting.wait_for(app, handle, wait, as_json=as_json)
-    if as_json:
+        return await waiting.wait_for(app, handle, wait, remedy=target.worker_command(), as_json=target.json)
+    if target.json:
         print_json({"id": handle.id, "existing": handle.existing})
     else:
         click.echo(f"{handle.id}{there}")

@@ -12,6 +12,7 @@ from tidemill.app import Tidemill
 from tidemill.cli.output import moment, printable, size
 from tidemill.cli.queues.words import paused, waited
 from tidemill.cli.table import Column, Fitted, fitted
+from tidemill.cli.target import Target
 from tidemill.contract.reader import Minute, WorkerInfo
 from tidemill.contract.upkeep import StoreFacts
 from tidemill.core.states import State
@@ -87,7 +88,7 @@ WORKERS = (
 )
 
 
-def screen(seen: Glance, width: int, *, live: bool = False) -> Group:
+def screen(seen: Glance, target: Target, width: int, *, live: bool = False) -> Group:
     from rich.console import Group
     from rich.text import Text
 
@@ -106,7 +107,7 @@ def screen(seen: Glance, width: int, *, live: bool = False) -> Group:
         *(
             _lines(fitted(WORKERS, (_worker(worker, seen.now) for worker in seen.workers), width))
             if seen.workers
-            else [Text("no worker is running: tidemill worker module:app starts one")]
+            else [Text(f"no worker is running: {target.worker_command()} starts one")]
         ),
     )
 

@@ -58,23 +58,24 @@ _RUNNING = (
     ),
 )
 
-_LOGGING = (
-    click.option(
-        "--log-format",
-        type=click.Choice(["auto", "json", "console"]),
-        help="Default: auto, which is json unless stderr is a terminal.",
-    ),
-    click.option(
-        "--log-level",
-        type=click.Choice(["debug", "info", "warning", "error"]),
-        help="The least urgent lines that are written. Default: info.",
-    ),
-)
 
-
-def runs_jobs(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that `worker` and `up` share."""
-    return functools.reduce(lambda made, option: option(made), reversed(_RUNNING + _LOGGING), command)
+def runs_jobs(log_format: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds the options that `worker` and `up` share. They log differently when nothing is said."""
+    logging = (
+        click.option(
+            "--log-format",
+            type=click.Choice(["auto", "json", "console"]),
+            help=f"auto is json unless stderr is a terminal. Default: {log_format}.",
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            help="The least urgent lines that are written. Default: info.",
+        ),
+    )
+    return lambda command: functools.reduce(
+        lambda made, option: option(made), reversed(_RUNNING + logging), command
+    )
 
 
 Format = Literal["json", "console"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import shlex
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from tidemill.app import Tidemill
-from tidemill.cli.application import load
+from tidemill.cli.application import as_set, load
 from tidemill.errors import StoreUnavailable
 
 T = TypeVar("T")
@@ -29,15 +30,28 @@ class Target:
     def application(self) -> Tidemill:
         if self.app and self.url:
             raise click.UsageError("give either --app or --url, not both: an application names its store")
-        if self.app:
-            return load(self.app)
+        named = self.app or (None if self.url else as_set())
+        if named:
+            return load(named)
         app = Tidemill(self.url)
         if app.settings.origin("url") == "default" and not Path(app.url.path).exists():
             raise click.UsageError(
-                "say which store: --app module:app, --url sqlite:///jobs.db, or TIDEMILL_URL; "
+                "say which store: --app module:app, --url sqlite:///jobs.db, TIDEMILL_APP or TIDEMILL_URL; "
                 f"there is no {app.url.path} here either"
             )
         return app
+
+    def command(self, *words: str) -> str:
+        """A command to type next, about the same application or store."""
+        given = [("--app", self.app), ("--url", self.url)]
+        return shlex.join(
+            ["tidemill", *words, *(part for name, value in given if value for part in (name, value))]
+        )
+
+    def worker_command(self) -> str:
+        """The command that starts a worker; a store alone does not tell for which application."""
+        named = () if not (self.app or self.url) and as_set() else (self.app or "module:app",)
+        return shlex.join(["tidemill", "worker", *named])
 
     def run(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]], *, app: Tidemill | None = None) -> T:
         """Run `work` with the application's store opened, and close it again. Only a store that is
@@ -63,12 +77,20 @@ async def _opened(app: Tidemill, work: Callable[[Tidemill], Coroutine[Any, Any, 
 def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the common options; the command gets them as one `target`. What a group was given
     holds for its subcommands, so `tidemill jobs --json show ID` works too."""
+    return click.option("--url", help="The store, such as sqlite:///jobs.db. Default: as set.")(
+        with_application(command)
+    )
 
-    @click.option("--app", metavar="MODULE:APP", help="The application, such as myproject.jobs:app.")
-    @click.option("--url", help="The store, such as sqlite:///jobs.db. Default: as set.")
+
+def with_application(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command that needs the code too, and not only its store."""
+
+    @click.option(
+        "--app", metavar="MODULE:APP", help="The application, such as myproject.jobs:app. Default: as set."
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @functools.wraps(command)
-    def wrapped(*, app: str | None, url: str | None, as_json: bool, **options: Any) -> Any:
+    def wrapped(*, app: str | None, as_json: bool, url: str | None = None, **options: Any) -> Any:
         ctx = click.get_current_context()
         above = ctx.obj if isinstance(ctx.obj, Target) else Target()
         ctx.obj = Target(app or above.app, url or above.url, json=as_json or above.json)
@@ -87,8 +109,14 @@ def _require_outside(app: Tidemill) -> None:
 
 def _require_store(app: Tidemill) -> None:
     _require_outside(app)
-    if not app.brings_store and not Path(app.url.path).exists():
+    path = Path(app.url.path)
+    if app.brings_store or path.exists():
+        return
+    if not path.absolute().parent.is_dir():
         raise StoreUnavailable(
-            f"there is no database {Path(app.url.path).absolute()}: check the URL and the folder you are in; "
-            "the first enqueue or worker makes it"
+            f"there is no database {path.absolute()}, nor its folder: check the URL, or make the folder"
         )
+    raise StoreUnavailable(
+        f"there is no database {path.absolute()}: check the URL and the folder you are in; "
+        "the first enqueue or worker makes it"
+    )

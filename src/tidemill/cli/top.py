@@ -27,24 +27,24 @@ def top(target: Target, *, once: bool) -> None:
     if target.json:
         print_json(target.run(glance))
     elif once or not (sys.stdout.isatty() and sys.stdin.isatty()):
-        _print(target.run(glance))
+        _print(target.run(glance), target)
     else:
-        target.run(_watch)
+        target.run(lambda app: _watch(app, target))
 
 
-def _print(seen: Glance) -> None:
+def _print(seen: Glance, target: Target) -> None:
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else UNBOUNDED)
-    console.print(screen(seen, console.width), no_wrap=True, overflow="ignore", crop=False)
+    console.print(screen(seen, target, console.width), no_wrap=True, overflow="ignore", crop=False)
 
 
-async def _watch(app: Tidemill) -> None:
+async def _watch(app: Tidemill, target: Target) -> None:
     from rich.live import Live
 
     with pressed("q") as ended, Live(screen=True, auto_refresh=False) as live:
         while not ended.is_set():
-            live.update(screen(await glance(app), live.console.width, live=True), refresh=True)
+            live.update(screen(await glance(app), target, live.console.width, live=True), refresh=True)
             try:
                 async with asyncio.timeout(EVERY):
                     await ended.wait()

@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from tidemill.app import Tidemill
-from tidemill.cli.application import load
+from tidemill.cli.application import load, required
 from tidemill.cli.output import printable
 from tidemill.cli.payloads import parameters
 from tidemill.cli.running import log_to_stderr, mind_unknown, runs_jobs
+from tidemill.cli.target import Target
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.events import WorkerStarted
 from tidemill.worker.options import WorkerOptions
@@ -21,14 +22,16 @@ SHOWN = 12
 
 
 @click.command()
-@click.argument("app", metavar="MODULE:APP")
-@runs_jobs
-def up(app: str, *, log_format: str | None, log_level: str | None, **options: Any) -> None:
+@click.argument("app", metavar="[MODULE:APP]", required=False)
+@runs_jobs(log_format="console")
+def up(app: str | None, *, log_format: str | None, log_level: str | None, **options: Any) -> None:
     """Run everything an application needs, in one process.
 
     A worker and the services beside it: retries, delays, leases and pruning are looked after here, and
-    nothing else has to be started. For more processes or machines run `tidemill worker` there instead."""
-    application = load(app)
+    nothing else has to be started. For more processes or machines run `tidemill worker` there instead.
+    Without an argument it is the application that is set (TIDEMILL_APP, or app in tidemill.toml)."""
+    spec = required(app)
+    application = load(spec)
     log_to_stderr(application, log_format or _for_people(application), log_level)
     given = {name: value for name, value in options.items() if value is not None}
     checked = application.worker_options(**given)
@@ -36,7 +39,7 @@ def up(app: str, *, log_format: str | None, log_level: str | None, **options: An
 
     @application.on(WorkerStarted)  # not before: until then the store may turn out to be unusable
     def greet(_: WorkerStarted) -> None:
-        for line in _greeting(app, application, checked):
+        for line in _greeting(spec, application, checked, Target(app)):
             click.echo(printable(line), err=True)
 
     application.run_worker(**given)
@@ -47,7 +50,7 @@ def _for_people(app: Tidemill) -> str | None:
     return "console" if app.settings.origin("log.format") == "default" else None
 
 
-def _greeting(spec: str, app: Tidemill, options: WorkerOptions) -> Iterator[str]:
+def _greeting(spec: str, app: Tidemill, options: WorkerOptions, target: Target) -> Iterator[str]:
     store = "a store of the application's own" if app.brings_store else str(app.url)
     yield f"{spec} is up, {options.concurrency} jobs at once; nothing else is needed. Ctrl-C stops it."
     if app.url.scheme == "memory" and not app.brings_store:
@@ -56,10 +59,10 @@ def _greeting(spec: str, app: Tidemill, options: WorkerOptions) -> Iterator[str]
         yield f"  store   {store}"
     yield f"  queues  {_listed([f'{name} (weight {weight})' for name, weight in options.queues.items()])}"
     yield f"  tasks   {_listed(sorted(app.tasks)) or 'none: decorate a function with @app.task'}"
-    yield f"  look    tidemill top --app {spec}    (then: jobs, queues, explain ID, doctor)"
+    yield f"  look    {target.command('top')}    (then: jobs, queues, explain ID, doctor)"
     if app.tasks:
         task = next(iter(app.tasks.values()))
-        yield f"  send    {' '.join(['tidemill enqueue --app', spec, task.name, *_arguments(task)])}"
+        yield f"  send    {' '.join([target.command('enqueue'), task.name, *_arguments(task)])}"
 
 
 def _arguments(task: TaskDefinition) -> Iterator[str]:

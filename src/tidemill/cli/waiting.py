@@ -13,6 +13,7 @@ from tidemill.cli.jobs.record import as_data
 from tidemill.cli.output import note, print_json, printable
 from tidemill.client.handle import JobHandle
 from tidemill.errors import JobCancelled, JobFailed, ResultTimeout
+from tidemill.inspect.causes import Code
 
 FOREVER = "forever"
 
@@ -27,11 +28,19 @@ def patience(ctx: click.Context, option: click.Parameter, value: str | None) -> 
         raise click.BadParameter(f"{error.message}; without a time, write --wait last") from None
 
 
-async def wait_for(app: Tidemill, handle: JobHandle[Any], patience: float, *, as_json: bool) -> int:
+async def wait_for(
+    app: Tidemill, handle: JobHandle[Any], patience: float, *, remedy: str, as_json: bool
+) -> int:
+    """`remedy` is the command that starts a worker. What keeps the job from starting is said at once:
+    whoever waits for nothing should not have to ask why."""
+    if in_the_way := await _in_the_way(app, handle.id, remedy):
+        note(in_the_way)
     said: str | None = None
     try:
         await handle.result(None if patience == math.inf else patience)
-    except (JobFailed, JobCancelled, ResultTimeout) as error:
+    except ResultTimeout as error:
+        said = f"{error}. {await _in_the_way(app, handle.id, remedy)}".strip()
+    except (JobFailed, JobCancelled) as error:
         said = str(error)
     data = as_data(await app.job(handle.id).status())
     if as_json:
@@ -41,3 +50,15 @@ async def wait_for(app: Tidemill, handle: JobHandle[Any], patience: float, *, as
     if said is not None:
         note(said)
     return 0 if said is None else 1
+
+
+async def _in_the_way(app: Tidemill, job: str, remedy: str) -> str:
+    causes = (await app.inspect.explain(job)).causes
+    told = [cause.sentence for cause in causes if cause.code in _LASTING]
+    if any(cause.code is Code.UNSERVED for cause in causes):
+        told.append(f"Such as: {remedy}")
+    return " ".join(told)
+
+
+_LASTING = frozenset({Code.EXPIRED, Code.PAUSED, Code.UNSERVED, Code.UNKNOWN_TASK, Code.SCHEDULED})
+"""What waiting a little longer does not end."""

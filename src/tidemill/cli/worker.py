@@ -9,19 +9,19 @@ from typing import Any
 
 import click
 
-from tidemill.cli.application import load
+from tidemill.cli.application import load, required
 from tidemill.cli.running import log_to_stderr, mind_unknown, runs_jobs
 from tidemill.cli.times import duration
 
 
 @click.command()
-@click.argument("app", metavar="MODULE:APP")
+@click.argument("app", metavar="[MODULE:APP]", required=False)
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
     help="Under a parent that starts again any that ends. Default: none.",
 )
-@runs_jobs
+@runs_jobs(log_format="auto")
 @click.option(
     "--lease",
     callback=duration,
@@ -35,18 +35,22 @@ from tidemill.cli.times import duration
     help="How late a job may start when a wake-up is lost. Default: 1s.",
 )
 def worker(
-    app: str, *, processes: int | None, log_format: str | None, log_level: str | None, **options: Any
+    app: str | None, *, processes: int | None, log_format: str | None, log_level: str | None, **options: Any
 ) -> None:
-    """Run a worker for an application, such as myproject.jobs:app."""
+    """Run a worker for an application, such as myproject.jobs:app.
+
+    Without an argument it is the one that is set (TIDEMILL_APP, or app in tidemill.toml)."""
     from tidemill.worker.supervisor import supervised_id
 
-    application = load(app)
+    spec = required(app)
+    application = load(spec)
     chosen, least = log_to_stderr(application, log_format, log_level)
     given = {name: value for name, value in options.items() if value is not None}
     checked = application.worker_options(**given)  # refused here, not in every child again and again
     worker_id = supervised_id()
-    if worker_id is None:  # a supervised worker's parent has said it
+    if worker_id is None:  # a supervised worker's parent has said it, and is the one to have processes
         mind_unknown(application, checked.queues)
+        processes = processes or application.settings.value("worker.processes")
     if processes is None:
         application.run_worker(id=worker_id, **given)
         return
@@ -54,7 +58,7 @@ def worker(
     passed_on = given | {"log_format": chosen, "log_level": least}
     command = [sys.executable, "-m", "tidemill", "worker", *_as_arguments(passed_on)]
     until_idle = bool(given.get("until_idle"))
-    asyncio.run(application.supervise([*command, "--", app], processes, until_idle=until_idle))
+    asyncio.run(application.supervise([*command, "--", spec], processes, until_idle=until_idle))
 
 
 def _as_arguments(options: dict[str, Any]) -> Iterator[str]:

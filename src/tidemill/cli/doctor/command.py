@@ -26,7 +26,7 @@ def doctor(target: Target) -> int:
     """Say whether the store, its queues and its workers are well. Exit code 1 when not."""
     app = target.application()
     try:
-        findings = target.run(_examine, app=app)
+        findings = target.run(lambda app: _examine(app, target), app=app)
     except StoreError as error:
         findings = [_unusable(app, error)]
         _show(findings, app.settings.effective(app.queues) if target.json else [], as_json=target.json)
@@ -35,14 +35,14 @@ def doctor(target: Target) -> int:
     return 1 if any(finding.level == "bad" for finding in findings) else 0
 
 
-async def _examine(app: Tidemill) -> list[Finding]:
+async def _examine(app: Tidemill, target: Target) -> list[Finding]:
     overview = await app.inspect.overview()
     return [
-        *about_store(str(app.url), overview.store),
+        *about_store(str(app.url), overview.store, target),
         *about_settings(app, overview),
-        *about_workers(overview),
-        *await about_queues(app, overview),
-        *await about_jobs(app, overview),
+        *about_workers(overview, target),
+        *await about_queues(app, overview, target),
+        *await about_jobs(app, overview, target),
     ]
 
 

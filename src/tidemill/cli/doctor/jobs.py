@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 
 from tidemill.app import Tidemill
 from tidemill.cli.doctor.finding import Finding
+from tidemill.cli.doctor.workers import start_one
+from tidemill.cli.target import Target
 from tidemill.core.filters import Filter
 from tidemill.core.states import State
 from tidemill.core.transitions import POISON
@@ -16,18 +18,18 @@ LOOKED_AT = 1000
 UNKNOWN = "does not know this task"
 
 
-async def about_jobs(app: Tidemill, overview: Overview) -> list[Finding]:
-    return [finding async for finding in _findings(app, overview)]
+async def about_jobs(app: Tidemill, overview: Overview, target: Target) -> list[Finding]:
+    return [finding async for finding in _findings(app, overview, target)]
 
 
-async def _findings(app: Tidemill, overview: Overview) -> AsyncIterator[Finding]:
-    yield await _leases(app, overview)
-    for finding in (await _unknown(app), await _poison(app)):
+async def _findings(app: Tidemill, overview: Overview, target: Target) -> AsyncIterator[Finding]:
+    yield await _leases(app, overview, target)
+    for finding in (await _unknown(app), await _poison(app, target)):
         if finding is not None:
             yield finding
 
 
-async def _leases(app: Tidemill, overview: Overview) -> Finding:
+async def _leases(app: Tidemill, overview: Overview, target: Target) -> Finding:
     """A lease that has been over for a while means that nobody reclaims."""
     now = (await app.store.read_clock()).boot
     running = (await app.inspect.find(Filter(states=(State.RUNNING,)), limit=LOOKED_AT)).jobs
@@ -43,7 +45,7 @@ async def _leases(app: Tidemill, overview: Overview) -> Finding:
         "the worker that ran it is gone",
         remedy="wait: a worker takes them back within seconds"
         if overview.workers
-        else "start a worker: it takes them back",
+        else f"{start_one(target)}; it takes them back",
     )
 
 
@@ -61,7 +63,7 @@ async def _unknown(app: Tidemill) -> Finding | None:
     )
 
 
-async def _poison(app: Tidemill) -> Finding | None:
+async def _poison(app: Tidemill, target: Target) -> Finding | None:
     wanted = Filter(states=(State.FAILED,), text=POISON)
     found = [job for job in (await app.inspect.find(wanted, limit=LOOKED_AT)).jobs if job.reason == POISON]
     if not found:
@@ -71,6 +73,6 @@ async def _poison(app: Tidemill) -> Finding | None:
         level="bad",
         says=f"{plural(len(found), 'job')} ended the process that ran {'it' if len(found) == 1 else 'them'} "
         f"each time, such as {found[0].id} ({found[0].task})",
-        remedy=f"look: tidemill jobs show {found[0].id}; common causes are too little memory and crashes in "
-        "C code",
+        remedy=f"look: {target.command('jobs', 'show', found[0].id)}; common causes are too little "
+        "memory and crashes in C code",
     )

@@ -8,24 +8,27 @@ from tidemill.app import Tidemill
 from tidemill.cli.doctor.finding import Finding
 from tidemill.cli.doctor.serving import LOOKED_BACK, finding, trouble
 from tidemill.cli.output import moment
+from tidemill.cli.target import Target
 from tidemill.contract.reader import Minute
 from tidemill.core.states import State
 from tidemill.inspect.views import Overview, QueueView
 from tidemill.inspect.words import plural
 
 
-async def about_queues(app: Tidemill, overview: Overview) -> list[Finding]:
+async def about_queues(app: Tidemill, overview: Overview, target: Target) -> list[Finding]:
     findings: list[Finding] = []
     for view in overview.queues:
         recent = await app.inspect.history(view.name, overview.now - LOOKED_BACK)
-        findings += _about(view, overview, recent)
+        findings += _about(view, overview, recent, target)
     return findings
 
 
-def _about(view: QueueView, overview: Overview, recent: Sequence[Minute]) -> Iterator[Finding]:
-    yield trouble(view, overview, recent) or finding(view, "ok")
+def _about(
+    view: QueueView, overview: Overview, recent: Sequence[Minute], target: Target
+) -> Iterator[Finding]:
+    yield trouble(view, overview, recent, target) or finding(view, "ok")
     if view.counts[State.FAILED]:
-        yield _dead_letters(view)
+        yield _dead_letters(view, target)
     if view.reclaimed:
         yield _run_twice(view)
     if view.override is not None:
@@ -34,18 +37,18 @@ def _about(view: QueueView, overview: Overview, recent: Sequence[Minute]) -> Ite
             level="note",
             says=f"{', '.join(view.override.changes.given())} overridden by {view.override.by} since "
             f"{moment(view.override.since)}" + (f": {view.override.reason}" if view.override.reason else ""),
-            remedy=f"to follow the code again: tidemill queues unset {view.name}",
+            remedy=f"to follow the code again: {target.command('queues', 'unset', view.name)}",
         )
 
 
-def _dead_letters(view: QueueView) -> Finding:
+def _dead_letters(view: QueueView, target: Target) -> Finding:
     return Finding(
         about=f"queue {view.name}",
         level="note",
         says=f"{plural(view.counts[State.FAILED], 'job')} failed for good and "
         f"{'is' if view.counts[State.FAILED] == 1 else 'are'} kept",
-        remedy=f"look: tidemill jobs --queue {view.name} --state failed; "
-        f"run them again: tidemill jobs retry --queue {view.name}",
+        remedy=f"look: {target.command('jobs', '--queue', view.name, '--state', 'failed')}; "
+        f"run them again: {target.command('jobs', 'retry', '--queue', view.name)}",
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemill.cli.doctor.finding import Finding, Level
-from tidemill.cli.doctor.workers import START_ONE
+from tidemill.cli.doctor.workers import start_one
 from tidemill.cli.output import moment
+from tidemill.cli.target import Target
 from tidemill.contract.reader import Minute
 from tidemill.core.states import PENDING, State
 from tidemill.inspect.views import Overview, QueueView
@@ -22,7 +23,7 @@ PATIENCE = 1800.0
 _FASTER = "more workers, more --concurrency, or a higher limit of the queue make it shorter"
 
 
-def trouble(view: QueueView, overview: Overview, recent: Sequence[Minute]) -> Finding | None:
+def trouble(view: QueueView, overview: Overview, recent: Sequence[Minute], target: Target) -> Finding | None:
     """What is most in the way of a queue's jobs; None when nothing is."""
     overdue = max(0.0, overview.now - view.next_due) if view.next_due is not None else 0.0
     if not any(view.counts[state] for state in PENDING):
@@ -30,16 +31,15 @@ def trouble(view: QueueView, overview: Overview, recent: Sequence[Minute]) -> Fi
     if overview.workers and not view.workers:
         return finding(view, "bad", "no worker serves it", "add it to a worker's --queues")
     if view.pause is not None:
-        return _paused(view)
+        return _paused(view, target)
     if not overview.workers:
         waits = view.counts[State.READY] or overdue > LATE
-        return finding(view, "bad", "no worker is running", START_ONE) if waits else None
-    return _pace(
-        view, sum(minute.done + minute.failed for minute in recent), overdue, _is_busy(view, overview)
-    )
+        return finding(view, "bad", "no worker is running", start_one(target)) if waits else None
+    ended = sum(minute.done + minute.failed for minute in recent)
+    return _pace(view, ended, overdue, _is_busy(view, overview), target)
 
 
-def _pace(view: QueueView, ended: int, overdue: float, busy: bool) -> Finding | None:
+def _pace(view: QueueView, ended: int, overdue: float, busy: bool, target: Target) -> Finding | None:
     """Workers that are busy may be late; idle ones may not. `ended` jobs are those of the last minutes."""
     ready, latency = view.counts[State.READY], view.latency or 0.0
     if overdue > LATE and not busy:
@@ -54,7 +54,8 @@ def _pace(view: QueueView, ended: int, overdue: float, busy: bool) -> Finding | 
             view,
             "bad",
             f"{plural(ready, 'job')} could have started {duration(latency)} ago, and none did",
-            f"ask why: tidemill explain ID, with one of tidemill jobs --queue {view.name} --state ready",
+            f"ask why: {target.command('explain', 'ID')}, with one of "
+            f"{target.command('jobs', '--queue', view.name, '--state', 'ready')}",
         )
     if ended and (takes := ready * LOOKED_BACK / ended) > PATIENCE:
         rate = f"{ended * 60 / LOOKED_BACK:.3g} a minute, the rate of the last ten minutes"
@@ -75,11 +76,13 @@ def _is_busy(view: QueueView, overview: Overview) -> bool:
     return full or (limit is not None and view.counts[State.RUNNING] >= limit)
 
 
-def _paused(view: QueueView) -> Finding:
+def _paused(view: QueueView, target: Target) -> Finding:
     pause = view.pause
     why = f" ({pause.reason})" if pause and pause.reason else ""
     end = f" until {moment(pause.until)}" if pause and pause.until else ""
-    return finding(view, "note", f"paused{end}{why}", f"to go on: tidemill queues resume {view.name}")
+    return finding(
+        view, "note", f"paused{end}{why}", f"to go on: {target.command('queues', 'resume', view.name)}"
+    )
 
 
 def finding(view: QueueView, level: Level, says: str = "", remedy: str | None = None) -> Finding:

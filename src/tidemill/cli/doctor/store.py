@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from tidemill.cli.doctor.finding import Finding
 from tidemill.cli.output import size
+from tidemill.cli.target import Target
 from tidemill.contract.upkeep import StoreFacts
 
 WORTH_COMPACTING = 0.5, 64 * 1024 * 1024
 """Share of the file and bytes that must both be free before anybody is told."""
 
 
-def about_store(url: str, facts: StoreFacts) -> Iterator[Finding]:
+def about_store(url: str, facts: StoreFacts, target: Target) -> Iterator[Finding]:
     large = f", {size(facts.bytes)}" if facts.bytes is not None else ""
     yield Finding(about="store", level="ok", says=f"{url} answers: {facts.engine}{large}")
     for warning in facts.warnings:
@@ -24,5 +25,5 @@ def about_store(url: str, facts: StoreFacts) -> Iterator[Finding]:
             about="store",
             level="note",
             says=f"{size(free)} of {size(facts.bytes)} are free inside the file",
-            remedy="give them back when it is quiet: tidemill db compact",
+            remedy=f"give them back when it is quiet: {target.command('db', 'compact')}",
         )

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemill.cli.doctor.finding import Finding
+from tidemill.cli.target import Target
 from tidemill.inspect.views import Overview
 from tidemill.inspect.words import plural
 
-START_ONE = "start one: tidemill worker module:app"
+
+def start_one(target: Target) -> str:
+    return f"start one: {target.worker_command()}"
 
 
-def about_workers(overview: Overview) -> Iterator[Finding]:
+def about_workers(overview: Overview, target: Target) -> Iterator[Finding]:
     workers = overview.workers
     if not workers:
-        yield Finding(about="workers", level="note", says="no worker is running", remedy=START_ONE)
+        yield Finding(about="workers", level="note", says="no worker is running", remedy=start_one(target))
         return
     slots, held = sum(worker.concurrency for worker in workers), sum(worker.holds for worker in workers)
     yield Finding(

@@ -21,10 +21,10 @@ def info(target: Target, name: str) -> None:
     if target.json:
         print_json(view)
     else:
-        print_fields(_fields(view))
+        print_fields(_fields(view, target))
 
 
-def _fields(view: QueueView) -> dict[str, object]:
+def _fields(view: QueueView, target: Target) -> dict[str, object]:
     counts = ", ".join(f"{count} {state}" for state, count in view.counts.items() if count)
     settings = msgspec.structs.asdict(view.settings)
     return {
@@ -39,5 +39,5 @@ def _fields(view: QueueView) -> dict[str, object]:
         "paused": paused(view.pause) or None,
         "settings": " ".join(setting(name, value) for name, value in settings.items()),
         "override": overridden(view.override) if view.override else None,
-        "workers": ", ".join(view.workers) or "none: start one with tidemill worker module:app",
+        "workers": ", ".join(view.workers) or f"none: {target.worker_command()} starts one",
     }
