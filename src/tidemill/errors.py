@@ -12,7 +12,7 @@ TidemillError
 │   ├── StoreFull            no space left; heals by itself when space returns
 │   ├── StoreReadOnly        it may not be written to
 │   ├── StoreCorrupt         the file is not a Tidemill database, or is damaged
-│   └── SchemaMismatch       the schema is newer than this version of Tidemill
+│   └── SchemaMismatch       the schema is of a version this Tidemill does not know
 ├── QueueNotFound            there is no such queue
 └── JobError                 about one job
     ├── JobNotFound          there is no such job (any more)
@@ -87,7 +87,7 @@ class StoreCorrupt(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The store's schema is newer than this version of Tidemill understands."""
+    """The store's schema is of a version that this Tidemill does not know."""
 
 
 class QueueNotFound(TidemillError):

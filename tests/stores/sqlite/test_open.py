@@ -68,6 +68,16 @@ async def test_newer_schema_says_upgrade(path: Path, store: SqliteStore) -> None
     newer.close()
 
 
+async def test_a_file_from_before_the_first_release_is_refused(path: Path, store: SqliteStore) -> None:
+    """It lacks columns, which would be told as an error of SQL."""
+    await store.close()
+    older = apsw.Connection(str(path))
+    older.pragma("user_version", 1)
+    older.close()
+    with pytest.raises(SchemaMismatch, match=r"before 0\.1\.0.*use another file"):
+        await SqliteStore(path).open()
+
+
 async def test_damaged_file_is_reported(path: Path, store: SqliteStore) -> None:
     await store.insert([group(*(f"job-{n}" for n in range(2000)))])
     await store.close()

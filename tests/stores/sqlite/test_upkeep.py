@@ -57,7 +57,7 @@ def test_u1_a_sqlite_that_can_lose_rows_is_named(version: str, is_old: bool) -> 
 async def test_u1_facts(store: SqliteStore, path: Path) -> None:
     await store.insert([group(*map(str, range(2000)))])
     facts = await store.describe()
-    assert (facts.kind, facts.location, facts.schema) == ("sqlite", str(path), 1)
+    assert (facts.kind, facts.location, facts.schema) == ("sqlite", str(path), 2)
     assert facts.engine == f"SQLite {apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})"
     assert facts.bytes == sum(file.stat().st_size for file in (path, Path(f"{path}-wal")))
     assert (facts.free_bytes, facts.warnings) == (0, ())

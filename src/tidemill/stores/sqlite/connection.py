@@ -87,13 +87,19 @@ def _migrate(connection: apsw.Connection) -> None:
 
 
 def _check_owner(connection: apsw.Connection, path: Path) -> None:
-    """A file with someone else's tables in it, or with newer ones of ours, is never touched."""
+    """A file with someone else's tables in it, or with ones of ours this version does not know, is never
+    touched."""
     version = connection.pragma("user_version")
     owner = connection.pragma("application_id")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     if owner != APPLICATION_ID and (tables or version):
         raise StoreCorrupt(f"{path}: this is another program's database; name another file in the URL")
-    newest = migrations()[-1][0]
+    oldest, newest = migrations()[0][0], migrations()[-1][0]
+    if 0 < version < oldest:
+        raise SchemaMismatch(
+            f"{path}: it was made by a Tidemill from before 0.1.0 (schema version {version}), which no "
+            "release can read; use another file"
+        )
     if version > newest:
         raise SchemaMismatch(
             f"{path}: its schema has version {version}, this Tidemill knows up to {newest}; "

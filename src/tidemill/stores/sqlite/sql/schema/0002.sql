@@ -1,3 +1,5 @@
+-- Numbers begin at 2: files of version 1 were made before anything was published, and are refused.
+
 -- One row per job, in every state. Partial indexes keep each question about the jobs
 -- it concerns: claiming never sees ended jobs, pruning never sees ready ones.
 CREATE TABLE jobs (
