@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.core.filters import Filter, matches
+from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job, NewJob, problem_with
+from tidemill.core.matching import matches
 from tidemill.core.queues import Pause, QueueSettings, Retention
 from tidemill.core.states import State
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.core.filters import Filter, as_json_text, folded, matches
+from tidemill.core.filters import Filter
 from tidemill.core.job import Job
+from tidemill.core.matching import folded, matches
 from tidemill.core.states import State
 
 storable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8)
@@ -38,11 +39,10 @@ def test_r2_a_text_is_found_in_whatever_surrounds_it(before: str, text: str, aft
 
 @given(words=storable, text=storable)
 def test_r2_and_not_where_it_is_not(words: str, text: str) -> None:
-    """Letters of the escapes and of the JSON around a text are found too; a digit is in neither."""
-    text = f"0{text}0"
-    assert matches(Filter(text=text), job([words])) is (
-        as_json_text(text).lower() in as_json_text(words).lower()
-    )
+    """Neither in what an escape is written with nor in the JSON around the words."""
+    here = job({words: 7}), job([words]), job(msgspec.json.encode([words]).replace(b"/", b"\\/"))
+    expected = folded(text) in folded(words)
+    assert [matches(Filter(text=text), one) for one in here] == [expected or text == "7", expected, expected]
 
 
 @given(value=storable)
@@ -69,8 +69,18 @@ def test_r2_a_strange_payload_has_no_fields_and_ends_no_search(payload: bytes) -
         (Filter(until=float("nan")), "until"),
         (Filter(fields=(("a.", "x"),)), "fields"),
         (Filter(fields=(("a", "\ud800"),)), "fields"),
+        (Filter(states=("faild",)), "states"),  # type: ignore[arg-type]
+        (Filter(states="failed"), "states"),  # type: ignore[arg-type]
+        (Filter(states=([],)), "states"),  # type: ignore[arg-type]
+        (Filter(time="begun"), "time"),  # type: ignore[arg-type]
     ],
 )
 def test_a_filter_that_means_nothing_is_told_by_field(wanted: Filter, field: str) -> None:
     assert (wanted.problem() or "").startswith(f"{field}:")
     assert Filter(text="x", fields=(("a.b", ""),)).problem() is None
+
+
+def test_a_state_may_be_given_by_its_word() -> None:
+    wanted = Filter(states=("ready",))  # type: ignore[arg-type]
+    assert wanted.problem() is None
+    assert matches(wanted, job(b"{}"))

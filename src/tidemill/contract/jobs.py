@@ -168,7 +168,7 @@ class Jobs(Protocol):
         """An operator's change to the jobs a filter means, oldest first, `limit` at most.
 
         J70 `core.changes` says which jobs it applies to and what they become; whom the filter means is
-            `core.filters.matches`. One with a `problem` is refused (ConfigurationError).
+            `core.matching.matches`. One with a `problem` is refused (ConfigurationError).
         J71 After a cancel returned nothing new of the job starts, and its holder is refused.
         J72 Ending a job releases its waiting successor.
         J73 A deleted job is remembered as any job that is gone.

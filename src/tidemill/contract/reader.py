@@ -82,7 +82,7 @@ class Reader(Protocol):
 
     async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
         """R2 Newest first; following `cursor` meets every matching job once, whatever is
-        inserted meanwhile. What matches is `core.filters.matches`; a filter with a `problem` is
+        inserted meanwhile. What matches is `core.matching.matches`; a filter with a `problem` is
         refused (ConfigurationError)."""
         ...
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from tidemill.core.job import Job
 from tidemill.core.names import is_storable
 from tidemill.core.states import State
+from tidemill.errors import ConfigurationError
+
+_STATES = tuple(State)
+_TIMES = ("created", "due", "finished")
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +21,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     id_prefix: what the id begins with, for ids that people shorten.
     since, until: wall times, `since` included and `until` not; `time` says of what.
     text: occurs in the task, key, tags, payload, note, reason or error; A to Z match in either case.
-        A payload's strings are searched as they read, however they are escaped.
+        A payload's names and values are searched one by one, as they read, however they are escaped.
     fields: pairs of a path into the payload and the value there, as text: `("feed.host", "a.example")`.
         A path goes through the members of objects and through every element of an array.
     """
@@ -39,111 +41,68 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
     def problem(self) -> str | None:
         """Why the filter cannot mean anything, naming the field."""
-        for name in ("since", "until"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                return f"{name}: must be a time, is {value}"
-        for name, value in self._texts():
-            if not is_storable(value):
-                return f"{name}: must be text without NUL characters or lone surrogates"
-        if self.text == "":
-            return "text: must not be empty; leave it out to find everything"
-        for path, _ in self.fields:
-            if not all(path.split(".")):
-                return f"fields: {path!r} is not a path; write member.member, such as feed.host"
-        return None
-
-    def _texts(self) -> Iterator[tuple[str, str]]:
-        for name in ("id_prefix", "queue", "task", "key", "tag", "text"):
-            if (value := getattr(self, name)) is not None:
-                yield name, value
-        yield from (("ids", id_) for id_ in self.ids or ())
-        yield from (("fields", text) for field in self.fields for text in field)
+        return (
+            _problem_with_lists(self)
+            or _problem_with_states(self.states or ())
+            or _problem_with_times(self)
+            or _problem_with_texts(self)
+            or _problem_with_fields(self.fields)
+        )
 
 
-def matches(wanted: Filter, job: Job) -> bool:
-    checks = (
-        wanted.ids is None or job.id in wanted.ids,
-        wanted.id_prefix is None or job.id.startswith(wanted.id_prefix),
-        wanted.queue is None or job.queue == wanted.queue,
-        wanted.states is None or job.state in wanted.states,
-        wanted.task is None or job.task == wanted.task,
-        wanted.key is None or job.lane == wanted.key,
-        wanted.tag is None or wanted.tag in job.tags,
-        _in_time(wanted, job),
-    )
-    return all(checks) and _has_text(wanted.text, job) and _has_fields(wanted.fields, job)
+def checked(wanted: Filter) -> Filter:
+    if not isinstance(wanted, Filter):
+        raise ConfigurationError(
+            f'jobs are found by a Filter, such as Filter(queue="feeds"), not by {wanted!r}'
+        )
+    if problem := wanted.problem():
+        raise ConfigurationError(f"the filter cannot mean anything: {problem}")
+    return wanted
 
 
-def _in_time(wanted: Filter, job: Job) -> bool:
-    if wanted.since is None and wanted.until is None:
-        return True
-    at: float | None = getattr(job, wanted.time)
-    return (
-        at is not None
-        and (wanted.since is None or at >= wanted.since)
-        and (wanted.until is None or at < wanted.until)
-    )
+def _problem_with_lists(wanted: Filter) -> str | None:
+    examples = {"ids": '("a",)', "states": "(State.FAILED,)", "fields": '(("feed.host", "a.example"),)'}
+    for name, example in examples.items():
+        value = getattr(wanted, name)
+        # A lone string is a sequence of letters, and never what was meant.
+        if value is not None and not isinstance(value, tuple | list):
+            return f"{name}: must be a tuple, such as {example}, is {value!r}"
+    return None
 
 
-def _has_text(text: str | None, job: Job) -> bool:
-    if text is None:
-        return True
-    error = (job.error.type, job.error.message) if job.error else ()
-    plain = (job.task, job.lane, *job.tags, job.note, job.reason, *error)
-    wanted, quoted = folded(text), folded(as_json_text(text))
-    return any(wanted in folded(words) for words in plain if words) or any(
-        quoted in folded(words) for words in _spellings(job.payload)
-    )
+def _problem_with_states(states: tuple[State, ...]) -> str | None:
+    for state in states:
+        if state not in _STATES:
+            return f"states: there is no state {state!r}; there are {', '.join(State)}"
+    return None
 
 
-def _spellings(payload: bytes) -> Iterator[str]:
-    """As it was written, and, where it has escapes that need not be, as Tidemill writes it."""
-    written = payload.decode(errors="replace")
-    yield written
-    if r"\u" in written or r"\/" in written:
-        yield msgspec.json.encode(_decoded(payload)).decode()
+def _problem_with_times(wanted: Filter) -> str | None:
+    if wanted.time not in _TIMES:
+        return f"time: must be one of {', '.join(_TIMES)}, is {wanted.time!r}"
+    for name in ("since", "until"):
+        value = getattr(wanted, name)
+        if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+            return f"{name}: must be a Unix time, is {value!r}"
+    return None
 
 
-def _decoded(payload: bytes) -> Any:
-    """What an outsider sent may be no JSON at all: it is kept, as a failed job, and has no fields."""
-    try:
-        return msgspec.json.decode(payload)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+def _problem_with_texts(wanted: Filter) -> str | None:
+    named = ("id_prefix", "queue", "task", "key", "tag", "text")
+    texts = [(name, value) for name in named if (value := getattr(wanted, name)) is not None]
+    for name, value in texts + [("ids", id_) for id_ in wanted.ids or ()]:
+        if not (isinstance(value, str) and is_storable(value)):
+            return f"{name}: must be text without NUL characters or lone surrogates, is {value!r}"
+    if wanted.text == "":
+        return "text: must not be empty; leave it out to find everything"
+    return None
 
 
-def _has_fields(fields: tuple[tuple[str, str], ...], job: Job) -> bool:
-    if not fields:
-        return True
-    payload = _decoded(job.payload)
-    try:
-        return all(value in _texts_at(payload, path.split(".")) for path, value in fields)
-    except RecursionError:  # one payload nested a thousand deep must not end every search
-        return False
-
-
-def _texts_at(value: Any, path: list[str]) -> Iterator[str]:
-    if isinstance(value, list):
-        for element in value:
-            yield from _texts_at(element, path)
-    elif path:
-        if isinstance(value, dict) and path[0] in value:
-            yield from _texts_at(value[path[0]], path[1:])
-    elif isinstance(value, str):
-        yield value
-    elif not isinstance(value, dict):
-        yield msgspec.json.encode(value).decode()
-
-
-_FOLD = {letter: letter + 32 for letter in range(ord("A"), ord("Z") + 1)}
-
-
-def folded(text: str) -> str:
-    """A to Z made small and nothing else: what every store's own function does alike."""
-    return text.translate(_FOLD)
-
-
-def as_json_text(text: str) -> str:
-    """How the text stands inside a JSON string."""
-    return msgspec.json.encode(text).decode()[1:-1]
+def _problem_with_fields(fields: tuple[tuple[str, str], ...]) -> str | None:
+    for field in fields:
+        pair = isinstance(field, tuple | list) and len(field) == len(("path", "value"))
+        if not pair or not all(isinstance(text, str) and is_storable(text) for text in field):
+            return f"fields: must be pairs of a path and a value, both text, has {field!r}"
+        if not all(field[0].split(".")):
+            return f"fields: {field[0]!r} is not a path; write member.member, such as feed.host"
+    return None

@@ -7,10 +7,10 @@ from itertools import islice
 
 from tidemill.contract.wakeups import worker_topic
 from tidemill.core.changes import Amended, Change, applies_to, changed
-from tidemill.core.filters import Filter, matches
+from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
+from tidemill.core.matching import matches
 from tidemill.core.states import LIVE, State
-from tidemill.errors import ConfigurationError
 from tidemill.stores.memory.moves import gone, move
 from tidemill.stores.memory.records import Records
 
@@ -18,7 +18,7 @@ from tidemill.stores.memory.records import Records
 def amend(records: Records, wanted: Filter, change: Change, limit: int) -> Amended:
     """J70 to J73. Who is meant is decided first: the oldest `limit` jobs the filter matches,
     whether or not the change applies. Then each is changed as it stands when its turn comes."""
-    check_filter(wanted)
+    checked(wanted)
     meant = [job.id for job in islice(oldest_first(records, wanted), limit)]
     done: list[str] = []
     left: list[str] = []
@@ -38,11 +38,6 @@ def oldest_first(records: Records, wanted: Filter) -> Iterator[Job]:
         return (job for job in records.jobs.values() if matches(wanted, job))
     named = (records.jobs[id_] for id_ in set(wanted.ids) if id_ in records.jobs)
     return iter(sorted((job for job in named if matches(wanted, job)), key=lambda job: job.seq))
-
-
-def check_filter(wanted: Filter) -> None:
-    if problem := wanted.problem():
-        raise ConfigurationError(problem)
 
 
 def _apply(records: Records, change: Change, job: Job) -> None:

@@ -16,10 +16,11 @@ from tidemill.contract.reader import (
     Page,
     WorkerInfo,
 )
-from tidemill.core.filters import Filter, matches
+from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
+from tidemill.core.matching import matches
 from tidemill.core.states import FINAL, State
-from tidemill.stores.memory.amend import check_filter, oldest_first
+from tidemill.stores.memory.amend import oldest_first
 from tidemill.stores.memory.records import Records
 
 
@@ -29,7 +30,7 @@ def get(records: Records, ids: Sequence[str]) -> list[Job | None]:
 
 def find(records: Records, wanted: Filter, limit: int, cursor: int | None) -> Page:
     """R2. The cursor is the seq of the page's last job; new jobs have a higher one."""
-    check_filter(wanted)
+    checked(wanted)
     older = (job for job in _newest_first(records, wanted) if cursor is None or job.seq < cursor)
     found = list(islice(older, limit + 1))
     page = tuple(found[:limit])

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tidemill.core.filters import Filter, as_json_text, folded, matches
+from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
+from tidemill.core.matching import as_json_text, folded, matches
 from tidemill.core.names import MAX_NAME
 from tidemill.core.states import FINAL, State
-from tidemill.errors import ConfigurationError
 from tidemill.stores.sqlite.rows import job_of, text_of
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -24,6 +24,10 @@ SQL = load("find")
 
 FEW = 0.25
 """Of all jobs: so many places are sorted and looked up one by one as fast as the table is read."""
+
+FEW_GOING_ON = 0.02
+"""The same where a page follows another: the places are collected anew for every page, while the table is
+read on from where the last page ended."""
 
 LAST = "\U0010ffff"
 """The character after which none comes."""
@@ -36,10 +40,8 @@ _DUE = frozenset({State.SCHEDULED, State.READY})
 def search(
     transaction: Transaction, wanted: Filter, *, newest_first: bool, before: int | None = None
 ) -> Iterator[Job]:
-    """R2. What matches is `core.filters.matches`; the statement only keeps most others away."""
-    if problem := wanted.problem():
-        raise ConfigurationError(problem)
-    statement = _statement(transaction, wanted, before)
+    """R2. What matches is `core.matching.matches`; the statement only keeps most others away."""
+    statement = _statement(transaction, checked(wanted), before)
     if statement is None:
         return
     order = SQL.newest_first if newest_first else SQL.oldest_first
@@ -59,11 +61,11 @@ def _statement(transaction: Transaction, wanted: Filter, before: int | None) -> 
     if before is not None:
         pieces.insert(0, SQL.before)
     if wanted.ids is None and wanted.id_prefix is None:
-        states = _few(transaction, wanted)
+        states = _few(transaction, wanted, FEW if before is None else FEW_GOING_ON)
         if states is not None:
             if not states:
                 return None
-            pieces.insert(0, f"seq IN ({_places(wanted, states)})")
+            pieces.insert(0, f"seq IN ({_places(wanted, states, before)})")
     return f"{SQL.rows}\nWHERE {_all(pieces)}" if pieces else str(SQL.rows)
 
 
@@ -84,7 +86,7 @@ def _times(wanted: Filter) -> list[str]:
     return [pieces[f"{wanted.time}_{bound}"] for bound in bounds]
 
 
-def _few(transaction: Transaction, wanted: Filter) -> frozenset[State] | None:
+def _few(transaction: Transaction, wanted: Filter, share: float) -> frozenset[State] | None:
     """The states whose indexes are to be asked; None when the table is."""
     states = frozenset(State if wanted.states is None else wanted.states)
     by_end = wanted.time == "finished" and bool(_times(wanted))
@@ -94,19 +96,20 @@ def _few(transaction: Transaction, wanted: Filter) -> frozenset[State] | None:
     for queue, state, jobs in transaction.counts():
         total += jobs
         meant += jobs * (state in states and wanted.queue in (None, queue))
-    return states if by_end or meant <= FEW * total else None
+    return states if by_end or meant <= share * total else None
 
 
-def _places(wanted: Filter, states: frozenset[State]) -> str:
-    queue = [SQL.queue] if wanted.queue is not None else []
+def _places(wanted: Filter, states: frozenset[State], before: int | None) -> str:
+    always = [SQL.queue] if wanted.queue is not None else []
+    always += [SQL.before] if before is not None else []
     pieces = dict(SQL)
     found = []
     for state in sorted(states - FINAL):
         times = _times(wanted) if wanted.time == "due" and state in _DUE else []
-        found.append(_all([pieces[str(state)], *queue, *times]))
+        found.append(_all([pieces[str(state)], *always, *times]))
     if states & FINAL:
         times = _times(wanted) if wanted.time == "finished" else []
-        found.append(_all([SQL.ended, *queue, *times]))
+        found.append(_all([SQL.ended, *always, *times]))
     return "\nUNION ALL ".join(found)
 
 

@@ -1,4 +1,4 @@
-"""find by text, payload field and time: what matches is `core.filters.matches`, however a store finds it."""
+"""find by text, payload field and time: what matches is `core.matching.matches`, however a store finds it."""
 
 # ruff: noqa: S101 - a test suite asserts
 from __future__ import annotations
@@ -9,8 +9,9 @@ import pytest
 
 from tidemill.contract.jobs import Admission, Refused
 from tidemill.core.changes import Archive, Cancel, Delete, Reprioritise
-from tidemill.core.filters import Filter, matches
+from tidemill.core.filters import Filter
 from tidemill.core.job import DEFAULT_PRIORITY, Error, NewJob
+from tidemill.core.matching import matches
 from tidemill.core.outcomes import Cancelled, Fail, Retrying
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
@@ -77,6 +78,32 @@ class TestText:
         assert await found(drive, text="海上") == ["a"]
         assert await found(drive, text="a/b") == ["a"]
         assert await found(drive, fields=(("title", "海上"), ("path", "a/b"))) == ["a"]
+
+    @pytest.mark.parametrize(
+        ("text", "matched"),
+        [
+            ("nfeed", []),
+            ("there", []),
+            ("\\n", []),
+            ("u4e0a", []),
+            ("line\nfeed", ["a"]),
+            ("\t", ["a"]),
+            ("上\n", ["b"]),
+            ("back\\slash", ["b"]),
+            ("some key", ["b"]),
+            ("0.10", ["b"]),
+            ("null", ["b"]),
+            ('":', []),
+        ],
+    )
+    async def test_r2_what_an_escape_is_written_with_is_not_there(
+        self, drive: Driver, text: str, matched: list[str]
+    ) -> None:
+        """A payload reads `line, feed`; that its text has `nfeed` in it is nobody's business."""
+        await drive.add(new("a", payload="line\nfeed tab\there"))
+        other = rb'{"some key": ["\u4e0a\n", "back\\slash", 0.10, null]}'
+        await drive.add(NewJob(id="b", task="task", payload=other))
+        assert await found(drive, text=text) == matched
 
     async def test_r2_what_is_no_json_ends_no_search(self, drive: Driver, arrive: Arrive) -> None:
         await drive.add(new("a", payload="oak"))
@@ -228,6 +255,16 @@ class TestFilters:
             Filter(fields=(("a..b", "x"),)),
             Filter(fields=(("", "x"),)),
             Filter(fields=(("a", "\ud800"),)),
+            Filter(fields=("a.b",)),  # type: ignore[arg-type]
+            Filter(fields=(("a", 3),)),  # type: ignore[arg-type]
+            Filter(states="failed"),  # type: ignore[arg-type]
+            Filter(states=("faild",)),  # type: ignore[arg-type]
+            Filter(states=(State.FAILED, 3)),  # type: ignore[arg-type]
+            Filter(ids="a"),  # type: ignore[arg-type]
+            Filter(queue=3),  # type: ignore[arg-type]
+            Filter(since="yesterday"),  # type: ignore[arg-type]
+            Filter(time="begun"),  # type: ignore[arg-type]
+            {"queue": "q"},
         ],
     )
     async def test_r2_j70_one_that_means_nothing_is_refused(self, drive: Driver, wanted: Filter) -> None:

@@ -88,7 +88,7 @@ changes: st.SearchStrategy[Change] = st.one_of(
 )
 
 texts = st.sampled_from(
-    ("海", "升明", "上升明", "PLAIN", '"', "\\", "\n", "%", "oops", "BY HAND", "task-1", "")
+    ("海", "升明", "上升明", "PLAIN", '"', "\\", "\n", "nd", "%", "oops", "BY HAND", "task-1", "")
 )
 FIELDS = (("version", "3"), ("in.words", "海上升明月"), ("in.words", "%"), ("in", "%"), ("in..words", ""))
 states = st.lists(st.sampled_from(list(State)), max_size=3).map(tuple)

@@ -1,6 +1,7 @@
 -- Jobs by filter. `find.py` puts a statement together from these pieces: `rows`, WHERE, the pieces of
--- the filter's members that are set, and an order; `seq IN` with the last five where few jobs are meant. What is asked here about texts and fields may say yes
--- too often, never too seldom: whoever reads the rows asks `core.filters.matches` once more.
+-- the filter's members that are set, and an order; `seq IN` with the last five where few jobs are meant.
+-- What is asked here about texts and fields may say yes too often, never too seldom: whoever reads the
+-- rows asks `core.matching.matches` once more.
 
 -- name: rows
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
@@ -82,4 +83,5 @@ SELECT seq FROM jobs INDEXED BY jobs_waiting WHERE state = 'waiting'
 SELECT seq FROM jobs INDEXED BY jobs_running WHERE state = 'running'
 
 -- name: ended
-SELECT seq FROM jobs INDEXED BY jobs_ended WHERE finished IS NOT NULL AND state IN (SELECT value FROM json_each(:states))
+SELECT seq FROM jobs INDEXED BY jobs_ended
+WHERE finished IS NOT NULL AND state IN (SELECT value FROM json_each(:states))
