@@ -45,6 +45,29 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
     return made
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A mark that would do nothing, or not what it says, is refused."""
+    for item in items:
+        if (mark := item.get_closest_marker(_MARK)) is None:
+            continue
+        if mark.args:
+            given = ", ".join(map(repr, mark.args))
+            raise pytest.UsageError(
+                f"{item.nodeid}: tidemill({given}): its arguments have names; write tidemill(seed={given})"
+            )
+        if _is_async(getattr(item, "obj", None)) and _is_of_unittest(item):
+            raise pytest.UsageError(
+                f"{item.nodeid}: unittest runs the async tests of its classes on a loop of its own, and "
+                "@pytest.mark.tidemill cannot change that; write the test as a function"
+            )
+
+
+def _is_of_unittest(item: pytest.Item) -> bool:
+    import unittest
+
+    return issubclass(getattr(item, "cls", None) or object, unittest.TestCase)
+
+
 def _is_async(obj: Any) -> bool:
     return inspect.iscoroutinefunction(obj) or inspect.iscoroutinefunction(_drawn(obj))
 

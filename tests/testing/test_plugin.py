@@ -205,6 +205,32 @@ def test_without_an_application_the_fixture_says_what_to_write(pytester: pytest.
     result.stdout.fnmatch_lines(["*tidemill_app: '' names no application; write tidemill_app = module:app*"])
 
 
+def test_an_argument_without_a_name_is_refused(project: pytest.Pytester) -> None:
+    project.makepyfile("""
+        import pytest
+
+        @pytest.mark.tidemill(7)
+        async def test_seeded(): pass
+    """)
+    result = run(project, *WITH["plain pytest"])
+    assert result.ret is pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*test_seeded: tidemill(7): its arguments have names*tidemill(seed=7)"])
+
+
+def test_a_mark_on_an_async_test_of_unittest_is_refused(project: pytest.Pytester) -> None:
+    project.makepyfile("""
+        import unittest
+        import pytest
+
+        @pytest.mark.tidemill
+        class TestOfUnittest(unittest.IsolatedAsyncioTestCase):
+            async def test_async(self): pass
+    """)
+    result = run(project, *WITH["plain pytest"])
+    assert result.ret is pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*TestOfUnittest::test_async: unittest runs*write the test as a function"])
+
+
 def test_the_plugin_imports_nothing_of_tidemill_until_it_is_used() -> None:
     """Every test run on a machine with Tidemill installed loads it."""
     script = (
