@@ -24,7 +24,8 @@ def enqueue_on_commit(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Jo
     """Enqueue when the transaction around this call commits; at once outside of one.
 
     Arguments are checked and the id is made now, so it can be written into a row of the same
-    transaction. Options go in by `task.using(…)`.
+    transaction. Options go in by `task.using(…)`. Whether a job with the same unique key is there is
+    asked after the commit: if so, no job has this id.
     """
     return send_on_commit(task, task.job(*args, **kwargs))
 
