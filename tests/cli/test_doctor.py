@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +62,15 @@ def test_settings_are_shown_with_their_origins(cli: Cli, monkeypatch: pytest.Mon
     assert ["worker.lease", "45.0", "environment", "TIDEMILL_WORKER_LEASE"] in lines
     assert ["queues.mail.weight", "3", "argument"] in lines
     assert "note settings: TIDEMILL_WORKER_LEESE is set and nobody reads it; did you mean" in ran.out
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_the_settings_file_that_was_read_is_named(cli: Cli, tmp_path: Path, read: bool) -> None:
+    file = tmp_path / "tidemill.toml"
+    if read:
+        file.write_text("[worker]\nlease = 45\n")
+    says = f"{file} was read" if read else f"there is no settings file in {tmp_path}"
+    assert f"ok   settings: {says}\n" in cli("doctor", "--app", "shop:app").out
 
 
 def test_no_worker_is_a_note_until_there_is_work(cli: Cli) -> None:

@@ -17,6 +17,9 @@ from tidemill.cli.root import root
 WRONG: list[tuple[list[str], str]] = [
     (["jobs"], "say which store: --app module:app"),
     (["jobz"], "no such command 'jobz'; did you mean jobs?"),
+    (["jobs", "shw"], "no such command 'shw'; did you mean show? there are archive, cancel,"),
+    (["queues", "puse"], "no such command 'puse'; did you mean pause or unset?"),
+    (["db", "chek"], "no such command 'chek'; did you mean check?"),
     (["jobs", "--app", "shop"], "'shop' is not of the form module:app, such as shop:app"),
     (["jobs", "--app", "nothing:app"], "module 'nothing' was not found in {here} nor among"),
     (["jobs", "--app", "nothing.jobs:app"], "module 'nothing' was not found in {here} nor among"),

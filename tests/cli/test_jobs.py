@@ -10,10 +10,11 @@ import sys
 import apsw
 import pytest
 
-from tests.cli.support import Cli, claim
+from tests.cli.support import Cli, claim, settle
 from tidemill.contract.jobs import Admission, Refused
 from tidemill.contract.store import Store
 from tidemill.core.job import Error
+from tidemill.core.outcomes import Crashed, Retrying
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,7 @@ def test_a_failed_job_is_shown_with_its_traceback_once_and_its_log(cli: Cli) -> 
     assert len([line for line in lines if line.strip() == 'raise ConnectionError("nobody home")']) == 1
     assert "error:            ConnectionError: nobody home" in lines
     log = lines[lines.index("log:") + 1 :]
-    said = [re.sub(r"^  \d\d:\d\d:\d\d ", "", line) for line in log]
+    said = [re.sub(r"^  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\S* ", "", line) for line in log]
     assert said == ["#1 knocking, 1", "#2 knocking, 2"]
     fields = {line.partition(":")[0] for line in lines}
     assert not fields & {"unknown_for", "claim", "number", "part", "lease"}
@@ -96,6 +97,65 @@ def test_jobs_are_found_by_what_is_in_them(cli: Cli) -> None:
     assert cli("jobs", "--app", "shop:app", "--json", "--text", "nobody").json["jobs"] == []
     none = cli("jobs", "--app", "shop:app", "--text", "nobody")
     assert (none.code, none.out, none.err) == (0, "", "tidemill: no job matches\n")
+
+
+def test_a_queue_nobody_knows_is_named(cli: Cli) -> None:
+    """It must not look like one that is empty."""
+    cli.send("a")
+    for arguments in (("jobs",), ("jobs", "--json"), ("jobs", "retry", "--yes")):
+        ran = cli(*arguments, "--queue", "mial", "--app", "shop:app")
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err == "tidemill: there is no queue 'mial'; there are: mail\n"
+
+
+def test_programs_are_not_shown_what_only_the_store_needs(cli: Cli) -> None:
+    job = cli.send("a")
+    internal = {"seq", "fence", "claim", "number", "lease", "alone", "part", "unique_holds", "lane"}
+    (listed,) = cli("jobs", "--app", "shop:app", "--json").json["jobs"]
+    shown = cli("jobs", "show", job, "--app", "shop:app", "--json").json
+    assert not internal & {*listed, *shown}
+    assert listed.items() <= shown.items()
+
+
+def test_a_cancelled_job_is_listed_with_why_not_with_an_old_error(cli: Cli) -> None:
+    job = cli.send("a")
+    oops = Error("ConnectionError", "nobody home")
+
+    async def fail_once(store: Store) -> None:
+        await settle(store, await claim(store, "mail"), Retrying(60.0, oops))
+
+    cli.on_store(fail_once)
+    assert "ConnectionError: nobody home" in cli("jobs", "--app", "shop:app").out
+    cli("jobs", "cancel", job, "--reason", "no longer wanted", "--app", "shop:app")
+    listed = cli("jobs", "--app", "shop:app").out
+    assert "no longer wanted" in listed
+    assert "nobody home" not in listed
+
+
+def test_a_job_that_crashed_until_it_was_given_up(cli: Cli) -> None:
+    """Crashes are not charged: the one it died in is its first attempt all the same."""
+    cli.send("a")
+
+    async def crash(store: Store) -> None:
+        for number in range(1, 4):
+            claims = await claim(store, "mail", number=number)
+            await settle(store, claims, Crashed(Error("Crashed", "killed by signal 9")))
+
+    cli.on_store(crash)
+    line = cli("jobs", "--app", "shop:app").out.splitlines()[1]
+    assert line.split()[3:5] == ["failed", "1"]
+    assert "poison: Crashed: killed by signal 9" in line
+
+
+def test_times_are_written_alike(cli: Cli) -> None:
+    job = cli.send("a")
+    cli("jobs", "cancel", job, "--app", "shop:app")
+    written = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
+    looks = (("jobs",), ("jobs", "show", job), ("explain", job), ("top",), ("queues", "info", "mail"))
+    for arguments in looks:
+        out = cli(*arguments, "--app", "shop:app").out
+        assert written.search(out)
+        assert not re.search(r"\d\d:\d\d:\d\d(?! UTC)", out), arguments
 
 
 def test_jobs_are_found_by_time(cli: Cli) -> None:

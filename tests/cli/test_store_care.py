@@ -8,6 +8,7 @@ import apsw
 import pytest
 
 from tests.cli.support import Cli
+from tidemill import Tidemill
 
 AT = ("--app", "shop:app")
 
@@ -91,17 +92,30 @@ def test_measuring_on_a_file_that_is_thrown_away(cli: Cli, tmp_path: Path) -> No
     assert set(tmp_path.iterdir()) == before
 
 
-def test_measuring_leaves_a_given_store_empty(cli: Cli) -> None:
-    ran = cli("bench", "--jobs", "20", "--url", "sqlite:///fresh.db")
-    assert ran.code == 0, ran.err
-    assert ran.out.splitlines()[0].split() == ["jobs", "seconds", "jobs/s"]
-    assert cli("jobs", "--url", "sqlite:///fresh.db", "--json").json["jobs"] == []
+def test_measuring_beside_a_store_does_not_touch_it(cli: Cli, tmp_path: Path) -> None:
+    """Neither its jobs nor its queues, nor does it get those of the folder's settings."""
+    cli.send("a")
+    (tmp_path / "tidemill.toml").write_text("[queues.songs]\nweight = 2\n")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    for url in ("sqlite:///shop.db", "sqlite:///fresh.db"):
+        ran = cli("bench", "--jobs", "20", "--url", url)
+        assert ran.code == 0, ran.err
+        assert ran.out.splitlines()[0].split() == ["jobs", "seconds", "jobs/s"]
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
-def test_measuring_refuses_a_store_with_jobs(cli: Cli) -> None:
-    job = cli.send("a")
-    ran = cli("bench", "--url", "sqlite:///shop.db")
-    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
-    assert "sqlite:///shop.db has 1 job" in ran.err
-    assert [each["id"] for each in cli("jobs", *AT, "--json").json["jobs"]] == [job]
-    assert [each["name"] for each in cli("queues", *AT, "--json").json] == ["mail"]
+def test_measuring_beside_a_store_means_on_its_disk(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urls: list[str] = []
+
+    def measured(url: str) -> Tidemill:
+        urls.append(url)
+        return Tidemill(url)
+
+    monkeypatch.setattr("tidemill.cli.bench.Tidemill", measured)
+    (tmp_path / "disk").mkdir()
+    assert cli("bench", "--jobs", "10", "--url", "sqlite:///disk/jobs.db").code == 0
+    assert urls[0].startswith(f"sqlite:///{tmp_path / 'disk'}/tidemill-bench-")
+    assert cli("bench", "--jobs", "10", "--url", "memory://").code == 0
+    assert urls[1] == "memory://"

@@ -33,7 +33,7 @@ def test_an_id_can_be_copied_and_headings_are_whole(cli: Cli, columns: int) -> N
     words = heading.split()
     assert words == [name for name in JOBS if name in words]
     assert {"id", "task", "state", "note"} <= set(words)
-    assert (words == JOBS) == (columns >= 100)
+    assert (words == JOBS) == (columns >= 140)
 
 
 @pytest.mark.parametrize("command", [("queues",), ("top", "--once")], ids=" ".join)

@@ -14,6 +14,7 @@ from tidemill.cli import complete, times
 from tidemill.cli.times import Instant
 from tidemill.core.filters import Filter
 from tidemill.core.states import State
+from tidemill.inspect.queue_views import require
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,9 @@ class Wanted:
         return replace(self, time=NOTHING.time) != NOTHING
 
     async def filter(self, app: Tidemill, states: tuple[State, ...] | None = None) -> Filter:
-        """`states` are meant where none were typed."""
+        """`states` are meant where none were typed. A queue nobody knows is a mistake, not an empty one."""
+        if self.queue is not None and all(task.queue != self.queue for task in app.tasks.values()):
+            await require(app.store, self.queue)
         now = (await app.store.read_clock()).wall
         return Filter(
             queue=self.queue,

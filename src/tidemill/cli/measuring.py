@@ -10,8 +10,6 @@ import msgspec
 
 from tidemill.app import Tidemill
 from tidemill.client.task import Task
-from tidemill.core.changes import Delete
-from tidemill.core.filters import Filter
 from tidemill.core.queues import Retention
 
 TASK, QUEUE = "tidemill.bench", "tidemill-bench"
@@ -51,11 +49,6 @@ class Bench:
             await self._timed("enqueue in bulk", bulk, self._in_bulk),
             await self._timed("run by one worker", self._jobs, self._drain),
         ]
-
-    async def clear_up(self) -> None:
-        """Leave a store that was given as empty as it was."""
-        while (await self._app.store.amend(Filter(task=TASK), Delete(), AT_ONCE)).changed:
-            pass
 
     async def _timed(
         self, what: str, jobs: int, work: Callable[[int], Coroutine[Any, Any, None]]

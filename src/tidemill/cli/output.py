@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 import msgspec
+
+from tidemill.inspect.words import Times
 
 
 def print_json(value: Any) -> None:
@@ -47,11 +48,5 @@ def size(count: int | None) -> str | None:
 
 
 def moment(wall: float | None) -> str:
-    if wall is None:
-        return ""
-    return datetime.fromtimestamp(wall, UTC).astimezone().isoformat(" ", "seconds")
-
-
-def short_moment(wall: float) -> str:
-    """Where room is scarce and the year is plain."""
-    return datetime.fromtimestamp(wall, UTC).astimezone().strftime("%m-%d %H:%M:%S")
+    """As everywhere: on this machine's clock, with its offset."""
+    return "" if wall is None else Times(wall, None).at(wall)

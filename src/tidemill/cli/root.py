@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from tidemill.cli.groups import Group
+
 _COMMANDS = {
     "up": "Run everything an application needs, in one process.",
     "worker": "Run a worker for an application, such as myproject.jobs:app.",
@@ -27,7 +29,7 @@ class ReaderGone(Exception):
     """Nobody reads our output any more."""
 
 
-class _Lazy(click.Group):
+class _Lazy(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
 
@@ -43,15 +45,6 @@ class _Lazy(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise ReaderGone from None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            from tidemill.cli.nearest import instead_of
-
-            ctx.fail(f"no such command {args[0]!r}; {instead_of(args[0], _COMMANDS)}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """From the table, so that `--help` does not import every command."""

@@ -6,8 +6,9 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli.filtering import Wanted, with_filter
+from tidemill.cli.groups import Group
 from tidemill.cli.jobs.record import as_data, attempt_of, remark
-from tidemill.cli.output import note, print_json, short_moment
+from tidemill.cli.output import moment, note, print_json
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
 from tidemill.contract.reader import Page
@@ -23,7 +24,7 @@ COLUMNS = (
 )
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @with_filter
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
 @click.option("--cursor", type=int, help="Go on where the last page ended.")
@@ -48,10 +49,7 @@ def jobs(target: Target, *, wanted: Wanted, limit: int, cursor: int | None) -> N
         return
     print_table(
         COLUMNS,
-        [
-            (j.id, j.queue, j.task, j.state, attempt_of(j), short_moment(j.created), remark(j))
-            for j in page.jobs
-        ],
+        [(j.id, j.queue, j.task, j.state, attempt_of(j), moment(j.created), remark(j)) for j in page.jobs],
     )
     if page.cursor is not None:
         note(f"there are more: --cursor {page.cursor}")

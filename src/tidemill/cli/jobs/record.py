@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -12,11 +11,14 @@ from tidemill.cli.output import moment, printable
 from tidemill.contract.reader import AttemptRecord, LogLine
 from tidemill.core.job import Error, Job
 from tidemill.core.states import State
+from tidemill.core.transitions import POISON
 
 
 def as_data(job: Job) -> dict[str, Any]:
-    """The record with payload and result as the JSON they are, and `attempt`, the one it is in."""
-    data: dict[str, Any] = {field: getattr(job, field) for field in job.__struct_fields__}
+    """The record with payload and result as the JSON they are, and `attempt`, the one it is in. What only
+    the store and its workers need is left out."""
+    fields = (field for field in job.__struct_fields__ if field not in _INTERNAL)
+    data: dict[str, Any] = {field: getattr(job, field) for field in fields}
     data["key"] = data.pop("lane") or None
     data["attempt"] = attempt_of(job) if job.state is State.RUNNING else None
     data["payload"] = _as_json(job.payload)
@@ -34,27 +36,31 @@ def _as_json(stored: bytes) -> msgspec.Raw:
 
 
 def attempt_of(job: Job) -> int:
-    """An attempt is charged when it ends: a running job is in the one after those."""
-    return job.attempts + (job.state is State.RUNNING)
+    """An attempt is charged when it ends: a running job is in the one after those. So is one that crashed
+    until it was given up: crashes are counted apart."""
+    return job.attempts + (job.state is State.RUNNING or job.reason == POISON)
 
 
 def remark(job: Job) -> str:
-    if job.error is not None:
-        return f"{job.error.type}: {job.error.message}"
-    return job.reason or job.note or ""
+    """Why a job is as it is. What an attempt died of is not why it was cancelled."""
+    error = None if job.error is None else _sentence(job.error)
+    if job.state is State.CANCELLED:
+        error = None
+    reason = None if job.reason == "failed" else job.reason
+    return ": ".join(filter(None, (reason, error))) or job.note or ""
 
 
 def lines_about(
     record: dict[str, Any], attempts: Sequence[AttemptRecord], log: Sequence[LogLine]
 ) -> Iterator[str]:
     for field, value in record.items():
-        if field not in _HIDDEN and value not in _NOTHING.get(field, (None, "", ())):
+        if value not in _NOTHING.get(field, (None, "", ())):
             yield f"{field + ':':<17} {printable(_shown(field, value))}"
     yield from _tracebacks(record["error"], attempts)
     if log:
         yield "log:"
     for line in log:
-        yield printable(f"  {_clock(line.at)} #{line.attempt} {line.line}")
+        yield printable(f"  {moment(line.at)} #{line.attempt} {line.line}")
 
 
 def _tracebacks(last: Error | None, attempts: Sequence[AttemptRecord]) -> Iterator[str]:
@@ -92,14 +98,9 @@ def _sentence(error: Error) -> str:
     return f"{error.type}: {error.message}"
 
 
-def _clock(wall: float) -> str:
-    return datetime.fromtimestamp(wall, UTC).astimezone().strftime("%H:%M:%S")
-
-
 _TIMES = frozenset({"created", "due", "expires", "started", "finished", "unique_until"})
 
-_HIDDEN = frozenset({"seq", "fence", "claim", "number", "lease", "alone", "part", "unique_holds"})
-"""What only the store and its workers need; `--json` shows it all the same."""
+_INTERNAL = frozenset({"seq", "fence", "claim", "number", "lease", "alone", "part", "unique_holds"})
 
 _NOTHING = {"unknown_for": (0,)}
 """Values that say nothing, where they are not the usual ones."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tidemill.cli.groups import Group
 from tidemill.cli.output import print_json
 from tidemill.cli.queues.words import paused, unusual, waited
 from tidemill.cli.table import Column, print_table
@@ -21,7 +22,7 @@ COLUMNS = (
 )
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @with_target
 def queues(target: Target) -> None:
     """Show the queues; or look at one, pause, set or empty it."""
