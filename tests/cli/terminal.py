@@ -57,11 +57,14 @@ class Terminal:
         os.write(self._ours, keys.encode())
 
     def interrupt(self) -> None:
-        """Ctrl-C until it ends: CPython loses one that comes while `input()` is being set up."""
-        while self.process.poll() is None:
+        """Ctrl-C, and once more: CPython loses one that comes while `input()` is being set up. A program
+        that heeds neither fails the test."""
+        for patience in (2.0, PATIENCE):
             self.type("\x03")
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(1)
+                self.process.wait(patience)
+                return
+        raise AssertionError(f"it goes on after Ctrl-C: {self.drawn[-500:]}")
 
     def code(self) -> int:
         """Its exit code, when it has ended and all it drew was read."""

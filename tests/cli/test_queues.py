@@ -70,7 +70,7 @@ def test_everything_about_one_queue(cli: Cli) -> None:
 
 
 def test_settings_are_put_over_the_code_and_taken_away_again(cli: Cli) -> None:
-    """DESIGN: code declares, people override, with who, why and until when."""
+    """Code declares, people override, with who, why and until when."""
     cli.send("a@example.org")
     words = ("concurrency=5", "max_length=none", "keep_done=age=60")
     ran = cli("queues", "set", "mail", *words, "--for", "1h", "--reason", "flood", "--app", "shop:app")

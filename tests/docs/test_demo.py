@@ -63,6 +63,21 @@ def test_the_commands_it_ends_with_work_on_its_file(shown: str, folder: Path) ->
     assert all(queue in top for queue in ("hosts", "mail", "risky", "songs"))
 
 
+def test_what_is_set_for_another_application_is_not_meant_for_it(tmp_path: Path) -> None:
+    (tmp_path / "tidemill.toml").write_text("[queues.songs]\nmax_length = 5\n", encoding="utf-8")
+    asked = "print(app.queues['songs'].max_length, *app.worker_options().queues)"
+    variables = {"TIDEMILL_WORKER_QUEUES": "mail", "TIDEMILL_QUEUES_SONGS_MAX_LENGTH": "5"}
+    done = subprocess.run(
+        [sys.executable, "-c", f"from tidemill.demo.tasks import app; {asked}"],
+        cwd=tmp_path,
+        env=PLAIN | variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["None", "songs", "hosts", "mail", "risky"]
+
+
 def test_a_folder_that_cannot_be_written_to_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "tidemill-demo.db").mkdir()
     done = run(tmp_path, sys.executable, "-m", "tidemill.demo")

@@ -87,8 +87,8 @@ def _dataclass_defaults(kind: Any) -> dict[str, Any]:
 
 
 def _worker_defaults() -> dict[str, Any]:
-    """An application fills in the queues (tests/client/test_app.py)."""
-    return _dataclass_defaults(WorkerOptions) | {"queues": _EVERY_QUEUE}
+    """An application fills in the queues (tests/client/test_app.py); processes are the supervisor's."""
+    return _dataclass_defaults(WorkerOptions) | {"queues": _EVERY_QUEUE, "processes": None}
 
 
 _EVERY_QUEUE = "every queue that was declared or that a task is on"

@@ -7,13 +7,15 @@ import logging
 import shutil
 import sys
 import tempfile
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import structlog
 from rich.console import Console
 
 from tidemill.demo.screen import Screen
-from tidemill.demo.story import Told, tell
+from tidemill.demo.story import PATIENCE, Told, tell
 from tidemill.demo.summary import next_steps, promises
 from tidemill.demo.tasks import FILE, app, witness
 from tidemill.errors import TidemillError
@@ -50,10 +52,18 @@ async def _run(screen: Screen, deaths: Path) -> int:
         worker = app.worker(concurrency=10)
         running = asyncio.create_task(worker.run())
         async with screen.following(app.store):
-            told = await tell(screen.say, deaths)
+            told = await _in_time(tell(screen.say, deaths))
         worker.stop()
         await running
     return _close(screen, told, _lines(deaths))
+
+
+async def _in_time(telling: Coroutine[Any, Any, Told]) -> Told:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await telling
+    except TimeoutError:
+        raise TimeoutError(f"it did not come to its end within {PATIENCE:g} s") from None
 
 
 def _lines(file: Path) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 from tidemill.app import Tidemill
 from tidemill.core.retry import Retry
+from tidemill.demo.surroundings import OWN_SETTINGS, as_if_nothing_were_set
 from tidemill.demo.witness import Witness
 from tidemill.errors import GiveUp
 from tidemill.tasks.context import Context
@@ -25,7 +26,8 @@ UNREADABLE = "a song nobody can describe"
 BUSY_LINES = ("3", "8")
 """Songs whose number ends so meet a busy line in their first attempt."""
 
-app = Tidemill(f"sqlite:///{FILE}")
+with as_if_nothing_were_set():
+    app = Tidemill(f"sqlite:///{FILE}", config=OWN_SETTINGS)
 app.queue("songs", weight=2)
 app.queue("hosts", key_concurrency=1)
 app.queue("mail")
