@@ -15,6 +15,10 @@ from typing import Any, get_overloads
 import msgspec
 
 import tidemill
+from tidemill.client.options import JobOptions
+from tidemill.client.registry import TaskOptions
+from tidemill.core.queue_options import QueueOptions
+from tidemill.settings.arguments import WorkerArguments
 
 PAGE = Path(__file__).parents[1] / "docs/reference/api.md"
 
@@ -53,6 +57,16 @@ may change without notice. Programs without an event loop run what is `async` by
 This page is written by `scripts/api_page.py` from the code.
 """
 
+OPTIONS = {TaskOptions: "task", JobOptions: "job", QueueOptions: "queue", WorkerArguments: "worker"}
+"""With the part of settings.md that says what each means."""
+
+OPTIONS_INTRODUCTION = """The names that stand behind `**options` above. They are types for editors: pass
+what they list as keyword arguments.
+"""
+
+MATCHER = "type[BaseException] | Callable[[BaseException], bool]"
+"""An alias is known by what it stands for only, and this one stands in a signature six times."""
+
 WIDEST = 100
 
 
@@ -61,6 +75,7 @@ def page() -> str:
     for title, names in SECTIONS.items():
         parts.append(f"## {title}\n")
         parts += [part for name in names for part in _entry(name)]
+    parts += ["## Options\n", OPTIONS_INTRODUCTION, *(part for one in OPTIONS for part in _options(one))]
     parts += ["## Errors\n", "[What to do about each](errors.md).\n", _errors()]
     return "\n".join(parts)
 
@@ -68,10 +83,6 @@ def page() -> str:
 def _entry(name: str) -> Iterator[str]:
     value = getattr(tidemill, name)
     yield f"### {name}\n"
-    if inspect.isfunction(value):
-        yield _code(name, _parameters(value), inspect.signature(value).return_annotation)
-        yield f"{_prose(value)}\n"
-        return
     if inspect.isfunction(value):
         yield _code(name, _parameters(value), inspect.signature(value).return_annotation)
         yield f"{_prose(value)}\n"
@@ -93,6 +104,18 @@ def _entry(name: str) -> Iterator[str]:
     if attributes := [f"`{slot}`" for slot in getattr(value, "__slots__", ()) if not slot.startswith("_")]:
         yield f"Attributes: {', '.join(sorted(attributes))}.\n"
     yield from _members(value)
+
+
+def _options(kind: type) -> Iterator[str]:
+    yield f"### {kind.__name__}\n"
+    lines = [f"{name}: {_type(_bare(annotation))}" for name, annotation in kind.__annotations__.items()]
+    yield "\n".join(["```python", *lines, "```", ""])
+    yield f"[What each means, and its default](settings.md#{OPTIONS[kind]}).\n"
+
+
+def _bare(annotation: Any) -> Any:
+    """TypedDicts wrap what is written as text."""
+    return getattr(annotation, "__forward_arg__", annotation)
 
 
 def _members(owner: type, *, silent: bool = True) -> Iterator[str]:
@@ -134,7 +157,8 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 def _type(annotation: Any) -> str:
     shown = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", shown).replace(" | UnsetType", "")
+    short = re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", shown).replace(" | UnsetType", "")
+    return short.replace(MATCHER, "Matcher")
 
 
 def _code(name: str, parameters: list[str], answer: Any = inspect.Signature.empty) -> str:
@@ -146,8 +170,13 @@ def _code(name: str, parameters: list[str], answer: Any = inspect.Signature.empt
 
 
 def _prose(value: Any) -> str:
-    """The docstring; lines of the form `name, name: meaning` become a list."""
-    text = inspect.cleandoc(value.__doc__ or "")
+    """The docstring; a paragraph of lines of the form `name, name: meaning` becomes a list."""
+    return "\n\n".join(map(_paragraph, inspect.cleandoc(value.__doc__ or "").split("\n\n")))
+
+
+def _paragraph(text: str) -> str:
+    if not re.match(r"\w+(?:, \w+)*: ", text):
+        return text
     return re.sub(r"^(\w+(?:, \w+)*): ", lambda found: f"- {_quoted(found[1])}: ", text, flags=re.MULTILINE)
 
 

@@ -19,6 +19,7 @@ from tidemill.client.request import JobRequest
 from tidemill.client.task import Task
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.store import Store
+from tidemill.core.job import Job
 from tidemill.core.queue_options import QueueOptions
 from tidemill.core.queues import QueueSettings
 from tidemill.errors import ConfigurationError
@@ -117,15 +118,21 @@ class Tidemill:
 
     @contextmanager
     def moved(
-        self, *, store: Store, clock: Clock, entropy: Entropy, lifespan: Lifespan | None = None
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        entropy: Entropy,
+        lifespan: Lifespan | None = None,
+        mind_waiting: Callable[[Job], None],
     ) -> Iterator[None]:
         """Work on another store meanwhile: what `tidemill.testing` is built on. Tasks that were
-        registered before and after go there too."""
+        registered before and after go there too. `mind_waiting` may end a wait for a job's result."""
         before = self._store, self.clock, self.entropy, self._lifespan
         self._store, self.clock, self.entropy = store, clock, entropy
         self._lifespan = lifespan or self._lifespan
         try:
-            with self.client.moved(clock, entropy):
+            with self.client.moved(clock, entropy, mind_waiting):
                 yield
         finally:
             self._store, self.clock, self.entropy, self._lifespan = before
@@ -147,7 +154,10 @@ class Tidemill:
     @overload
     def task(self, handler: None = None, /, **options: Unpack[TaskOptions]) -> Decorator: ...
     def task(self, handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        """Register a function: `@app.task` or `@app.task(queue="feeds", retry=Retry(attempts=3))`."""
+        """Register a function: `@app.task` or `@app.task(queue="feeds", retry=Retry(attempts=3))`.
+
+        The options are name, queue, priority, retry, timeout, isolate, expires, key, unique, warn_bytes,
+        max_bytes. `key` and `unique` may be functions of the task's arguments."""
         if handler is None:
             return lambda function: self._register(function, options)
         return self._register(handler, options)
@@ -183,8 +193,8 @@ class Tidemill:
 
     def on(self, *types: type[Event]) -> Callable[[Listens], Listens]:
         """Be told what happens: `@app.on(JobFailed)` above a function of one event, `@app.on()` for all.
-        Events are in `tidemill.telemetry.events`. The function is called where it happens, on any
-        thread: it must be quick and plain. What it raises is logged once and hurts no job."""
+        Events are in `tidemill.telemetry.events`. The function is called where it happens, on any thread:
+        it must be quick and plain. What it raises is logged once and hurts no job."""
 
         def subscribe(listener: Listens) -> Listens:
             self.signals.subscribe(listener, *types)
@@ -208,8 +218,8 @@ class Tidemill:
         return JobHandle(self.client, id)
 
     def worker(self, **options: Unpack[WorkerArguments]) -> Worker:
-        """A worker to be run inside `async with app`. Options are those of `WorkerOptions`; without
-        `queues` it serves every queue that was declared or that a task is on, by weight."""
+        """A worker to be run inside `async with app`. Options are `WorkerArguments`; without `queues` it
+        serves every queue that was declared or that a task is on, by weight."""
         from tidemill.worker.worker import Worker
 
         self._log_as_set()

@@ -23,7 +23,7 @@ from tidemill import (
 )
 
 
-def _raise(*_: object) -> str:
+def _raise(**_: object) -> str:
     raise KeyError("host")
 
 

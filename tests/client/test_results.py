@@ -9,6 +9,7 @@ import pytest
 
 from tests.client.support import Overheard, claim, run_one, settle
 from tidemill import (
+    ConfigurationError,
     Error,
     JobCancelled,
     JobFailed,
@@ -150,3 +151,9 @@ def test_a_result_arrives_with_every_wake_up_lost_i23() -> None:
         assert loop.time() - ended <= 5.0
 
     run_virtual(scenario())
+
+
+async def test_a_timeout_that_is_none_is_refused(app: Tidemill) -> None:
+    handle = app.job("any")
+    with pytest.raises(ConfigurationError, match=r"^timeout: must be a number of seconds or a timedelta"):
+        await handle.result(timeout="x")  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill.core.job import PRIORITY_RANGE
-from tidemill.core.retry import NEVER, Retry, Shape, decide, wait_before, worth_retrying
+from tidemill.core.retry import NEVER, Matchers, Retry, Shape, decide, wait_before, worth_retrying
 
 FAILURE = ValueError("oops")
 
@@ -98,3 +98,14 @@ def test_a_policy_that_cannot_work_is_told_by_field(policy: Retry, field: str) -
     assert problem is not None
     assert problem.startswith(field)
     assert Retry().problem() is None
+
+
+@pytest.mark.parametrize(
+    "given", [ValueError, (ValueError,), [ValueError], lambda error: "oops" in str(error)]
+)
+def test_one_matcher_is_as_good_as_several(given: Matchers) -> None:
+    assert Retry(on=given).problem() is None
+    assert worth_retrying(Retry(on=given), FAILURE)
+    assert not worth_retrying(Retry(on=given), KeyError("other"))
+    assert not worth_retrying(Retry(give_up_on=given), FAILURE)
+    assert worth_retrying(Retry(give_up_on=given), KeyError("other"))

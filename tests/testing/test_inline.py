@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from tests.testing.shop import Mail, app, broken, later, once, receipt, refund
-from tidemill import ConfigurationError, Context, JobFailed, State, Tidemill, testing
+from tidemill import (
+    ConfigurationError,
+    Context,
+    CurrentAttempt,
+    JobFailed,
+    State,
+    Tidemill,
+    current,
+    testing,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -123,3 +132,30 @@ def test_afterwards_nothing_runs_inline() -> None:
 def test_a_wrong_way_to_treat_errors_is_refused() -> None:
     with pytest.raises(ConfigurationError, match='errors: must be "raise" or "store", is \'keep\''):
         testing.inline(app, errors="keep")  # type: ignore[arg-type]
+
+
+def test_waiting_for_what_could_not_start_fails_at_once() -> None:
+    with testing.inline(app):
+        receipt.enqueue_sync(1)
+        app.run_sync(app.inspect.pause("mail"))
+        job = receipt.enqueue_sync(2)
+        with pytest.raises(testing.NotRun, match=r"order=2.*ready on queue 'mail'"):
+            job.result_sync()
+
+
+@pytest.mark.parametrize("how", ["plain", "async"])
+def test_lines_a_handler_logs_say_which_job_wrote_them(how: str) -> None:
+    inner = Tidemill("memory://")
+    seen: list[CurrentAttempt | None] = []
+
+    async def looks() -> None:
+        seen.append(current())
+
+    def looks_too() -> None:
+        seen.append(current())
+
+    task = inner.task(looks if how == "async" else looks_too)
+    with testing.inline(inner):
+        job = task.enqueue_sync()
+    assert [one and (one.job, one.attempt) for one in seen] == [(job.id, 1)]
+    assert current() is None

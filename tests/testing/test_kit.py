@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 import time
+from typing import Any
 
 import pytest
 
 from tests.testing.shop import URL, Mail, app, broken, once, receipt, refund
-from tidemill import ConfigurationError, JobNotFound, Retry, State, Tidemill, testing
+from tidemill import ConfigurationError, JobNotFound, ResultTimeout, Retry, State, Tidemill, testing
+from tidemill.frameworks.starlette import working
 from tidemill.testing import virtual
 
 
@@ -289,3 +292,65 @@ async def test_a_kit_is_entered_once_at_a_time() -> None:
         assert len(outer.enqueued()) == 1
     async with kit as again:
         assert again.enqueued() == []
+
+
+def test_waiting_for_what_nothing_runs_fails_at_once() -> None:
+    with testing.kit(app) as kit:
+        job = receipt.enqueue_sync(7)
+        with pytest.raises(testing.NotRun, match=r"receipt\(order=7.*\n.*`run_until_idle` runs it"):
+            job.result_sync()
+        kit.run_until_idle()
+        assert job.result_sync() == "1 sent"
+
+
+def test_a_retry_that_is_not_due_is_told_with_its_time() -> None:
+    with testing.kit(app, state=Mail(fails=1)) as kit:
+        job = receipt.enqueue_sync(7)
+        kit.run_for(60)  # a second too short: the handler takes its time before it fails
+        with pytest.raises(testing.NotRun, match=r"It is due in \d+ s: `run_for` lets that time pass"):
+            job.result_sync()
+
+
+@pytest.mark.parametrize("virtual_time", [True, False])
+def test_waiting_for_what_nothing_runs_fails_at_once_on_a_loop(virtual_time: bool) -> None:
+    async def waits() -> None:
+        async with testing.kit(app):
+            job = await receipt.enqueue(7)
+            with pytest.raises(testing.NotRun, match="`run_until_idle` runs it"):
+                await job.result()
+            with pytest.raises(ResultTimeout):  # a program that minds it need not know of tests
+                await job.result(timeout=60)
+
+    (testing.run_virtual if virtual_time else asyncio.run)(waits())
+
+
+@pytest.mark.tidemill
+async def test_with_a_worker_beside_it_a_test_may_wait() -> None:
+    async with testing.kit(app), working(app, heartbeat_thread=False):
+        job = await receipt.using(delay=600).enqueue(7)
+        assert await job.result() == "1 sent"
+
+
+@pytest.mark.tidemill
+async def test_a_handler_may_wait_for_another_job() -> None:
+    @app.task(name="waits for another")
+    async def waits() -> str:
+        return await (await receipt.enqueue(7)).result()
+
+    try:
+        async with testing.kit(app) as kit:
+            job = await waits.enqueue()
+            await kit.run_until_idle()
+            assert kit.result(job) == "1 sent"
+    finally:
+        del app.tasks[waits.name]
+
+
+@pytest.mark.parametrize("enter", [testing.kit, testing.inline])
+def test_a_kit_takes_the_application_itself(enter: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^app: must be the application itself, .* is 'shop:app'"):
+        enter("shop:app")
+
+
+def test_the_signature_of_a_kit_can_be_read() -> None:
+    assert "= <not given>" in str(inspect.signature(testing.kit))

@@ -51,15 +51,23 @@ def checked(task: TaskDefinition, payload: bytes) -> Arguments:
     except (msgspec.DecodeError, UnicodeError) as error:
         raise InvalidPayload(f"task {task.name!r}: the payload is not JSON: {error}; {takes(task)}") from None
     try:
-        return task.payload.decode(payload)
+        return task.payload.decode_strictly(payload)
     except InvalidPayload as error:
         raise InvalidPayload(f"task {task.name!r}: {error}; {takes(task)}") from None
 
 
 def takes(task: TaskDefinition) -> str:
     """`it takes to: str, copies: int`."""
-    named = ", ".join(map(str, parameters(task)))
+    named = ", ".join(map(_written, parameters(task)))
     return f"it takes {named}" if named else "it takes no arguments"
+
+
+def _written(parameter: inspect.Parameter) -> str:
+    """As the code has it: an annotation that is a string stands without its quotes."""
+    if not isinstance(parameter.annotation, str):
+        return str(parameter)
+    default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+    return f"{parameter.name}: {parameter.annotation}{default}"
 
 
 def parameters(task: TaskDefinition) -> list[inspect.Parameter]:

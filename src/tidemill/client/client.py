@@ -18,7 +18,7 @@ from tidemill.client.request import JobRequest, RequestMaker
 from tidemill.client.sessions import Session, Sessions
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Blocking, Store
-from tidemill.core.job import Group
+from tidemill.core.job import Group, Job
 from tidemill.core.queues import Inserted, QueueSettings, Verdict
 from tidemill.errors import EnqueueError, InvalidJob, QueueFull, StoreUnavailable
 from tidemill.tasks.definition import TaskDefinition
@@ -27,6 +27,10 @@ from tidemill.telemetry.signals import Signals
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+def _wait_on(_: Job) -> None:
+    """A worker may come at any time."""
 
 
 class Client:
@@ -48,6 +52,8 @@ class Client:
         self._sessions = Sessions(store, queues)
         self._portal = Portal()
         self._blocking: Blocking | None = None
+        self.mind_waiting: Callable[[Job], None] = _wait_on
+        """Asked now and then while somebody waits for a job; raises where nothing will ever run it."""
         _CLIENTS.add(self)
 
     async def store(self, *, declare: bool = True) -> Store:
@@ -70,21 +76,22 @@ class Client:
         self._sessions.queues_changed()
 
     @contextmanager
-    def moved(self, clock: Clock, entropy: Entropy) -> Iterator[None]:
+    def moved(self, clock: Clock, entropy: Entropy, mind_waiting: Callable[[Job], None]) -> Iterator[None]:
         """Begin anew, and take up the old sessions afterwards. For tests: tasks hold on to their
         client, so it is the client that moves. Whoever moved it closes it before the end."""
-        before = self._clock, self._sessions, self._portal, self._blocking
-        self._clock, self._sessions, self._portal, self._blocking = (
+        before = self._clock, self._sessions, self._portal, self._blocking, self.mind_waiting
+        self._clock, self._sessions, self._portal, self._blocking, self.mind_waiting = (
             clock,
             self._sessions.anew(),
             Portal(),
             None,
+            mind_waiting,
         )
         try:
             with self.requests.moved(clock, entropy):
                 yield
         finally:
-            self._clock, self._sessions, self._portal, self._blocking = before
+            self._clock, self._sessions, self._portal, self._blocking, self.mind_waiting = before
 
     async def close(self) -> None:
         """Close the running loop's session and the portal's. Both open again when they are needed."""

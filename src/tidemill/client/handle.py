@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
@@ -14,7 +15,15 @@ from tidemill.core.changes import Amended, Cancel, Change, RetryNow
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.states import FINAL, State
-from tidemill.errors import JobCancelled, JobFailed, JobNotFound, ResultTimeout, ResultUnreadable
+from tidemill.errors import (
+    ConfigurationError,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    ResultTimeout,
+    ResultUnreadable,
+)
+from tidemill.times import read_seconds
 
 if TYPE_CHECKING:
     from tidemill.client.client import Client
@@ -43,12 +52,12 @@ class JobHandle(Generic[R_co]):
     def __repr__(self) -> str:
         return f"<JobHandle {self.id}{' existing' if self.existing else ''}>"
 
-    async def result(self, timeout: float | None = None) -> R_co:  # noqa: ASYNC109 - ends in our own error
+    async def result(self, timeout: float | timedelta | None = None) -> R_co:  # noqa: ASYNC109 - ends in our own error
         """Wait for the job to end, at most `timeout` seconds; answers what the handler returned. Raises
         JobFailed, JobCancelled, JobNotFound, ResultTimeout or ResultUnreadable."""
         return self._outcome(await self._ended(timeout))
 
-    def result_sync(self, timeout: float | None = None) -> R_co:
+    def result_sync(self, timeout: float | timedelta | None = None) -> R_co:
         """`result` for programs without an event loop."""
         refuse_on_a_loop("result")
         return self._client.run_sync(lambda: self.result(timeout))
@@ -105,7 +114,8 @@ class JobHandle(Generic[R_co]):
             )
         return job
 
-    async def _ended(self, patience: float | None) -> Job:
+    async def _ended(self, timeout: float | timedelta | None) -> Job:  # noqa: ASYNC109 - see `result`
+        patience = None if timeout is None else read_seconds("timeout", timeout, ConfigurationError)
         until = None if patience is None else asyncio.get_running_loop().time() + patience
         job = await self.status()
         if job.state not in FINAL:
@@ -133,11 +143,13 @@ class JobHandle(Generic[R_co]):
     async def _listen(self, store: Store, until: float | None) -> Job:
         listener = store.listen([job_topic(self.id)])
         try:
-            for look in _looks(until):
+            for number, look in enumerate(_looks(until)):
                 listener.arm()
                 job = await self.status()
                 if job.state in FINAL:
                     return job
+                if number:
+                    self._client.mind_waiting(job)
                 await listener.wait(look)
         finally:
             listener.close()

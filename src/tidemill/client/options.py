@@ -12,6 +12,7 @@ from tidemill.core.job import DEFAULT_PRIORITY, Group, NewJob, problem_with
 from tidemill.core.uniqueness import Unique
 from tidemill.errors import ConfigurationError, InvalidJob
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.times import read_seconds, read_time
 
 KeyFunction = Callable[..., str]
 UniqueFunction = Callable[..., Unique]
@@ -30,7 +31,7 @@ class JobOptions(TypedDict, total=False):
     queue: str
     id: str
     trace: str
-    tags: Sequence[str]
+    tags: list[str] | tuple[str, ...]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,29 +110,16 @@ def _whole(field: str, value: Any) -> int:
     return value
 
 
-def read_seconds(field: str, value: Any) -> float:
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        _refuse(field, "a number of seconds or a timedelta", value)
-    return float(value)
+def _seconds(field: str, value: Any) -> float:
+    return read_seconds(field, value, InvalidJob)
 
 
 def _optional_seconds(field: str, value: Any) -> float | None:
-    return None if value is None else read_seconds(field, value)
+    return None if value is None else _seconds(field, value)
 
 
-def read_time(field: str, value: Any) -> float:
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise InvalidJob(
-                f"{field}: a datetime needs a time zone, {value.isoformat()} has none; "
-                "write datetime(…, tzinfo=ZoneInfo('Asia/Shanghai')) or datetime.now(UTC)"
-            )
-        return value.timestamp()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        _refuse(field, "a Unix time or a datetime with a time zone", value)
-    return float(value)
+def _time(field: str, value: Any) -> float:
+    return read_time(field, value, InvalidJob)
 
 
 def _text(field: str, value: Any) -> str:
@@ -160,12 +148,12 @@ def _tags(field: str, value: Any) -> tuple[str, ...]:
 
 _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "priority": _whole,
-    "delay": read_seconds,
-    "at": read_time,
+    "delay": _seconds,
+    "at": _time,
     "expires": _optional_seconds,
     "unique": _unique,
     "key": _optional_text,
-    "timeout": read_seconds,
+    "timeout": _seconds,
     "queue": _text,
     "id": _text,
     "trace": _text,

@@ -7,13 +7,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
-from tidemill.client.options import Options, read_seconds, refuse_unknown, with_options
+from tidemill.client.options import Options, refuse_unknown, with_options
 from tidemill.client.task import Task
 from tidemill.core.retry import Retry
 from tidemill.core.uniqueness import Unique
 from tidemill.errors import ConfigurationError, InvalidJob
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition, define
+from tidemill.times import read_seconds
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,7 +82,7 @@ def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = dict(options)
     for name in ("timeout", "expires"):
         if checked.get(name) is not None:
-            checked[name] = read_seconds(name, checked[name])
+            checked[name] = read_seconds(name, checked[name], InvalidJob)
     shared: dict[str, Any] = {name: checked[name] for name in _OF_JOBS_TOO if name in checked}
     if isinstance(checked.get("unique"), Unique):
         shared["unique"] = checked["unique"]

@@ -60,10 +60,10 @@ class RequestMaker:
             self._mind_size(task, len(payload))
         key: Any = options.key
         if key is not None and not isinstance(key, str):
-            key = _computed("key", str, task, partial(key, *args, **kwargs))
+            key = _computed("key", str, task, partial(key, **task.payload.by_name(args, kwargs)))
         unique: Any = options.unique
         if unique is not None and not isinstance(unique, Unique):
-            unique = _computed("unique", Unique, task, partial(unique, *args, **kwargs))
+            unique = _computed("unique", Unique, task, partial(unique, **task.payload.by_name(args, kwargs)))
         job = NewJob(
             id=options.id or self._new_id(),
             task=task.name,

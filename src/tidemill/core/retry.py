@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from tidemill.core.job import PRIORITY_RANGE
 
 Matcher = type[BaseException] | Callable[[BaseException], bool]
+Matchers = Matcher | tuple[Matcher, ...] | list[Matcher]
 Shape = Literal["fixed", "linear", "exponential"]
 
 
@@ -19,8 +20,9 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
     The wait before attempt n+1 is first (fixed), first · n (linear) or
     first · factor^(n-1) (exponential), at most `cap`; jitter adds up to that share on top.
-    `on` narrows what is retried, `give_up_on` wins over it; both take exception types
-    and predicates. Each retry makes the job `priority_penalty` less urgent.
+    `on` narrows what is retried, `give_up_on` wins over it; both take one `Matcher`
+    or several: an exception type, or a function of the error that answers True or False. Each retry
+    makes the job `priority_penalty` less urgent.
     """
 
     attempts: int = 3
@@ -29,8 +31,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     cap: float = 3600.0
     shape: Shape = "exponential"
     jitter: float = 0.1
-    on: tuple[Matcher, ...] = ()
-    give_up_on: tuple[Matcher, ...] = ()
+    on: Matchers = ()
+    give_up_on: Matchers = ()
     priority_penalty: int = 0
 
     def problem(self) -> str | None:
@@ -43,6 +45,13 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
                 return f"retry.{field}: must be 0 or more, is {getattr(self, field)}"
         if self.shape not in ("fixed", "linear", "exponential"):
             return f"retry.shape: must be fixed, linear or exponential, is {self.shape!r}"
+        for field in ("on", "give_up_on"):
+            for matcher in _each(getattr(self, field)):
+                if not (_is_error_type(matcher) or (callable(matcher) and not isinstance(matcher, type))):
+                    return (
+                        f"retry.{field}: must be exception types, or functions that take the error and "
+                        f"answer True or False, is {matcher!r}"
+                    )
         return None
 
 
@@ -84,9 +93,18 @@ def _power(factor: float, exponent: int) -> float:
 
 
 def worth_retrying(policy: Retry, error: BaseException) -> bool:
-    if any(_matches(matcher, error) for matcher in policy.give_up_on):
+    if any(_matches(matcher, error) for matcher in _each(policy.give_up_on)):
         return False
-    return not policy.on or any(_matches(matcher, error) for matcher in policy.on)
+    wanted = _each(policy.on)
+    return not wanted or any(_matches(matcher, error) for matcher in wanted)
+
+
+def _each(matchers: Matchers) -> Sequence[Matcher]:
+    return matchers if isinstance(matchers, tuple | list) else (matchers,)
+
+
+def _is_error_type(matcher: Matcher) -> bool:
+    return isinstance(matcher, type) and issubclass(matcher, BaseException)
 
 
 def _matches(matcher: Matcher, error: BaseException) -> bool:

@@ -23,6 +23,7 @@ from tidemill.inspect.facts import find_job, gather
 from tidemill.inspect.queue_views import require, view_all, view_one
 from tidemill.inspect.views import Changed, JobView, Overview, QueueView
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.times import read_time
 
 Wanted = Filter | str
 """Which jobs: those a filter means, or the one with that id."""
@@ -165,7 +166,7 @@ class Inspector:
         """Minute by minute, quiet ones left out; eight days are kept."""
         store = await self._store()
         await require(store, queue)
-        return await store.history(queue, steering.read_time("since", since))
+        return await store.history(queue, read_time("since", since, ConfigurationError))
 
     async def workers(self) -> list[WorkerInfo]:
         """Those that are alive."""

@@ -12,6 +12,7 @@ from msgspec import UnsetType
 from tidemill.contract.store import Store
 from tidemill.core.queues import QueueChanges, QueueSettings
 from tidemill.errors import ConfigurationError
+from tidemill.times import read_time
 
 End = float | datetime | None
 
@@ -40,23 +41,10 @@ async def clear_override(store: Store, queue: str, names: tuple[str, ...]) -> No
     await store.clear_override(queue, names)
 
 
-def read_time(field: str, value: float | datetime) -> float:
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise ConfigurationError(
-                f"{field}: a datetime needs a time zone, {value.isoformat()} has none; "
-                "write datetime(…, tzinfo=ZoneInfo('Asia/Shanghai')) or datetime.now(UTC)"
-            )
-        return value.timestamp()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigurationError(f"{field}: must be a Unix time or a datetime with a time zone, is {value!r}")
-    return float(value)
-
-
 async def _future(store: Store, until: End) -> float | None:
     if until is None:
         return None
-    end, now = read_time("until", until), (await store.read_clock()).wall
+    end, now = read_time("until", until, ConfigurationError), (await store.read_clock()).wall
     if not end > now:
         raise ConfigurationError(f"until: must be in the future, is {now - end:.0f} s ago; give a later time")
     return end

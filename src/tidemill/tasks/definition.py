@@ -80,10 +80,12 @@ def _module_of(handler: Handler) -> str:
 
 
 def _takes_context(handler: Handler) -> bool:
-    parameters = list(inspect.signature(handler).parameters.values())
-    if not parameters:
-        return False
-    return resolved_hints(handler).get(parameters[0].name) is Context
+    hints = resolved_hints(handler)
+    contexts = [name for name in inspect.signature(handler).parameters if hints.get(name) is Context]
+    first = next(iter(inspect.signature(handler).parameters), None)
+    if contexts and contexts != [first]:
+        raise ConfigurationError(f"parameter {contexts[-1]}: a handler takes one Context; put it first")
+    return bool(contexts)
 
 
 def _check(task: TaskDefinition) -> None:
@@ -94,8 +96,26 @@ def _check(task: TaskDefinition) -> None:
     }
     for sentence, fine in checks.items():
         _require(fine, f"task {task.name!r}: {sentence}")
-    if problem := task.retry.problem():
+    if problem := task.retry.problem() or _problem_with_functions(task):
         raise ConfigurationError(f"task {task.name!r}: {problem}")
+
+
+def _problem_with_functions(task: TaskDefinition) -> str | None:
+    """They are called with the task's arguments by name, however a job's caller gave them."""
+    names = task.payload.names
+    for option, function in (("key", task.key), ("unique", task.unique)):
+        if not callable(function):
+            continue
+        try:
+            inspect.signature(function).bind(**dict.fromkeys(names))
+        except TypeError:
+            return (
+                f"{option}: the function is called with the task's parameters by their names "
+                f"({', '.join(names) or 'there are none'}); take all of them, or **rest"
+            )
+        except ValueError:  # a builtin may have no signature to look at
+            continue
+    return None
 
 
 def _require(fine: bool, problem: str) -> None:

@@ -11,11 +11,16 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
+from msgspec.inspect import type_info
 
 from tidemill.errors import ConfigurationError, InvalidPayload
+from tidemill.tasks.shapes import foreign_types, holds_objects, in_words, stranger
+
+if TYPE_CHECKING:
+    from msgspec.inspect import StructType, Type
 
 
 def _encode_foreign(value: Any) -> Any:
@@ -41,8 +46,9 @@ def canonical(payload: bytes) -> bytes:
 class PayloadCodec:
     def __init__(self, signature: inspect.Signature, shape: type[msgspec.Struct]) -> None:
         self._bind = signature.bind
-        self._shape = shape
-        self._names = tuple(signature.parameters)
+        self.names = tuple(signature.parameters)
+        self._kind = kind = cast("StructType", type_info(shape))
+        self._objects = [field.name for field in kind.fields if holds_objects(field.type)]
         self._keyword_only = tuple(
             name for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY
         )
@@ -56,22 +62,35 @@ class PayloadCodec:
         fields = [_field(parameter, hints) for parameter in parameters]
         try:
             shape = msgspec.defstruct("payload", fields, forbid_unknown_fields=True, kw_only=True)
-            return cls(signature.replace(parameters=parameters), shape)
+            codec = cls(signature.replace(parameters=parameters), shape)
         except TypeError as error:
             raise ConfigurationError(f"an annotation cannot be checked: {error}") from None
+        for field in codec._kind.fields:
+            _refuse_foreign(f"parameter {field.name}", field.type)
+        return codec
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        arguments = self._arguments(args, kwargs)
         try:
-            payload = _ENCODER.encode(self._arguments(args, kwargs))
+            payload = _ENCODER.encode(arguments)
         except (TypeError, ValueError) as error:
             raise InvalidPayload(f"cannot be written as JSON: {error}") from None
-        if self._names:
+        if self.names:
             self.check(payload)
+        # An instance has no members but its fields: only what is written as JSON is looked at again.
+        if any(isinstance(arguments.get(name), dict | list | tuple) for name in self._objects):
+            self._refuse_strangers(payload)
         return payload
 
+    def by_name(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Every argument by its parameter's name, those left to their defaults too."""
+        bound = self._bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
     def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        if not kwargs and len(args) == len(self._names) and not self._keyword_only:
-            return dict(zip(self._names, args, strict=True))  # what binding would find, for less
+        if not kwargs and len(args) == len(self.names) and not self._keyword_only:
+            return dict(zip(self.names, args, strict=True))  # what binding would find, for less
         try:
             return self._bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -81,16 +100,33 @@ class PayloadCodec:
         try:
             return self._decoder.decode(payload)
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-            raise InvalidPayload(str(error).replace("`$.", "`")) from None
+            raise InvalidPayload(in_words(str(error), self._kind)) from None
+
+    def decode_strictly(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """`decode` of what somebody wrote by hand or another program sends: members of an object that
+        no field takes are refused as well."""
+        arguments = self.decode(payload)
+        if self._objects:
+            self._refuse_strangers(payload)
+        return arguments
+
+    def _refuse_strangers(self, payload: bytes) -> None:
+        values = msgspec.json.decode(payload)
+        for field in self._kind.fields:
+            if found := stranger(field.type, values.get(field.name), field.name):
+                known = ", ".join(found.fields)
+                raise InvalidPayload(
+                    f"{found.path}: {found.owner} has no field {found.name!r}; it has {known}"
+                )
 
     def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The positional and keyword arguments a handler is called with."""
-        if not self._names and payload == b"{}":
+        if not self.names and payload == b"{}":
             return (), {}
         values = self.check(payload)
         if not self._keyword_only:
             return msgspec.structs.astuple(values), {}
-        positional = tuple(getattr(values, n) for n in self._names if n not in self._keyword_only)
+        positional = tuple(getattr(values, n) for n in self.names if n not in self._keyword_only)
         return positional, {name: getattr(values, name) for name in self._keyword_only}
 
 
@@ -102,9 +138,11 @@ class ResultCodec:
     def of(cls, handler: Callable[..., Any]) -> Self:
         hint = resolved_hints(handler).get("return", Any)
         try:
-            return cls(hint)
+            codec, kind = cls(hint), type_info(hint)
         except TypeError as error:
             raise ConfigurationError(f"return: the annotation cannot be read back: {error}") from None
+        _refuse_foreign("return", kind)
+        return codec
 
     def encode(self, value: Any) -> bytes | None:
         return None if value is None else _ENCODER.encode(value)
@@ -132,6 +170,16 @@ def _default(parameter: inspect.Parameter) -> Any:
     if isinstance(value, list | dict | set | bytearray):
         return msgspec.field(default_factory=value.copy)
     return value
+
+
+def _refuse_foreign(where: str, kind: Type) -> None:
+    for one in foreign_types(kind):
+        if not hasattr(one, "model_validate"):
+            name = getattr(one, "__name__", str(one))
+            raise ConfigurationError(
+                f"{where}: {name} cannot be read from JSON; make it a dataclass, a TypedDict, a "
+                "msgspec.Struct or a pydantic model, or send an id (see docs/reference/payloads.md)"
+            )
 
 
 def _decode_foreign(wanted: type, value: Any) -> Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from tidemill.testing.inlining import inline
 from tidemill.testing.kits import AsyncKit, Kit, UnexpectedFailure, kit
 from tidemill.testing.manual import ManualClock, SeededEntropy
+from tidemill.testing.place import NotRun
 from tidemill.testing.refusals import NotInVirtualTime
 from tidemill.testing.virtual import (
     START,
@@ -31,6 +32,7 @@ __all__ = [
     "Kit",
     "ManualClock",
     "NotInVirtualTime",
+    "NotRun",
     "Process",
     "SeededEntropy",
     "UnexpectedFailure",

@@ -25,9 +25,10 @@ from tidemill.core.retry import NEVER
 from tidemill.errors import ConfigurationError, SnoozeFor
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.telemetry.current import CURRENT
 from tidemill.testing.apart import call_apart, run_apart
 from tidemill.testing.looking import Looking
-from tidemill.testing.place import UNSET, KitClock, Place
+from tidemill.testing.place import UNSET, KitClock, Place, check_app
 from tidemill.testing.virtual import START
 from tidemill.worker.attempt import storable
 from tidemill.worker.translate import outcome_of
@@ -45,6 +46,7 @@ class inline(Looking):  # noqa: N801 - read as the function it is called like
     def __init__(
         self, app: Tidemill, *, errors: Literal["raise", "store"] = "raise", state: Any = UNSET
     ) -> None:
+        check_app(app)
         if errors not in ("raise", "store"):
             raise ConfigurationError(f'errors: must be "raise" or "store", is {errors!r}')
         super().__init__(Place(app, KitClock(START), state=state))
@@ -113,13 +115,15 @@ class inline(Looking):  # noqa: N801 - read as the function it is called like
         # A worker for each: one that holds a job and does not list it has lost it, and handlers enqueue.
         worker = f"inline {id_}"
         request = ClaimRequest(worker=worker, number=1, shares=(), limit=1, lease=DAY, ids=(id_,))
+        error: Exception | None = None
         for job in (await store.claim(request)).jobs:
             news = _News()
             outcome, error = await self._outcome(job, news)
             await store.extend(news.as_heartbeat(worker, job))
             await store.settle([Settlement(job.id, job.fence, job.claim, outcome)])
-            if error is not None and self._raises and not isinstance(error, SnoozeFor):
-                raise error
+        await store.extend(Heartbeat(worker=worker, received=1, lease=0.0))  # off the list of workers
+        if error is not None and self._raises and not isinstance(error, SnoozeFor):
+            raise error
 
     async def _outcome(self, job: Claimed, news: _News) -> tuple[Outcome, Exception | None]:
         definition = self._app.tasks[job.task]
@@ -145,7 +149,11 @@ class inline(Looking):  # noqa: N801 - read as the function it is called like
             call: Callable[[], Awaitable[Any]] = partial(_call, definition, job, context)
             for around in reversed(self._app.middlewares):
                 call = partial(around, context, call)
-            return await call()
+            before = CURRENT.set(job)
+            try:
+                return await call()
+            finally:
+                CURRENT.reset(before)
 
 
 async def _call(definition: TaskDefinition, job: Claimed, context: Context) -> Any:

@@ -27,8 +27,8 @@ from tidemill.core.job import Job
 from tidemill.core.states import FINAL, State
 from tidemill.errors import ConfigurationError
 from tidemill.testing.apart import call_apart
-from tidemill.testing.looking import Looking, at_once
-from tidemill.testing.place import UNSET, KitClock, Place
+from tidemill.testing.looking import Looking
+from tidemill.testing.place import UNSET, KitClock, Place, at_once, check_app
 from tidemill.testing.virtual import START, VirtualLoop, cancel_rest
 from tidemill.testing.wording import failed
 
@@ -172,6 +172,7 @@ class kit:  # noqa: N801 - read as the function it is called like
         seed: int = 0,
         start: float = START,
     ) -> None:
+        check_app(app)
         self._app, self._state, self._concurrency = app, state, concurrency
         self._seed, self._start = seed, start
         self._loop: VirtualLoop | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from tidemill.client.handle import JobHandle
@@ -13,11 +12,10 @@ from tidemill.core.job import Job
 from tidemill.core.states import State
 from tidemill.errors import InvalidPayload, JobNotFound
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.testing.place import Place
+from tidemill.testing.place import Place, at_once
 from tidemill.testing.wording import not_done, not_enqueued, shown_call, was_enqueued
 
 R = TypeVar("R")
-T = TypeVar("T")
 
 _PAGE = 1000
 
@@ -103,17 +101,6 @@ class Looking:
         definition = task.definition
         wanted = definition.payload.decode(definition.payload.encode(args, kwargs))
         return [job for job in jobs if _decoded(definition, job) == wanted]
-
-
-def at_once(verb: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that awaits nothing, which no verb of the memory store does."""
-    try:
-        verb.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    verb.close()
-    raise RuntimeError("the store of a test kit waited for something")
 
 
 def _decoded(definition: TaskDefinition, job: Job) -> object:

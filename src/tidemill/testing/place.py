@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace as with_changes
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from tidemill.app import Tidemill
 from tidemill.contract.jobs import Pruned
+from tidemill.core.job import Job
 from tidemill.core.queues import Retention
+from tidemill.errors import ConfigurationError, ResultTimeout
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.testing.apart import call_apart
 from tidemill.testing.manual import SeededEntropy
 from tidemill.testing.virtual import START, VirtualLoop
+from tidemill.testing.wording import not_done
+
+T = TypeVar("T")
 
 _FOREVER = Retention()
 _AT_LEAST = 1e-6
 """What a wall time of today cannot tell apart: adding less might add nothing."""
 
-UNSET: Any = object()
+
+class _Unset:
+    """Stands for an argument that was not given; shown in signatures."""
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+UNSET: Any = _Unset()
 
 
 class KitClock:
@@ -77,6 +90,10 @@ class KeepingStore(MemoryStore):
         return await super().prune(limit)
 
 
+class NotRun(AssertionError, ResultTimeout):
+    """A test waits for a job, and no worker is there that could run it."""
+
+
 class Place:
     """An application's store, clock and randomness for one test."""
 
@@ -89,7 +106,17 @@ class Place:
 
     def moved(self) -> AbstractContextManager[None]:
         lifespan = None if self._state is UNSET else _yields(self._state)
-        return self.app.moved(store=self._store, clock=self.clock, entropy=self._entropy, lifespan=lifespan)
+        return self.app.moved(
+            store=self._store,
+            clock=self.clock,
+            entropy=self._entropy,
+            lifespan=lifespan,
+            mind_waiting=self._mind_waiting,
+        )
+
+    def _mind_waiting(self, job: Job) -> None:
+        if not at_once(self.look.workers()):
+            raise NotRun(not_done(job, self.app.tasks.get(job.task), self.clock.wall()))
 
     @contextmanager
     def handlers_on_this_thread(self) -> Iterator[None]:
@@ -100,6 +127,24 @@ class Place:
             yield
         finally:
             tasks.update(before)
+
+
+def check_app(app: Any) -> None:
+    if not isinstance(app, Tidemill):
+        raise ConfigurationError(
+            f"app: must be the application itself, a Tidemill(…), is {app!r}; import it from its module"
+        )
+
+
+def at_once(verb: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that awaits nothing, which no verb of the memory store does."""
+    try:
+        verb.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    verb.close()
+    raise RuntimeError("the store of a test kit waited for something")
 
 
 def _on_this_thread(task: TaskDefinition) -> TaskDefinition:

@@ -116,13 +116,13 @@ def _accepted(arrival: Arrival, task: TaskDefinition, options: Options) -> Admis
 
 
 def _job(arrival: Arrival, task: TaskDefinition, options: Options) -> NewJob:
-    args, kwargs = task.payload.decode(arrival.payload)
+    arguments = task.payload.by_name(*task.payload.decode_strictly(arrival.payload))
     unique: Unique | str | None = options.unique
     if unique is None and task.unique is not None:
-        unique = task.unique(*args, **kwargs) if callable(task.unique) else task.unique
+        unique = task.unique(**arguments) if callable(task.unique) else task.unique
     key = options.key
     if key is None and task.key is not None:
-        key = task.key(*args, **kwargs)
+        key = task.key(**arguments)
     if not isinstance(key, str | None):
         raise TypeError(f"the task's key is {key!r}, which is not text")
     if not isinstance(unique, str | Unique | None):

@@ -32,8 +32,20 @@ def plain_with_context(ctx: Context, *, name: str) -> bytes:
     return f"{ctx.job_id} {name}".encode()
 
 
-@app.task
+def is_busy(error: BaseException) -> bool:
+    return "busy" in str(error)
+
+
+@app.task(retry=Retry(on=ConnectionError, give_up_on=is_busy))
 def nothing() -> None: ...
+
+
+@app.task(retry=Retry(on=(ConnectionError, is_busy), give_up_on=[ValueError, TimeoutError]))
+def nothing_either() -> None: ...
+
+
+Retry(on="ConnectionError")  # expect: arg-type, reportArgumentType
+Retry(give_up_on=(1, 2))  # expect: arg-type, reportArgumentType
 
 
 @app.lifespan
@@ -101,6 +113,7 @@ async def wrong() -> None:
     plain.using(priority="high")  # expect: arg-type, reportArgumentType
     plain.using(prio=1)  # expect: call-arg, reportCallIssue
     plain.using(unique="key")  # expect: arg-type, reportArgumentType
+    plain.using(tags="abc")  # expect: arg-type, reportArgumentType
     plain.using(delay="1m")  # expect: arg-type, reportArgumentType
     plain.using(1)  # expect: call-arg, reportCallIssue
     number: int = await (await plain.enqueue(1)).result()  # expect: assignment, reportAssignmentType

@@ -1,0 +1,29 @@
+"""Durations and moments as a program may give them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from tidemill.errors import TidemillError
+
+
+def read_seconds(field: str, value: Any, refusal: type[TidemillError]) -> float:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refusal(f"{field}: must be a number of seconds or a timedelta, is {value!r}")
+    return float(value)
+
+
+def read_time(field: str, value: Any, refusal: type[TidemillError]) -> float:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise refusal(
+                f"{field}: a datetime needs a time zone, {value.isoformat()} has none; "
+                "write datetime(…, tzinfo=ZoneInfo('Asia/Shanghai')) or datetime.now(UTC)"
+            )
+        return value.timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refusal(f"{field}: must be a Unix time or a datetime with a time zone, is {value!r}")
+    return float(value)
