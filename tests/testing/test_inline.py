@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -159,3 +160,30 @@ def test_lines_a_handler_logs_say_which_job_wrote_them(how: str) -> None:
         job = task.enqueue_sync()
     assert [one and (one.job, one.attempt) for one in seen] == [(job.id, 1)]
     assert current() is None
+
+
+@pytest.mark.parametrize("errors", ["raise", "store"])
+def test_a_handler_that_exits_leaves_no_job_running(errors: Any) -> None:
+    app = Tidemill("memory://")
+
+    @app.task(name="leaves")
+    def leaves() -> None:
+        raise SystemExit(3)
+
+    with testing.inline(app, errors=errors) as kit:
+        with pytest.raises(SystemExit) if errors == "raise" else nullcontext():
+            leaves.enqueue_sync()
+        assert [job.state for job in kit.enqueued()] == [State.FAILED]
+
+
+def test_an_interrupt_is_the_persons_at_the_keyboard() -> None:
+    app = Tidemill("memory://")
+
+    @app.task(name="interrupted")
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with testing.inline(app, errors="store") as kit:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted.enqueue_sync()
+        assert [job.state for job in kit.enqueued()] == [State.FAILED]

@@ -6,12 +6,14 @@ import asyncio
 import inspect
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.testing.shop import URL, Mail, app, broken, once, receipt, refund
 from tidemill import ConfigurationError, JobNotFound, ResultTimeout, Retry, State, Tidemill, testing
+from tidemill.clock import SystemClock
 from tidemill.frameworks.starlette import working
 from tidemill.testing import virtual
 
@@ -354,3 +356,64 @@ def test_a_kit_takes_the_application_itself(enter: Any) -> None:
 
 def test_the_signature_of_a_kit_can_be_read() -> None:
     assert "= <not given>" in str(inspect.signature(testing.kit))
+
+
+@pytest.fixture
+def passing(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Lets real time pass that nobody has to wait for."""
+    passed = [0.0]
+    boot = SystemClock.boot
+    monkeypatch.setattr(SystemClock, "boot", lambda clock: boot(clock) + passed[0])
+
+    def let_pass(seconds: float) -> None:
+        passed[0] += seconds
+
+    return let_pass
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_sync_handler_that_takes_too_long_has_timed_out(
+    passing: Callable[[float], None], *, fails: bool
+) -> None:
+    app = Tidemill("memory://")
+
+    @app.task(name="slow", timeout=30, retry=Retry(attempts=2, first=60, jitter=0))
+    def slow(seconds: float) -> str:
+        passing(seconds)
+        if fails:
+            raise OSError("too late to matter")
+        return "ended"
+
+    with testing.kit(app) as kit:
+        job = slow.enqueue_sync(31)
+        kit.run_until_idle()
+        assert kit.job(job).state is State.SCHEDULED
+        kit.run_for(60, check=False)
+        assert kit.job(job).state is State.FAILED
+        error = kit.job(job).error
+        assert error is not None
+        assert (error.type, error.message) == ("Timeout", "did not end within its timeout of 30 seconds")
+        patient = slow.using(timeout=60).enqueue_sync(31)
+        kit.run_until_idle(check=False)
+        assert kit.job(patient).state is (State.SCHEDULED if fails else State.DONE)
+
+
+def test_a_sync_handler_that_waits_for_a_job_is_told_that_it_cannot() -> None:
+    """A worker has other threads; a kit has this one."""
+    app = Tidemill("memory://")
+
+    @app.task(name="child")
+    def child() -> int:
+        return 1
+
+    @app.task(name="parent", retry=Retry(attempts=1))
+    def parent() -> int:
+        return child.enqueue_sync().result_sync()
+
+    with testing.kit(app) as kit:
+        parent.enqueue_sync()
+        with pytest.raises(
+            testing.UnexpectedFailure, match=r"a sync handler waits for job \w+ of task 'child'"
+        ):
+            kit.run_until_idle()
+        assert [job.state for job in kit.enqueued(child)] == [State.DONE], "what does not wait runs on"

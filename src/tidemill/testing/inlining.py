@@ -7,6 +7,7 @@ handler's error is the caller's.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack, nullcontext
 from functools import partial
@@ -115,37 +116,33 @@ class inline(Looking):  # noqa: N801 - read as the function it is called like
         # A worker for each: one that holds a job and does not list it has lost it, and handlers enqueue.
         worker = f"inline {id_}"
         request = ClaimRequest(worker=worker, number=1, shares=(), limit=1, lease=DAY, ids=(id_,))
-        error: Exception | None = None
+        error: BaseException | None = None
         for job in (await store.claim(request)).jobs:
             news = _News()
             outcome, error = await self._outcome(job, news)
             await store.extend(news.as_heartbeat(worker, job))
             await store.settle([Settlement(job.id, job.fence, job.claim, outcome)])
         await store.extend(Heartbeat(worker=worker, received=1, lease=0.0))  # off the list of workers
-        if error is not None and self._raises and not isinstance(error, SnoozeFor):
+        if error is not None and self._raised(error):
             raise error
 
-    async def _outcome(self, job: Claimed, news: _News) -> tuple[Outcome, Exception | None]:
+    def _raised(self, error: BaseException) -> bool:
+        if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+            return True  # meant for the test, not for its job
+        return self._raises and not isinstance(error, SnoozeFor)
+
+    async def _outcome(self, job: Claimed, news: _News) -> tuple[Outcome, BaseException | None]:
         definition = self._app.tasks[job.task]
         try:
             result = await self._attempt(job, definition, news)
             return Done(definition.result.encode(result)), None
-        except Exception as error:  # noqa: BLE001 - a handler may raise anything
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything, and its job must end
             return outcome_of(error, NEVER, job.attempt, job.priority, 0.0), error
 
     async def _attempt(self, job: Claimed, definition: TaskDefinition, news: _News) -> Any:
         lifespan = self._app._lifespan or nullcontext  # noqa: SLF001 - this stands in for the worker
         async with lifespan() as state:
-            context = Context(
-                news,
-                job_id=job.id,
-                task=job.task,
-                queue=job.queue,
-                attempt=job.attempt,
-                generation=job.generation,
-                trace_id=job.trace,
-                state=state,
-            )
+            context = Context.of(job, news, state)
             call: Callable[[], Awaitable[Any]] = partial(_call, definition, job, context)
             for around in reversed(self._app.middlewares):
                 call = partial(around, context, call)

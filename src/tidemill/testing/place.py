@@ -6,22 +6,26 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import replace as with_changes
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from tidemill.app import Tidemill
+from tidemill.clock import SystemClock
 from tidemill.contract.jobs import Pruned
 from tidemill.core.job import Job
 from tidemill.core.queues import Retention
 from tidemill.errors import ConfigurationError, ResultTimeout
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.telemetry.current import CURRENT
 from tidemill.testing.apart import call_apart
 from tidemill.testing.manual import SeededEntropy
 from tidemill.testing.virtual import START, VirtualLoop
 from tidemill.testing.wording import not_done
+from tidemill.worker.translate import Ends, timed_out
 
 T = TypeVar("T")
 
@@ -36,6 +40,10 @@ class _Unset:
     def __repr__(self) -> str:
         return "<not given>"
 
+
+_SYSTEM = SystemClock()
+_ON_THIS_THREAD: ContextVar[bool] = ContextVar("tidemill_on_this_thread", default=False)
+"""Whether a sync handler is running on the thread of its loop. A wait on another thread inherits it."""
 
 UNSET: Any = _Unset()
 
@@ -115,6 +123,11 @@ class Place:
         )
 
     def _mind_waiting(self, job: Job) -> None:
+        if _ON_THIS_THREAD.get():
+            raise NotRun(
+                f"a sync handler waits for job {job.id} of task {job.task!r}: in a kit it is on the thread "
+                "that would run that job; make the handler async, or let a test run both by a real worker"
+            )
         if not at_once(self.look.workers()):
             raise NotRun(not_done(job, self.app.tasks.get(job.task), self.clock.wall()))
 
@@ -122,11 +135,35 @@ class Place:
     def handlers_on_this_thread(self) -> Iterator[None]:
         tasks = self.app.tasks
         before = dict(tasks)
-        tasks.update({name: _on_this_thread(task) for name, task in before.items() if not task.is_async})
+        tasks.update({name: self._on_this_thread(task) for name, task in before.items() if not task.is_async})
         try:
             yield
         finally:
             tasks.update(before)
+
+    def _on_this_thread(self, task: TaskDefinition) -> TaskDefinition:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            began = _SYSTEM.boot()
+            waits = _ON_THIS_THREAD.set(True)
+            try:
+                result = call_apart(task.handler, *args, **kwargs)
+            except Exception:
+                self._refuse_late(task, _SYSTEM.boot() - began)
+                raise
+            finally:
+                _ON_THIS_THREAD.reset(waits)
+            self._refuse_late(task, _SYSTEM.boot() - began)
+            return result
+
+        return with_changes(task, handler=call, is_async=True)
+
+    def _refuse_late(self, task: TaskDefinition, took: float) -> None:
+        """A worker would not have waited for it. Here it is asked afterwards: nothing else could run
+        meanwhile, and in virtual time none has passed."""
+        job = CURRENT.get()
+        if job is not None and took > (seconds := job.timeout or task.timeout):
+            chance = self._entropy.chance()
+            raise Ends(timed_out(seconds, task.retry, job.attempt, job.priority, chance))
 
 
 def check_app(app: Any) -> None:
@@ -145,15 +182,6 @@ def at_once(verb: Coroutine[Any, Any, T]) -> T:
         return result
     verb.close()
     raise RuntimeError("the store of a test kit waited for something")
-
-
-def _on_this_thread(task: TaskDefinition) -> TaskDefinition:
-    handler = task.handler
-
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        return call_apart(handler, *args, **kwargs)
-
-    return with_changes(task, handler=call, is_async=True)
 
 
 def _yields(state: Any) -> Callable[[], Any]:
