@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,13 @@ def test_a_paused_queue_with_work_is_noted(cli: Cli) -> None:
         "note",
         "to go on: tidemill queues resume mail --app shop:app",
     )
+
+
+def test_a_queue_that_waits_on_purpose_is_noted_though_nobody_serves_it(cli: Cli) -> None:
+    cli.send("a")
+    cli.on_store(lambda store: serve(store, "feeds"))
+    cli("queues", "pause", "mail", "--reason", "invoice", "--app", "shop:app")
+    assert finding(cli, 0, "paused (invoice)")["level"] == "note"
 
 
 def test_an_override_is_noted(cli: Cli) -> None:
@@ -239,6 +247,28 @@ def test_poison(cli: Cli) -> None:
     assert not any(each["about"] == "poison" for each in examined(cli, 1))
     cli.on_store(crash)
     assert f"such as {job} (send)" in finding(cli, 1, "ended the process that ran it")["says"]
+
+
+class Yesterday(SystemClock):
+    def wall(self) -> float:
+        return super().wall() - 90_000
+
+
+def test_poison_of_yesterday_is_noted(cli: Cli) -> None:
+    """It is kept for a week; nobody is called for it all that time."""
+    app = Tidemill("sqlite:///shop.db", clock=Yesterday())
+
+    @app.task(queue="mail", name="send")
+    async def send() -> None: ...
+
+    async def crash() -> None:
+        async with app:
+            await send.enqueue()
+            for number in range(1, 4):
+                await settle(app.store, await claim(app.store, "mail", number=number), Crashed(OOPS))
+
+    asyncio.run(crash())
+    assert finding(cli, 0, "ended the process that ran it")["level"] == "note"
 
 
 def test_a_store_that_is_badly_set_up() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import subprocess
 import sys
@@ -11,9 +12,14 @@ from typing import Any
 import pytest
 
 from tests.cli.support import Cli, serve
+from tidemill.cli.sending import _whole
 
 TYPED = """
 from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Literal, NewType
+from msgspec import Meta
 from tidemill import Tidemill
 
 app = Tidemill("sqlite:///typed.db")
@@ -27,6 +33,17 @@ async def fetch(feed: Feed, deep: bool = False) -> None: ...
 
 @app.task(name="feeds.note")
 async def note(text: str, count: int | str = 0, phone: str | None = None) -> None: ...
+
+Id = NewType("Id", str)
+
+class Size(StrEnum):
+    LARGE = "1"
+
+@app.task(name="feeds.odd")
+async def odd(
+    short: Annotated[str, Meta(max_length=3)] = "", id: Id = Id(""), word: Literal["1"] = "1",
+    size: Size = Size.LARGE, price: Decimal = Decimal(0), number: int = 0,
+) -> None: ...
 """
 
 AT = ("--app", "shop:app")
@@ -78,6 +95,11 @@ def test_the_same_id_or_unique_key_makes_one_job(cli: Cli) -> None:
         (("feeds.note", "text=true", "count=12"), {"text": "true", "count": 12}),
         (("feeds.note", 'text="12"', "phone=0123"), {"text": "12", "phone": "0123"}),
         (("feeds.note", "text=a=b", "phone=null"), {"text": "a=b", "phone": None}),
+        (
+            ("feeds.odd", "short=12", "id=34", "word=1", "size=1", "number=7"),
+            {"short": "12", "id": "34", "word": "1", "size": "1", "number": 7},
+        ),
+        (("feeds.odd", "price=1.10"), {"price": "1.10"}),
         (("feeds.note", "text=", "phone=44"), {"text": "", "phone": "44"}),
         (
             ("feeds.fetch", 'feed={"host":"a.example"}', "deep=true"),
@@ -194,6 +216,22 @@ def test_waiting_for_the_result(cli: Cli) -> None:
     assert failed.code == 1
     assert "failed after 2 attempts: ConnectionError: nobody home" in failed.err
     assert (as_data.json["state"], as_data.json["result"]) == ("done", "sent to bob")
+
+
+async def test_an_interruption_waits_for_what_is_on_its_way() -> None:
+    """Else nobody knew from where to go on."""
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def step() -> str:
+        begun.set()
+        await may_end.wait()
+        return "sent"
+
+    sending = asyncio.create_task(_whole(step()))
+    await begun.wait()
+    sending.cancel()
+    may_end.set()
+    assert await sending == ("sent", True)
 
 
 def test_waiting_without_a_worker_says_so_at_once_and_at_the_end(cli: Cli) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -141,3 +143,24 @@ def test_version(cli: Cli) -> None:
 def test_until_idle_says_what_it_leaves(cli: Cli) -> None:
     said = " ".join(cli("worker", "--help").out.split())
     assert "Stop when nothing is ready or running; retries and delayed jobs that are not due stay." in said
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_that_is_not_utf_8_is_written_to(cli: Cli, encoding: str) -> None:
+    """What it cannot write is escaped; JSON stays JSON."""
+    name = "王小明 é 🌊"
+    cli.send(name)
+    for arguments in (["enqueue", "--help"], ["jobs"], ["jobs", "--json"]):
+        command = [sys.executable, "-m", "tidemill", *arguments]
+        environment = os.environ | {"PYTHONIOENCODING": encoding, "TIDEMILL_APP": "shop:app"}
+        ran = subprocess.run(command, capture_output=True, timeout=60, check=True, env=environment)
+    (job,) = json.loads(ran.stdout.decode(encoding))["jobs"]
+    assert job["payload"] == {"to": name}
+
+
+def test_an_empty_file_is_not_made_a_database_by_looking(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    ran = cli("db", "info", "--url", "sqlite:///empty.db")
+    assert (ran.code, ran.out) == (1, "")
+    assert "there is no database in" in ran.err
+    assert (tmp_path / "empty.db").read_bytes() == b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import NoReturn
@@ -12,11 +13,14 @@ USAGE, FAILURE, INTERRUPTED = 2, 1, 130
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command. Whatever goes wrong is one sentence on stderr and an exit code:
     2 when the command was used or set up wrongly, 1 when it failed."""
-    import click
+    try:
+        import click
 
-    from tidemill.cli.root import ReaderGone, root
-    from tidemill.errors import ConfigurationError, InvalidJob, InvalidPayload, TidemillError
-
+        from tidemill.cli.root import ReaderGone, root
+        from tidemill.errors import ConfigurationError, InvalidJob, InvalidPayload, TidemillError
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    _write_anything()
     try:
         code = root.main(arguments, prog_name="tidemill", standalone_mode=False)
         sys.stdout.flush()  # here, where a reader that has gone away can still be dealt with
@@ -41,6 +45,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(0)
     except Exception as error:  # noqa: BLE001 - the last resort: a sentence, not a traceback
         _stop(f"{type(error).__name__}: {error}", FAILURE)
+
+
+def _write_anything() -> None:
+    """A terminal that is not UTF-8 shows what it cannot write as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _stop(sentence: str, code: int) -> NoReturn:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
+
+from tidemill.hints import close_to
 
 SHOWN = 20
 """So many names are listed; a longer list buries the sentence."""
@@ -15,7 +16,7 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     if not names:
         return "there are none yet"
     last = [full for full in names if full.replace(":", ".").rpartition(".")[2] == name]
-    near = last or difflib.get_close_matches(name, names, n=3)
+    near = last or close_to(name, names, most=3)
     asked = f"did you mean {' or '.join(near)}? " if near else ""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"{asked}there are {', '.join(names[:SHOWN])}{more}"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import json
+import re
+import sys
 import unicodedata
 from typing import Any
 
@@ -12,7 +16,17 @@ from tidemill.inspect.words import Times
 
 
 def print_json(value: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    click.echo(text if _is_utf8() else re.sub("[^\0-\x7f]", _escaped, text))
+
+
+def _is_utf8() -> bool:
+    return codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+
+
+def _escaped(character: re.Match[str]) -> str:
+    """Beyond ASCII there are only strings: as JSON writes them anywhere."""
+    return json.dumps(character[0])[1:-1]
 
 
 def print_fields(fields: dict[str, object]) -> None:

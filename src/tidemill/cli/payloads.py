@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import types
-import typing
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
@@ -76,12 +74,23 @@ def parameters(task: TaskDefinition) -> list[inspect.Parameter]:
 
 
 def _value(text: str, wanted: Any) -> Any:
-    """`phone=123` for a parameter that wants text is the text 123, not a mistake."""
+    """As it was typed where it is JSON: 1.10 stays 1.10. `phone=123` for a parameter that wants text is the
+    text 123, not a mistake."""
+    written = msgspec.Raw(text.encode(errors="surrogateescape"))
     try:
-        value = msgspec.json.decode(text)
+        value = msgspec.json.decode(written)
     except (msgspec.DecodeError, UnicodeError):
         return text
-    union = typing.get_origin(wanted) in (typing.Union, types.UnionType)
-    kinds = typing.get_args(wanted) if union else (wanted,)
     is_plain = value is None or isinstance(value, bool | int | float)
-    return text if is_plain and str in kinds and type(value) not in kinds else value
+    as_text = is_plain and not _fits(written, wanted) and _fits(msgspec.json.encode(text), wanted)
+    return text if as_text else written
+
+
+def _fits(value: bytes | msgspec.Raw, wanted: Any) -> bool:
+    try:
+        msgspec.json.decode(value, type=wanted)
+    except msgspec.DecodeError:
+        return False
+    except TypeError:  # a type that is not msgspec's own: the payload's codec decides
+        return True
+    return True

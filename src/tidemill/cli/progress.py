@@ -30,7 +30,8 @@ def counted(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
             yield count
         except (KeyboardInterrupt, asyncio.CancelledError):
             progress.stop()
-            note(f"interrupted ({label}): {over} of {total if total is not None else 'all'} were over")
+            all_ = total if total is not None else "all"
+            note(f"interrupted ({label}): at least {over} of {all_} were over")
             raise
 
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import click
 
 from tidemill.app import Tidemill
-from tidemill.cli.output import print_json
+from tidemill.cli.output import note, print_json
 from tidemill.cli.payloads import from_lines
 from tidemill.cli.progress import counted
 from tidemill.cli.target import Target
 from tidemill.client.task import Task
 from tidemill.errors import StoreError, TidemillError
 from tidemill.inspect.words import plural
+
+T = TypeVar("T")
 
 AT_ONCE = 1000
 
@@ -71,15 +74,27 @@ async def _send(app: Tidemill, task: Task[..., Any], lines: IO[bytes], total: in
     payloads = from_lines(task.definition, lines)
     with counted("sending", total) as done:
         while chunk := list(itertools.islice(payloads, AT_ONCE)):
-            first = chunk[0][0]
+            jobs = [task.job(*args, **named) for _, (args, named) in chunk]
             try:
-                handles = await app.enqueue_many(task.job(*args, **named) for _, (args, named) in chunk)
+                handles, interrupted = await _whole(app.enqueue_many(jobs))
             except TidemillError as error:
-                raise type(error)(_refused(error, sent, total, first)) from None
+                raise type(error)(_refused(error, sent, total, chunk[0][0])) from None
             sent += len(handles)
             existing += sum(handle.existing for handle in handles)
             done(sent)
+            if interrupted:
+                note(f"go on from line {chunk[-1][0] + 1}")
+                raise asyncio.CancelledError
     return sent, existing
+
+
+async def _whole(step: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+    """An interruption waits for what is on its way: only then it is known from where to go on."""
+    task = asyncio.create_task(step)
+    try:
+        return await asyncio.shield(task), False
+    except asyncio.CancelledError:
+        return await task, True
 
 
 def _refused(error: TidemillError, sent: int, total: int, line: int) -> str:

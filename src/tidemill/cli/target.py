@@ -110,8 +110,12 @@ def _require_outside(app: Tidemill) -> None:
 def _require_store(app: Tidemill) -> None:
     _require_outside(app)
     path = Path(app.url.path)
-    if app.brings_store or path.exists():
+    if app.brings_store or (path.exists() and path.stat().st_size):
         return
+    if path.exists():
+        raise StoreUnavailable(
+            f"there is no database in {path.absolute()}, it is empty; the first enqueue or worker makes it"
+        )
     if not path.absolute().parent.is_dir():
         raise StoreUnavailable(
             f"there is no database {path.absolute()}, nor its folder: check the URL, or make the folder"

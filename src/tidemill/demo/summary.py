@@ -73,9 +73,16 @@ def next_steps(told: Told) -> list[str]:
     poison = next((job.id for job in told.ended if job.reason == "poison"), told.ended[0].id)
     return [
         f"{tidemill} jobs {url} --state failed",
-        f"{tidemill} explain {poison} {url}",
+        f"{tidemill} explain {_short(poison, told)} {url}",
         f"{tidemill} top {url}",
     ]
+
+
+def _short(job: str, told: Told) -> str:
+    """As much of the id as only this job has, so that the command stays on one line."""
+    others = [other for other in told.expected_runs if other != job]
+    lengths = (n for n in range(8, len(job)) if not any(other.startswith(job[:n]) for other in others))
+    return job[: next(lengths, len(job))]
 
 
 def _command() -> str:

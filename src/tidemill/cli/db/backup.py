@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
-from tidemill.cli.output import print_json, size
+from tidemill.cli.output import note, print_json, size
 from tidemill.cli.progress import shared
 from tidemill.cli.target import Target, with_target
 
@@ -20,9 +21,15 @@ def backup(target: Target, copy: Path) -> None:
         raise click.UsageError(f"target: there is no folder {copy.absolute().parent}; make it first")
     if copy.exists():
         raise click.UsageError(f"target: {copy} is there already; name a new file, or move that one away")
-    with shared("copying") as progress:
-        target.run(lambda app: app.store.backup(copy, progress))
+    try:
+        with shared("copying") as progress:
+            target.run(lambda app: app.store.backup(copy, progress))
+    except KeyboardInterrupt:
+        # A copy gets its name when it is whole.
+        left = f"{copy} is whole all the same" if copy.exists() else "nothing was copied"
+        note(f"interrupted: {left}")
+        raise
     if target.json:
         print_json({"target": str(copy.absolute()), "bytes": copy.stat().st_size})
     else:
-        click.echo(f"copied to {copy} ({size(copy.stat().st_size)}); use it as sqlite:///{copy}")
+        click.echo(f"copied to {copy} ({size(copy.stat().st_size)}); use it as sqlite:///{quote(str(copy))}")

@@ -9,6 +9,7 @@ from tidemill.cli.doctor.finding import Finding
 from tidemill.cli.doctor.workers import start_one
 from tidemill.cli.target import Target
 from tidemill.core.filters import Filter
+from tidemill.core.queues import DAY
 from tidemill.core.states import State
 from tidemill.core.transitions import POISON
 from tidemill.inspect.views import Overview
@@ -24,7 +25,7 @@ async def about_jobs(app: Tidemill, overview: Overview, target: Target) -> list[
 
 async def _findings(app: Tidemill, overview: Overview, target: Target) -> AsyncIterator[Finding]:
     yield await _leases(app, overview, target)
-    for finding in (await _unknown(app), await _poison(app, target)):
+    for finding in (await _unknown(app), await _poison(app, overview, target)):
         if finding is not None:
             yield finding
 
@@ -32,7 +33,7 @@ async def _findings(app: Tidemill, overview: Overview, target: Target) -> AsyncI
 async def _leases(app: Tidemill, overview: Overview, target: Target) -> Finding:
     """A lease that has been over for a while means that nobody reclaims."""
     now = (await app.store.read_clock()).boot
-    running = (await app.inspect.find(Filter(states=(State.RUNNING,)), limit=LOOKED_AT)).jobs
+    running = [job async for job in app.inspect.each(Filter(states=(State.RUNNING,)))]
     over = [job for job in running if job.lease <= now]
     if not over:
         return Finding(about="leases", level="ok", says=f"{plural(len(running), 'running job')}, all in time")
@@ -63,14 +64,16 @@ async def _unknown(app: Tidemill) -> Finding | None:
     )
 
 
-async def _poison(app: Tidemill, target: Target) -> Finding | None:
+async def _poison(app: Tidemill, overview: Overview, target: Target) -> Finding | None:
+    """Bad for a day: somebody has looked by then, and the job is kept much longer."""
     wanted = Filter(states=(State.FAILED,), text=POISON)
     found = [job for job in (await app.inspect.find(wanted, limit=LOOKED_AT)).jobs if job.reason == POISON]
     if not found:
         return None
+    fresh = any(overview.now - (job.finished or 0.0) < DAY for job in found)
     return Finding(
         about="poison",
-        level="bad",
+        level="bad" if fresh else "note",
         says=f"{plural(len(found), 'job')} ended the process that ran {'it' if len(found) == 1 else 'them'} "
         f"each time, such as {found[0].id} ({found[0].task})",
         remedy=f"look: {target.command('jobs', 'show', found[0].id)}; common causes are too little "

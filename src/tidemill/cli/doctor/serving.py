@@ -28,10 +28,10 @@ def trouble(view: QueueView, overview: Overview, recent: Sequence[Minute], targe
     overdue = max(0.0, overview.now - view.next_due) if view.next_due is not None else 0.0
     if not any(view.counts[state] for state in PENDING):
         return None
+    if view.pause is not None:  # first: it waits on purpose, whoever would serve it
+        return _paused(view, target)
     if overview.workers and not view.workers:
         return finding(view, "bad", "no worker serves it", "add it to a worker's --queues")
-    if view.pause is not None:
-        return _paused(view, target)
     if not overview.workers:
         waits = view.counts[State.READY] or overdue > LATE
         return finding(view, "bad", "no worker is running", start_one(target)) if waits else None

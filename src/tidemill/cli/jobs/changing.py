@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from tidemill.app import Tidemill
+from tidemill.cli.asking import agreed
 from tidemill.cli.filtering import Wanted, with_filter
 from tidemill.cli.naming import full_ids
 from tidemill.cli.output import note, print_json
@@ -105,7 +106,7 @@ class Meant:
                 f"{matching} {says}, and there is no terminal to ask on: add --yes to {verb} "
                 f"{'it' if matching == 1 else 'them'} without being asked"
             )
-        return click.confirm(f"{verb} {plural(matching, 'job')}?", err=True)
+        return agreed(f"{verb} {plural(matching, 'job')}?")
 
 
 def changes_jobs(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from tidemill.cli import complete
+from tidemill.cli import asking, complete
 from tidemill.cli.output import note, print_json
 from tidemill.cli.progress import counted
 from tidemill.cli.target import Target, with_target
@@ -44,7 +44,4 @@ def _typed(name: str, there: int) -> str:
         raise click.UsageError(
             f"{plural(there, 'job')} would be deleted, but there is nobody to ask: add --confirm {name}"
         )
-    typed: str = click.prompt(
-        f"{plural(there, 'job')} of {name} will be deleted; type its name to go on", err=True
-    )
-    return typed
+    return asking.typed(f"{plural(there, 'job')} of {name} will be deleted; type its name to go on")
