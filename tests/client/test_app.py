@@ -17,6 +17,7 @@ from tidemill import (
     ConfigurationError,
     Context,
     Filter,
+    JobFailed,
     QueueSettings,
     Retention,
     Retry,
@@ -294,3 +295,8 @@ def test_importing_loads_nothing_heavy(program: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", f"{program}; import sys; print(*sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert not HEAVY & set(done.stdout.split())
+
+
+def test_listening_to_an_error_names_the_module_of_the_event() -> None:
+    with pytest.raises(ConfigurationError, match=r"`from tidemill\.telemetry\.events import JobFailed`"):
+        Tidemill("memory://").on(JobFailed)  # type: ignore[arg-type]

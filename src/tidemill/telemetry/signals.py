@@ -42,9 +42,10 @@ class Signals:
         """Refuse what is not an event, saying what to write."""
         for kind in types:
             if not (isinstance(kind, type) and issubclass(kind, Event)):
+                name = getattr(kind, "__name__", "JobFailed")  # the error JobFailed has the event's name
                 raise ConfigurationError(
-                    f"on: {kind!r} is not an event; write @app.on(JobFailed) with one of "
-                    "tidemill.telemetry.events, or @app.on() for all of them"
+                    f"on: {kind!r} is not an event; events come from their own module, as by "
+                    f"`from tidemill.telemetry.events import {name}`; @app.on() is told all of them"
                 )
 
     def wants(self, kind: type[Event]) -> bool:
