@@ -40,7 +40,8 @@ class AttemptRecord(msgspec.Struct, frozen=True):
 
 
 class Minute(msgspec.Struct, frozen=True):
-    """What a queue did in one minute (`at` is its start): counters, not records."""
+    """What a queue did in one minute (`at` is its start): counters, not records. Jobs that a person
+    archived are not in it: nothing was done."""
 
     at: float
     done: int

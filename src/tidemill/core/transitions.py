@@ -24,7 +24,7 @@ from tidemill.core.outcomes import (
     Split,
 )
 from tidemill.core.queues import DAY, QueueSettings
-from tidemill.core.states import State, Verb, require
+from tidemill.core.states import FINAL, PENDING, State, Verb, require
 
 UNKNOWN_TASK_PATIENCE = DAY
 SUPERSEDED = "superseded"
@@ -94,6 +94,11 @@ def promoted(job: Job) -> Job:
 
 def is_expired(job: Job, now: float) -> bool:
     return job.expires is not None and now >= job.expires
+
+
+def is_counted(before: State | None, after: State) -> bool:
+    """Whether the history counts the end of a job. One that a person archives has not run."""
+    return after in FINAL and not (after is State.FAILED and before in PENDING)
 
 
 def expired(job: Job, now: float) -> Job:

@@ -30,7 +30,8 @@ def move(records: Records, after: Job, now: float) -> None:
     if after.state in _STARTABLE or (before is not None and _frees_a_limit(records, before, after)):
         records.topics[queue_topic(after.queue)] = None
     if after.state in FINAL and (before is None or before.state not in FINAL):
-        records.queue(after.queue).count(after.state.value, now)
+        if transitions.is_counted(None if before is None else before.state, after.state):
+            records.queue(after.queue).count(after.state.value, now)
         gone(records, after, now)
 
 

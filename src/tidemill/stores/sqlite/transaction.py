@@ -131,7 +131,8 @@ class Transaction:
             self.freed(before.queue, before.lane)
         if after.state in FINAL:
             self.ended.append(after.id)
-            self.remark(after.queue, after.state.value, 1)
+            if transitions.is_counted(before.state, after.state):
+                self.remark(after.queue, after.state.value, 1)
 
     def next_seq(self) -> int:
         return int(self.execute(SQL.next_seq).get)

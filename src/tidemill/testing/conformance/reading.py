@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tidemill.contract.reader import ATTEMPTS_KEPT, LOG_LINES
-from tidemill.core.changes import Cancel, Delete
+from tidemill.core.changes import Archive, Cancel, Delete
 from tidemill.core.claims import Said
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
@@ -122,6 +122,11 @@ class TestHistory:
         assert rows == [(0.0, 2, 0, 0, 1, 0), (120.0, 0, 1, 1, 0, 2)]
         assert [minute.at for minute in await drive.store.history("q", start + 121)] == [start + 120]
         assert await drive.store.history("never", 0.0) == []
+
+    async def test_r4_what_a_person_archives_was_not_done(self, drive: Driver) -> None:
+        await drive.add("a", new("b", delay=9.0))
+        await drive.amend(Archive(), "a", "b")
+        assert await drive.store.history("q", 0.0) == []
 
     async def test_r4_survives_pruning(self, drive: Driver) -> None:
         await drive.store.declare({"q": QueueSettings(keep_done=Retention(count=0))})
