@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import threading
@@ -18,6 +19,7 @@ from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import define
 from tidemill.telemetry.current import CurrentAttempt, CurrentFilter, add_current, current
+from tidemill.telemetry.events import JobStarted, SlotStuck
 from tidemill.worker import Worker, WorkerOptions
 
 
@@ -82,6 +84,50 @@ def test_nothing_a_handler_sets_reaches_the_next_in_its_slot(virtually: Virtuall
             await bench.enqueue("handler", b'{"number":%d}' % number)
         await bench.run_until_idle(concurrency=1)
         assert seen == ["clean"] * 30
+
+    virtually(scenario)
+
+
+def test_who_hears_of_a_start_is_in_the_attempt_that_starts(virtually: Virtually) -> None:
+    """Not in the one that left its slot, from whose task the next is started."""
+    heard: list[tuple[str, str | None]] = []
+
+    async def handler() -> None: ...
+
+    def hear(event: JobStarted) -> None:
+        attempt = current()
+        heard.append((event.job, None if attempt is None else attempt.job))
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(handler)
+        bench.signals.subscribe(hear, JobStarted)
+        jobs = [await bench.enqueue("handler") for _ in range(5)]
+        await bench.run_until_idle(concurrency=1)
+        assert heard == [(job, job) for job in jobs]
+
+    virtually(scenario)
+
+
+def test_who_hears_of_a_timeout_is_in_nobody_elses_attempt(virtually: Virtually) -> None:
+    """One timer serves all attempts; the first to start arms it."""
+    heard: list[tuple[str, str | None]] = []
+
+    async def stubborn() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(600)
+        await asyncio.sleep(30)
+
+    def hear(event: SlotStuck) -> None:
+        attempt = current()
+        heard.append((event.job, None if attempt is None else attempt.job))
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(stubborn, timeout=10.0)
+        bench.signals.subscribe(hear, SlotStuck)
+        jobs = [await bench.enqueue("stubborn") for _ in range(2)]
+        bench.start(bench.worker(concurrency=2))
+        await asyncio.sleep(20)
+        assert sorted(heard) == [(job, None) for job in jobs]
 
     virtually(scenario)
 

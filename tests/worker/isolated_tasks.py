@@ -10,8 +10,10 @@ import subprocess
 import sys
 import threading
 import time
+from contextvars import ContextVar
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from tidemill.core.retry import Retry
 from tidemill.errors import SnoozeFor
@@ -35,6 +37,14 @@ async def reports(ctx: Context, number: int) -> int:
     await ctx.progress(0.25, "quarter")
     await asyncio.sleep(0)
     return number + 1
+
+
+SEEN: ContextVar[int] = ContextVar("SEEN", default=0)
+
+
+def remembers() -> int:
+    SEEN.set(SEEN.get() + 1)
+    return SEEN.get()
 
 
 def exits() -> None:
@@ -69,7 +79,7 @@ def snoozes() -> None:
     raise SnoozeFor(9)
 
 
-def odd() -> object:
+def odd() -> Any:
     return threading.Lock()
 
 

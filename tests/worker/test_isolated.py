@@ -38,6 +38,7 @@ def isolated(handler: Any, **options: Any) -> TaskDefinition:
 TASKS = [
     isolated(isolated_tasks.pid),
     isolated(isolated_tasks.reports),
+    isolated(isolated_tasks.remembers),
     isolated(isolated_tasks.exits),
     isolated(isolated_tasks.segfaults),
     isolated(isolated_tasks.endless, timeout=0.5, retry=Retry(attempts=1)),
@@ -139,6 +140,13 @@ async def test_a_process_is_reused_while_it_is_healthy(store: MemoryStore) -> No
     pids = {(await get(store, str(number))).result for number in range(5)}
     assert len(pids) == 1
     assert pids != {str(os.getpid()).encode()}
+
+
+async def test_nothing_a_handler_sets_reaches_the_next_in_its_process(store: MemoryStore) -> None:
+    for number in range(3):
+        await insert(store, "remembers", str(number))
+    await make(store, until_idle=True, isolated_processes=1).run()
+    assert [(await get(store, str(number))).result for number in range(3)] == [b"1"] * 3
 
 
 async def test_i8_a_job_that_kills_its_process_ends_as_poison_and_harms_nobody(store: MemoryStore) -> None:

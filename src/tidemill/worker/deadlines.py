@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable
+from contextvars import Context
 
 from tidemill.worker.attempt import Attempt
 
@@ -18,11 +19,15 @@ PRECISION = 0.005
 
 
 class Deadlines:
-    """`soonest` is when the timer fires; whoever starts an attempt with an earlier deadline calls `arm`."""
+    """`soonest` is when the timer fires; whoever starts an attempt with an earlier deadline calls `arm`.
+    `due` is called in `context`: not in that of the attempt which happened to arm the timer."""
 
-    def __init__(self, held: Callable[[], Iterable[Attempt]], due: Callable[[Attempt], None]) -> None:
+    def __init__(
+        self, held: Callable[[], Iterable[Attempt]], due: Callable[[Attempt], None], context: Context
+    ) -> None:
         self._held = held
         self._due = due
+        self._context = context
         self._timer: asyncio.TimerHandle | None = None
         self.soonest = math.inf
 
@@ -30,7 +35,7 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
         self.soonest = deadline
-        self._timer = asyncio.get_running_loop().call_at(deadline, self._fire)
+        self._timer = asyncio.get_running_loop().call_at(deadline, self._fire, context=self._context)
 
     def close(self) -> None:
         if self._timer is not None:

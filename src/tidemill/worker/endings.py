@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Sequence
 
 from tidemill.contract.store import Store
-from tidemill.core.job import Error, Job
+from tidemill.core.job import Error
 from tidemill.core.outcomes import Answer, Crashed, Fail, Release, Retrying, Snooze
 from tidemill.core.states import State
-from tidemill.errors import StoreError
 from tidemill.telemetry.events import (
     JobCrashed,
     JobDone,
@@ -22,9 +19,8 @@ from tidemill.telemetry.events import (
 )
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.emitter import Emitter
+from tidemill.worker.questions import look_up
 from tidemill.worker.stats import Stats
-
-ASK_WITHIN = 2.0
 
 
 class Endings:
@@ -77,7 +73,7 @@ class Endings:
 
     async def ask_about_crashes(self, store: Store) -> None:
         crashed, self.crashed = self.crashed, []
-        jobs = await _look_up(store, [attempt.job.id for attempt, _ in crashed])
+        jobs = await look_up(store, [attempt.job.id for attempt, _ in crashed])
         for (attempt, error), job in zip(crashed, jobs, strict=True):
             if job is not None and job.state is State.FAILED and job.claim == attempt.job.claim:
                 self._failed(attempt, error, job.reason or "failed")
@@ -102,10 +98,3 @@ class Endings:
             message=error.message,
             traceback=error.traceback,
         )
-
-
-async def _look_up(store: Store, ids: Sequence[str]) -> Sequence[Job | None]:
-    with contextlib.suppress(StoreError, TimeoutError):
-        async with asyncio.timeout(ASK_WITHIN):
-            return await store.get(ids)
-    return [None] * len(ids)

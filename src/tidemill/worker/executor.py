@@ -64,14 +64,14 @@ class Executor:
         self._on_outcome, self._on_room = on_outcome, on_room
         self._loop = asyncio.get_running_loop()
         self._worker = asyncio.current_task()
+        self._wants = emitter.wants
         self._clean = contextvars.copy_context()
-        self._deadlines = Deadlines(hands.held.values, self._overdue)
+        self._deadlines = Deadlines(hands.held.values, self._overdue, self._clean)
 
     def fill(self) -> None:
         """Start what was claimed ahead while slots are free."""
         hands = self._hands
         now = self._loop.time()
-        tell_start = self._emitter.wants(JobStarted)
         while hands.ahead and hands.running < self._concurrency:
             attempt = hands.ahead.popleft()
             if attempt.stop is None:
@@ -80,8 +80,6 @@ class Executor:
                 # A slot is often filled from the task of the attempt that left it: without a context of
                 # its own, the next would begin with what that one's handler has set.
                 attempt.task = self._loop.create_task(self._run(attempt), context=self._clean.copy())
-                if tell_start:
-                    self._emitter.attempt_event(JobStarted, attempt, waited=self._emitter.waited(attempt))
 
     def stop(self, attempt: Attempt, why: Stop) -> None:
         """Cancel an attempt; one that was not started just never will be."""
@@ -108,6 +106,8 @@ class Executor:
         try:
             if attempt.stop is not None:
                 raise asyncio.CancelledError  # noqa: TRY301 - stopped between its start and its first step
+            if self._wants(JobStarted):
+                self._emitter.attempt_event(JobStarted, attempt, waited=self._emitter.waited(attempt))
             if self._middleware or not definition.is_async or definition.isolate or job.crashes:
                 result = await self._run_otherwise(attempt, definition)
             else:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from tidemill.contract.jobs import Reclaimed
 from tidemill.contract.store import Store
 from tidemill.core.job import Error, Job
 from tidemill.core.transitions import POISON
-from tidemill.errors import StoreError
 from tidemill.telemetry.events import ClocksParted, JobFailed, JobReclaimed
 from tidemill.telemetry.signals import Signals
 from tidemill.worker.emitter import Emitter
+from tidemill.worker.questions import look_up
 
 MAY_PART_BY = 2.0
 
@@ -60,15 +59,8 @@ async def tell(signals: Signals, store: Store, reclaimed: Reclaimed) -> None:
     if not ids or not (signals.wants(JobReclaimed) or signals.wants(JobFailed)):
         return
     poison = set(reclaimed.poison)
-    for name, job in zip(ids, await _look_up(store, ids), strict=True):
+    for name, job in zip(ids, await look_up(store, ids), strict=True):
         signals.emit(_failed(name, job) if name in poison else _reclaimed(name, job))
-
-
-async def _look_up(store: Store, ids: Sequence[str]) -> Sequence[Job | None]:
-    try:
-        return await store.get(ids)
-    except StoreError:  # it is told all the same, with less
-        return [None] * len(ids)
 
 
 def _reclaimed(name: str, job: Job | None) -> JobReclaimed:

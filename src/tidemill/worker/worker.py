@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
 from tidemill.core.states import State
-from tidemill.errors import StoreError
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.telemetry.events import WorkerStarted, WorkerStopped
 from tidemill.telemetry.signals import Signals
 from tidemill.worker.crew import Crew
 from tidemill.worker.options import FreshId, WorkerOptions
+from tidemill.worker.questions import only_if_it_answers
 from tidemill.worker.runners.isolated import IsolatedRunner, Isolation
 from tidemill.worker.stats import Stats
-
-ASK_WITHIN = 2.0
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
@@ -28,7 +26,8 @@ class Worker:
     """Built anywhere, run once on an event loop. The store is opened and closed by its owner.
 
     `lifespan` opens what handlers share; what it yields is their `ctx.state`. `signals` are told what
-    happens. `isolation` makes the runner of isolated jobs, given how many may run at once.
+    happens; `location` is how they are told where the store is, without secrets. `isolation` makes the
+    runner of isolated jobs, given how many may run at once.
     `started` is set when the lifespan is open and jobs are about to be asked for.
     """
 
@@ -41,6 +40,7 @@ class Worker:
         clock: Clock,
         entropy: Entropy,
         signals: Signals | None = None,
+        location: str | None = None,
         lifespan: Lifespan | None = None,
         middleware: Sequence[Middleware] = (),
         isolation: Callable[[int], Isolation] = IsolatedRunner,
@@ -49,7 +49,7 @@ class Worker:
         self._clock, self._entropy = clock, entropy
         self._lifespan: Lifespan = lifespan or nullcontext
         self._middleware, self._isolation = middleware, isolation
-        self._signals = signals or Signals()
+        self._signals, self._location = signals or Signals(), location
         self._crew: Crew | None = None
         self._stopping = self._hurried = False
         self.id = _fresh(options.id, entropy)
@@ -79,6 +79,7 @@ class Worker:
                     worker=self.id,
                     queues=dict(self._options.queues),
                     concurrency=self._options.concurrency,
+                    store=self._location,
                 )
             )
             self.started.set()
@@ -115,9 +116,8 @@ class Worker:
         """Who ran until idle wonders why a job did not: it may not be due."""
         if not (self._options.until_idle and self._signals.wants(WorkerStopped)):
             return None
-        with suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(ASK_WITHIN):
-                counts = await self._store.counts()
+        async with only_if_it_answers():
+            counts = await self._store.counts()
             return sum(counts.get(queue, {}).get(State.SCHEDULED, 0) for queue in self._options.queues)
         return None
 

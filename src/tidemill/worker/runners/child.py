@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import signal
 from collections.abc import Callable
@@ -72,8 +73,9 @@ def main(pipe: Connection, parent: int, logs: LogSettings | None) -> None:
                     configure(format=logs.format, level=logs.level)
                     logs = None
             case Run():
-                CURRENT.set(message.job)
-                outcome = _run(message, found[message.place], PipeReporter(pipe))
+                # What a handler sets in its context ends with its attempt, as it does in a worker.
+                attempt = contextvars.copy_context()
+                outcome = attempt.run(_run, message, found[message.place], PipeReporter(pipe))
                 pipe.send_bytes(encode(Ended(outcome)))
 
 
@@ -87,6 +89,7 @@ def _prepare(place: Place, found: dict[Place, TaskDefinition]) -> Ready:
 
 
 def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Outcome:
+    CURRENT.set(run.job)
     try:
         args, kwargs = definition.payload.decode(run.job.payload)
     except InvalidPayload as error:
