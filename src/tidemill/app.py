@@ -230,6 +230,7 @@ class Tidemill:
             clock=self.clock,
             entropy=self.entropy,
             signals=self.signals,
+            location=_location(self.url),
             lifespan=self._lifespan,
             middleware=self.middlewares,
         )
@@ -304,6 +305,11 @@ def _best_loop() -> Callable[[Coroutine[Any, Any, None]], None]:
     except ImportError:
         return asyncio.run
     return uvloop.run
+
+
+def _location(url: StoreUrl) -> str:
+    """A relative path is told from the root: in another folder it is another file."""
+    return str(StoreUrl(url.scheme, str(Path(url.path).absolute())) if url.path else url)
 
 
 def _make_store(url: StoreUrl, clock: Clock, entropy: Entropy) -> Store:

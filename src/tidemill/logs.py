@@ -11,6 +11,7 @@ import sys
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
+from tidemill.clock import SystemClock
 from tidemill.errors import ConfigurationError
 from tidemill.telemetry.base import RANKS
 from tidemill.telemetry.current import add_current
@@ -37,7 +38,7 @@ class _Configured:
 
 
 _ours = _Configured()
-_write_line = LineWriter()
+_write_line = LineWriter(SystemClock().boot)
 
 
 def configure(*, format: Format = "auto", level: str = "info") -> None:  # noqa: A002 - the word for it

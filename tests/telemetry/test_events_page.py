@@ -72,3 +72,36 @@ def test_a_field_means_the_same_everywhere() -> None:
             optional = NoneType in get_args(hints[field])
             types.setdefault(field, set()).add(given[0] if optional else hints[field])
     assert {field: kinds for field, kinds in types.items() if len(kinds) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (
+            events.JobFailed(
+                job="a",
+                task="songs:describe",
+                queue="songs",
+                trace="a",
+                attempt=1,
+                worker="w",
+                seconds=0.5,
+                reason="failed",
+                error="ValueError",
+                message="boom",
+            ),
+            "job failed: songs:describe, job a, ValueError: boom",
+        ),
+        (
+            events.StoreLost(worker="w", error="StoreFull", message="no space", outcomes=2),
+            "store unavailable: worker w, StoreFull: no space",
+        ),
+        (events.StoreBack(worker="w", seconds=2.0), "store available again: worker w"),
+        (
+            events.QueuesUnknown(unknown=("a",), known=()),
+            "queues that the application neither declares nor has a task on",
+        ),
+    ],
+)
+def test_as_text_an_event_says_what_happened_to_whom_and_why(event: Event, text: str) -> None:
+    assert str(event) == text

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from tidemill.errors import ConfigurationError
 from tidemill.logs import configure
+from tidemill.telemetry.events import JobLost
+from tidemill.telemetry.lines import LineWriter
 
 JOBS = """
 import logging, structlog, sys
@@ -168,6 +171,26 @@ def test_configured_again_the_last_word_counts(folder: Path) -> None:
     twice = "logs.configure(format='console', level='debug'); logs.configure(format='json', level='warning')"
     told = lines(run(folder, "fine", before=twice))
     assert [line["event"] for line in told] == ["from logging 新闻"]
+
+
+def test_a_level_that_comes_after_the_application_holds_with_any_looks(folder: Path) -> None:
+    own = (
+        "import structlog, sys; structlog.configure(processors=[structlog.processors.KeyValueRenderer()], "
+        "logger_factory=structlog.PrintLoggerFactory(sys.stderr)); logs.configure(level='error')"
+    )
+    assert "worker started" not in run(folder, "fine", before=own)
+
+
+def test_of_a_flood_one_line_a_minute_is_shown() -> None:
+    now = 1000.0
+    write = LineWriter(lambda: now)
+    lost = JobLost(job="a", task="t", queue="q", trace="a", attempt=1, worker="w", seconds=1.0)
+    with structlog.testing.capture_logs() as told:
+        for _ in range(3):
+            for _ in range(3):
+                write(lost)
+            now += 60.0
+    assert [line["log_level"] for line in told] == ["warning", "debug", "debug"] * 3
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +46,40 @@ def test_who_listens_twice_hears_once() -> None:
     assert told == [BACK]
 
 
+def test_who_subscribes_again_hears_from_the_last_level_on() -> None:
+    signals, told = Signals(), list[Event]()
+    signals.subscribe(told.append, level="debug")
+    signals.subscribe(told.append, level="error")
+    signals.emit(BACK)
+    assert told == []
+    signals.subscribe(told.append, level="info")
+    signals.emit(BACK)
+    assert told == [BACK]
+
+
+def test_whoever_subscribes_at_the_same_time_is_heard() -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(50):
+            signals, at_once = Signals(), threading.Barrier(8, timeout=10)
+            told = [list[Event]() for _ in range(8)]
+            threads = [threading.Thread(target=_subscribe, args=(signals, one, at_once)) for one in told]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            signals.emit(BACK)
+            assert told == [[BACK]] * 8
+    finally:
+        sys.setswitchinterval(before)
+
+
+def _subscribe(signals: Signals, told: list[Event], at_once: threading.Barrier) -> None:
+    at_once.wait()
+    signals.subscribe(told.append, StoreBack)
+
+
 def test_nothing_is_wanted_that_nobody_listens_to() -> None:
     signals = Signals()
     assert not any(signals.wants(kind) for kind in CATALOGUE)
@@ -80,15 +116,19 @@ def test_a_listener_that_raises_is_told_once_and_the_others_still_hear() -> None
 
 
 class Unspeakable(Exception):
+    def __init__(self, raised: type[BaseException]) -> None:
+        self.raised = raised
+
     def __str__(self) -> str:
-        raise RuntimeError("not even its name")
+        raise self.raised
 
 
-def test_not_even_an_error_that_cannot_be_shown_gets_out_of_a_listener() -> None:
+@pytest.mark.parametrize("raised", [RuntimeError, BaseException, KeyboardInterrupt, SystemExit])
+def test_not_even_an_error_that_cannot_be_shown_gets_out_of_a_listener(raised: type[BaseException]) -> None:
     signals, failures = Signals(), list[ListenerFailed]()
 
     def broken(event: Event) -> None:
-        raise Unspeakable
+        raise Unspeakable(raised)
 
     signals.subscribe(broken, StoreBack)
     signals.subscribe(failures.append, ListenerFailed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -252,6 +253,18 @@ async def test_what_a_dead_worker_held_is_told_job_by_job() -> None:
     assert [(event.job, event.error) for event in told if isinstance(event, JobReclaimed)] == [
         ("a", "WorkerDied")
     ]
+
+
+async def test_a_worker_says_which_store_it_works_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the root: in another folder a relative path is another file."""
+    monkeypatch.chdir(tmp_path)
+    for url, store in (("sqlite:///jobs.db", f"sqlite:///{tmp_path}/jobs.db"), ("memory://", "memory://")):
+        app, told = Tidemill(url), list[WorkerStarted]()
+        app.on(WorkerStarted)(told.append)
+        app.queue("feeds")
+        async with app:
+            await app.worker(until_idle=True).run()
+        assert [started.store for started in told] == [store]
 
 
 def test_queues_nobody_declared_are_told() -> None:

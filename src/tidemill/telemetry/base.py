@@ -13,13 +13,20 @@ RANKS: dict[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40, "c
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened. `level` and `sentence` are how it reads as a log line.
 
-    `floods`: many at once say little more than the first, so the log has the first at `level` and
-    those that follow at `debug`. Listeners get all of them.
+    `floods`: many at once say little more than the first, so the log has one a minute at `level` and
+    the others at `debug`. Listeners get all of them. As text, an event says what happened, to whom and why.
     """
 
     level: ClassVar[Level] = "info"
     sentence: ClassVar[str] = ""
     floods: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        known = msgspec.structs.asdict(self)
+        whom = [f"{known['task']}"] if "task" in known else []
+        whom += [f"{name} {known[name]}" for name in ("job", "worker") if name in known][:1]
+        why = [f"{known['error']}: {known['message']}"] if known.get("error") else []
+        return ": ".join(filter(None, (self.sentence, ", ".join(whom + why))))
 
 
 class JobEvent(Event, frozen=True, kw_only=True):

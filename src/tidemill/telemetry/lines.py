@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -9,12 +11,16 @@ import msgspec
 
 from tidemill.telemetry.base import Event, Level
 
+FLOOD = 60.0
+
 
 class LineWriter:
-    """A listener. structlog is imported when something is said for the first time."""
+    """A listener; `now` is any clock that only goes forward. structlog is imported when something is said
+    for the first time."""
 
-    def __init__(self) -> None:
-        self._said: set[type[Event]] = set()
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._said: dict[type[Event], float] = {}
 
     def __call__(self, event: Event) -> None:
         kind = type(event)
@@ -26,9 +32,10 @@ class LineWriter:
 
     def _level(self, kind: type[Event]) -> Level:
         if kind.floods:
-            if kind in self._said:
+            now = self._now()
+            if now - self._said.get(kind, -math.inf) < FLOOD:
                 return "debug"
-            self._said.add(kind)
+            self._said[kind] = now
         return kind.level
 
 

@@ -8,6 +8,7 @@ a queue of the listener's own. What it raises is told once and hurts nobody.
 from __future__ import annotations
 
 import inspect
+import threading
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -25,17 +26,18 @@ class Signals:
         self._subscribed: dict[type[Event], tuple[tuple[Listener, int], ...]] = {}
         self._listeners: dict[type[Event], tuple[Listener, ...]] = {}
         self._failed: list[Listener] = []
+        self._lock = threading.Lock()
 
     def subscribe(self, listener: Listener, *types: type[Event], level: str = "debug") -> None:
-        """Without types, to everything from `level` on; a base stands for all its events. Repeated, it
-        changes nothing."""
+        """Without types, to everything from `level` on; a base stands for all its events. Repeated, the
+        last level counts."""
         self.check(types)
         _check_listener(listener)
-        for kind in types or (Event,):
-            already, wanted = self._subscribed.get(kind, ()), (listener, RANKS[level])
-            if wanted not in already:
-                self._subscribed[kind] = (*already, wanted)
-        self._listeners = {}
+        with self._lock:
+            for kind in types or (Event,):
+                others = (other for other in self._subscribed.get(kind, ()) if other[0] != listener)
+                self._subscribed[kind] = (*others, (listener, RANKS[level]))
+            self._listeners = {}
 
     @staticmethod
     def check(types: tuple[type[Event], ...]) -> None:
@@ -94,7 +96,7 @@ class Signals:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - its own __str__ may raise anything
+    except BaseException:  # noqa: BLE001 - its own __str__ may raise anything
         return "(its message cannot be shown)"
 
 

@@ -8,12 +8,13 @@ from tidemill.telemetry.base import Event, Level, WorkerEvent
 
 
 class WorkerStarted(WorkerEvent, frozen=True, kw_only=True):
-    """A worker is about to ask for its first jobs; `queues` has their weights."""
+    """A worker is about to ask `store` for its first jobs; `queues` has their weights."""
 
     sentence: ClassVar[str] = "worker started"
 
     queues: dict[str, int]
     concurrency: int
+    store: str | None = None
 
 
 class WorkerStopped(WorkerEvent, frozen=True, kw_only=True):
