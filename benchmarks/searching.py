@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from tidemill.contract.reader import Page
 from tidemill.core.changes import Archive
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, NewJob
@@ -98,12 +99,12 @@ def questions(store: SqliteStore, ready: int) -> dict[str, Callable[[], Awaitabl
 
 
 async def show(name: str, ask: Callable[[], Awaitable[Any]]) -> None:
-    best, answer = float("inf"), None
+    best = float("inf")
     for _ in range(3):
         began = time.perf_counter()
         answer = await ask()
         best = min(best, time.perf_counter() - began)
-    found = f"{len(answer.jobs)} jobs" if hasattr(answer, "jobs") else ""
+    found = f"{len(answer.jobs)} jobs" if isinstance(answer, Page) else ""
     print(f"{name:<42} {best * 1000:9.1f} ms  {found}")
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Un
 from tidemill.client.client import Client
 from tidemill.client.handle import JobHandle
 from tidemill.client.hooks import Opens, check_middleware, lifespan_of
-from tidemill.client.options import refuse_unknown
 from tidemill.client.portal import refuse_running
 from tidemill.client.registry import Awaited, Decorator, TaskOptions, define_task, refuse_duplicate
 from tidemill.client.request import JobRequest
@@ -20,6 +19,7 @@ from tidemill.client.task import Task
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.store import Store
 from tidemill.core.job import Job
+from tidemill.core.names import refuse_unknown
 from tidemill.core.queue_options import QueueOptions
 from tidemill.core.queues import QueueSettings
 from tidemill.errors import ConfigurationError

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.inspect.support import Hand
@@ -114,7 +116,7 @@ async def test_counting_by_queue_and_state_reads_no_jobs(
     ("wanted", "problem"),
     [
         (Filter(text=""), "text: must not be empty"),
-        (Filter(since=float("nan")), "since: must be a time"),
+        (Filter(since=float("nan")), "since: must be a Unix time"),
         (Filter(fields=(("a..b", "x"),)), "fields: 'a..b' is not a path"),
     ],
 )
@@ -132,3 +134,19 @@ async def test_a_filter_that_means_nothing_is_refused_everywhere(
 async def test_a_page_has_a_size(look: Inspector, limit: int) -> None:
     with pytest.raises(ConfigurationError, match="limit: must lie between 1 and 10000"):
         await look.find(Filter(), limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (Filter(states=("faild",)), r"states: there is no state 'faild'; there are scheduled, ready"),  # type: ignore[arg-type]
+        (Filter(states="failed"), r"states: must be a tuple, such as \(State.FAILED,\), is 'failed'"),  # type: ignore[arg-type]
+        ({"queue": "feeds"}, r'found by a Filter, such as Filter\(queue="feeds"\), not by'),
+    ],
+)
+async def test_a_filter_of_wrong_values_gets_a_sentence(look: Inspector, wrong: Any, sentence: str) -> None:
+    for ask in (look.find, look.count, look.cancel):
+        with pytest.raises(ConfigurationError, match=sentence):
+            await ask(wrong)
+    with pytest.raises(ConfigurationError, match=sentence):
+        _ = [job async for job in look.each(wrong)]

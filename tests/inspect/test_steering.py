@@ -90,7 +90,7 @@ async def test_an_override_is_cleared_by_name_or_as_a_whole(look: Inspector) -> 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"concurency": 1}, "there is no setting 'concurency'; there are: weight, concurrency,"),
+        ({"concurency": 1}, "unknown option 'concurency'; valid options are weight, concurrency,"),
         ({"weight": 0}, "weight: must be 1 or more, is 0"),
         ({"weight": None}, "weight"),
         ({"concurrency": "two"}, "concurrency"),
@@ -108,7 +108,7 @@ async def test_an_override_that_cannot_work_changes_nothing(
 
 async def test_clearing_a_setting_there_is_not_is_told(look: Inspector) -> None:
     await look.override("feeds", by="ann", concurrency=1)
-    with pytest.raises(ConfigurationError, match="there is no setting 'wait'"):
+    with pytest.raises(ConfigurationError, match="unknown option 'wait'"):
         await look.clear_override("feeds", "wait")
     assert (await look.queue("feeds")).override is not None
 

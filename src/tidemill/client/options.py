@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypedDict
 
 import msgspec
 
 from tidemill.core.job import DEFAULT_PRIORITY, Group, NewJob, problem_with
+from tidemill.core.names import refuse_unknown
 from tidemill.core.uniqueness import Unique
-from tidemill.errors import ConfigurationError, InvalidJob
+from tidemill.errors import InvalidJob
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.times import read_seconds, read_time
 
@@ -55,15 +56,6 @@ def options_of(task: TaskDefinition) -> Options:
     return Options(
         queue=task.queue, priority=task.priority, expires=task.expires, unique=task.unique, key=task.key
     )
-
-
-def refuse_unknown(given: Iterable[str], known: Iterable[str], where: str) -> None:
-    names = list(known)
-    for name in given:
-        if name not in names:
-            raise ConfigurationError(
-                f"{where}: unknown option {name!r}; valid options are {', '.join(names)}"
-            )
 
 
 def with_options(options: Options, changes: Mapping[str, Any]) -> Options:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
-from tidemill.client.options import Options, refuse_unknown, with_options
+from tidemill.client.options import Options, with_options
 from tidemill.client.task import Task
+from tidemill.core.names import refuse_unknown
 from tidemill.core.retry import Retry
 from tidemill.core.uniqueness import Unique
 from tidemill.errors import ConfigurationError, InvalidJob

@@ -1,6 +1,10 @@
-"""What may be the name of something: an id, a queue, a task, a key."""
+"""What may be the name of something: an id, a queue, a task, a key, an option."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidemill.errors import ConfigurationError
 
 MAX_NAME = 200
 
@@ -11,6 +15,15 @@ def problem_with_name(field: str, name: str) -> str | None:
     if not is_storable(name):
         return f"{field}: must be text without NUL characters or lone surrogates, is {name[:50]!r}"
     return None
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str], where: str) -> None:
+    names = list(known)
+    for name in given:
+        if name not in names:
+            raise ConfigurationError(
+                f"{where}: unknown option {name!r}; valid options are {', '.join(names)}"
+            )
 
 
 def is_storable(text: str) -> bool:

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from tidemill.contract.reader import Minute, Page, WorkerInfo
 from tidemill.contract.store import Store
 from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
-from tidemill.core.filters import Filter
+from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job, problem_with_priority
 from tidemill.core.queue_options import QueueOptions
 from tidemill.core.states import State
@@ -52,17 +52,16 @@ class Inspector:
             raise ConfigurationError(
                 f"limit: must lie between 1 and {MOST_AT_ONCE}, is {limit}; each() goes through any number"
             )
-        return await (await self._store()).find(_checked(wanted), limit, cursor)
+        return await (await self._store()).find(checked(wanted), limit, cursor)
 
     async def each(self, wanted: Filter) -> AsyncIterator[Job]:
         """Every matching job once, newest first, whatever is enqueued meanwhile."""
-        checked = _checked(wanted)
-        async for job in bulk.each(await self._store(), checked):
+        async for job in bulk.each(await self._store(), checked(wanted)):
             yield job
 
     async def count(self, wanted: Filter) -> int:
         """Exact. By queue and states at once; by anything else every job that could match is read."""
-        return await bulk.count(await self._store(), _checked(wanted))
+        return await bulk.count(await self._store(), checked(wanted))
 
     async def job(self, id: str) -> JobView:  # noqa: A002 - the word for it
         """Raises JobNotFound."""
@@ -80,7 +79,7 @@ class Inspector:
         longer matches when its turn comes is left alone. Repeating it is harmless: it goes on where it
         stopped. By an id it raises JobNotFound when there is no such job."""
         store = await self._store()
-        meant = Filter(ids=(wanted,)) if isinstance(wanted, str) else _checked(wanted)
+        meant = Filter(ids=(wanted,)) if isinstance(wanted, str) else checked(wanted)
         changed = await bulk.change(store, meant, change, progress)
         if isinstance(wanted, str) and not changed.changed + changed.unchanged:
             raise JobNotFound(f"there is no job {wanted!r}: the id is wrong, or it was pruned")
@@ -188,9 +187,3 @@ class Inspector:
         if all(task.queue != queue for task in self._tasks.values()):
             await require(store, queue)
         return store
-
-
-def _checked(wanted: Filter) -> Filter:
-    if problem := wanted.problem():
-        raise ConfigurationError(f"the filter cannot mean anything: {problem}")
-    return wanted

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UnsetType
 
 from tidemill.contract.store import Store
+from tidemill.core.names import refuse_unknown
 from tidemill.core.queues import QueueChanges, QueueSettings
 from tidemill.errors import ConfigurationError
 from tidemill.times import read_time
@@ -37,7 +38,7 @@ async def override(
 
 
 async def clear_override(store: Store, queue: str, names: tuple[str, ...]) -> None:
-    _refuse_unknown(queue, names)
+    refuse_unknown(names, QueueChanges.__struct_fields__, f"queue {queue!r}")
     await store.clear_override(queue, names)
 
 
@@ -51,7 +52,7 @@ async def _future(store: Store, until: End) -> float | None:
 
 
 def _as_changes(queue: str, options: Mapping[str, Any]) -> QueueChanges:
-    _refuse_unknown(queue, options)
+    refuse_unknown(options, QueueChanges.__struct_fields__, f"queue {queue!r}")
     if not options:
         raise ConfigurationError(
             f"queue {queue!r}: name at least one setting to override, such as concurrency=2"
@@ -64,12 +65,3 @@ def _as_changes(queue: str, options: Mapping[str, Any]) -> QueueChanges:
     if problem:
         raise ConfigurationError(f"queue {queue!r}: {problem}")
     return changes
-
-
-def _refuse_unknown(queue: str, names: Mapping[str, Any] | tuple[str, ...]) -> None:
-    known = QueueChanges.__struct_fields__
-    for name in names:
-        if name not in known:
-            raise ConfigurationError(
-                f"queue {queue!r}: there is no setting {name!r}; there are: {', '.join(known)}"
-            )

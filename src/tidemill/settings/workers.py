@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from tidemill.client.options import refuse_unknown
+from tidemill.core.names import refuse_unknown
 from tidemill.core.queues import QueueSettings
 from tidemill.errors import ConfigurationError
 from tidemill.settings.settings import Settings

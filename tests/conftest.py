@@ -1,0 +1,31 @@
+"""What every test leaves as it found it: where log lines go is the process's, and tests share one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from tidemill import logs
+
+
+@pytest.fixture(autouse=True)
+def _logs_are_put_back() -> Iterator[None]:
+    """A command run in this process sets up logs for good, as it should in a process of its own."""
+    root, ours = logging.getLogger(), logs._ours
+    level, handlers = root.level, list(root.handlers)
+    kept = (ours.settings, ours.steps, ours.handler)
+    looks = structlog.get_config() if structlog.is_configured() else None
+    yield
+    ours.settings, ours.steps, ours.handler = kept
+    logs._write_line._said.clear()
+    root.setLevel(level)
+    for handler in list(root.handlers):
+        # pytest puts up handlers of its own, others for every phase of a test
+        if handler not in handlers and not type(handler).__module__.startswith("_pytest"):
+            root.removeHandler(handler)
+    structlog.reset_defaults()
+    if looks is not None:
+        structlog.configure(**looks)
