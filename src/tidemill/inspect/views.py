@@ -23,7 +23,8 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     next_due: when the next scheduled job becomes ready.
     last_ended: when a job last ended.
     processed, failed, cancelled, retried, reclaimed: in the last 24 hours. Processed jobs are those that
-        are done and those that failed for good; a retried attempt or a reclaimed one is not an end.
+        are done and those that failed for good; a retried attempt or a reclaimed one is not an end, and
+        a job that was archived by hand was not processed.
     pause, override: None when none holds now.
     settings: what holds now, the override over what code `declared`.
     workers: the ids of those that serve the queue.

@@ -81,33 +81,38 @@ class Crew:
             on_outcome=self._concluded,
             on_room=self._wake,
         )
-        settler = Settler(hands, stats, emitter)
         self._producer = Producer(options, worker, hands, pace)
-        self._pump = Pump(
-            store,
-            options,
-            hands,
-            pace=pace,
-            producer=self._producer,
-            settler=settler,
-            adopt=self._adopt,
-            stalled=self._hand_back_unstarted,
-        )
+        self._pump = self._make_pump(pace)
         self._drain = Drain(hands, self._executor, emitter, grace=options.grace, give_up=self._give_up)
         self._pumping: asyncio.Task[None] | None = None
         self._gave_up = False
-        self._heartbeat = Heartbeat(
+        self._heartbeat = self._make_heartbeat(worker)
+        self._leader = Leader(store, worker)
+        self._admitter = Admitter(store, tasks)
+
+    def _make_pump(self, pace: Pace) -> Pump:
+        return Pump(
+            self._store,
+            self._options,
+            self._hands,
+            pace=pace,
+            producer=self._producer,
+            settler=Settler(self._hands, self._stats, self._emitter),
+            adopt=self._adopt,
+            stalled=self._hand_back_unstarted,
+        )
+
+    def _make_heartbeat(self, worker: str) -> Heartbeat:
+        return Heartbeat(
             Identity(worker=worker, host=socket.gethostname(), pid=os.getpid()),
-            options,
-            hands,
-            stats,
-            emitter,
+            self._options,
+            self._hands,
+            self._stats,
+            self._emitter,
             to_worker=self._loop.call_soon_threadsafe,
             lose=self._lose,
             deliver=self._deliver,
         )
-        self._leader = Leader(store, worker)
-        self._admitter = Admitter(store, tasks)
 
     def stop(self, *, hurry: bool) -> None:
         self._draining = True

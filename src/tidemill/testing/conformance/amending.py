@@ -66,7 +66,6 @@ class TestAmend:
             assert (job.finished, job.attempts) == (drive.clock.wall(), 0)
         drive.clock.advance(9.0)
         assert await drive.take() == []
-        assert [minute.failed for minute in await drive.store.history("q", 0.0)] == [2]
         await drive.amend(RetryNow(), "b")
         assert ids(await drive.take()) == ["b"]
 
