@@ -123,9 +123,7 @@ def test_variables_that_nobody_reads_are_told_by_name_x5(monkeypatch: pytest.Mon
     assert "did you mean TIDEMILL_WORKER_CONCURRENCY?" in told[2]
 
 
-@pytest.mark.parametrize(
-    "text", ["age", "count=-3", "age=-5", "age=nan", "days=1", "5", "age=5,count"]
-)
+@pytest.mark.parametrize("text", ["age", "count=-3", "age=-5", "age=nan", "days=1", "5", "age=5,count"])
 def test_a_bound_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """It would delete everything, or keep it."""
     monkeypatch.setenv("TIDEMILL_QUEUES_FEEDS_KEEP_DONE", text)
