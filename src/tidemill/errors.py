@@ -31,6 +31,10 @@ Steer
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from tidemill.times import in_seconds
+
 
 class TidemillError(Exception):
     """Root of everything Tidemill raises."""
@@ -125,18 +129,18 @@ class Steer(Exception):
 class RetryAfter(Steer):
     """Failed; try again after `delay` seconds if attempts are left."""
 
-    def __init__(self, delay: float, message: str = "asked to be retried") -> None:
+    def __init__(self, delay: float | timedelta, message: str = "asked to be retried") -> None:
         super().__init__(message)
-        self.delay = delay
+        self.delay = in_seconds(delay)
 
 
 class SnoozeFor(Steer):
     """Not now; come back after `delay` seconds without spending an attempt. The job's note has the
     `reason` until it runs again."""
 
-    def __init__(self, delay: float, reason: str | None = None) -> None:
+    def __init__(self, delay: float | timedelta, reason: str | None = None) -> None:
         super().__init__(reason or "snoozed")
-        self.delay, self.reason = delay, reason
+        self.delay, self.reason = in_seconds(delay), reason
 
 
 class GiveUp(Steer):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidemill.errors import TidemillError
+if TYPE_CHECKING:
+    from tidemill.errors import TidemillError
+
+
+def in_seconds(value: float | timedelta) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def read_seconds(field: str, value: Any, refusal: type[TidemillError]) -> float:
-    if isinstance(value, timedelta):
-        return value.total_seconds()
+    value = in_seconds(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise refusal(f"{field}: must be a number of seconds or a timedelta, is {value!r}")
     return float(value)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tidemill import (
     Retention,
     Retry,
     Tidemill,
+    Unique,
 )
 from tidemill import Context as Whatever
 from tidemill.core.queues import QueueChanges
@@ -39,6 +41,12 @@ BAD_TASKS: list[tuple[dict[str, Any], list[str]]] = [
     ({"timeout": "1m"}, ["sample", "timeout", "seconds or a timedelta"]),
     ({"retry": 3}, ["sample", "retry", "Retry(attempts=3)"]),
     ({"retry": Retry(attempts=0)}, ["sample", "retry.attempts", "1 or more"]),
+    ({"retry": Retry(attempts=2.5)}, ["sample", "retry.attempts", "a whole number", "2.5"]),  # type: ignore[arg-type]
+    ({"retry": Retry(attempts=True)}, ["sample", "retry.attempts", "a whole number", "True"]),
+    ({"retry": Retry(first="60s")}, ["sample", "retry.first", "seconds or a timedelta", "'60s'"]),  # type: ignore[arg-type]
+    ({"retry": Retry(cap=timedelta(-1))}, ["sample", "retry.cap", "0 or more"]),
+    ({"unique": Unique("u", "ignore")}, ["sample", "unique.on_conflict", "skip, replace, merge, rerun"]),  # type: ignore[arg-type]
+    ({"unique": Unique(7)}, ["sample", "unique.key", "a string"]),  # type: ignore[arg-type]
     ({"isolate": "yes"}, ["sample", "isolate", "True or False"]),
     ({"key": "host"}, ["sample", "key", "a function"]),
     ({"unique": "feed"}, ["sample", "unique", "a Unique"]),
@@ -96,7 +104,10 @@ def test_two_tasks_of_one_name_are_refused_naming_both() -> None:
         ({"wieght": 5}, ["unknown option 'wieght'", "valid options are weight"]),
         ({"weight": 0}, ["weight", "1 or more"]),
         ({"max_length": 0}, ["max_length", "None for no limit"]),
-        ({"weight": "5"}, ["'feeds'", "wrong type"]),
+        ({"weight": "5"}, ["'feeds'", "weight", "a whole number", "'5'"]),
+        ({"concurrency": "4"}, ["'feeds'", "concurrency", "a whole number", "'4'"]),
+        ({"concurrency": True}, ["'feeds'", "concurrency", "a whole number"]),
+        ({"keep_done": Retention(age="1d")}, ["'feeds'", "keep_done", "age", "a number of seconds", "'1d'"]),  # type: ignore[arg-type]
     ],
     ids=str,
 )

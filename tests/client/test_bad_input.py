@@ -46,6 +46,8 @@ BAD_OPTIONS: list[tuple[dict[str, Any], type[TidemillError], list[str]]] = [
     ({"unique": "feed-7"}, InvalidJob, ["unique", "Unique("]),
     ({"unique": Unique("")}, InvalidJob, ["unique.key", "1 to 200"]),
     ({"unique": Unique("a", period=0)}, InvalidJob, ["unique.period", "above 0"]),
+    ({"unique": Unique("a", period="1h")}, InvalidJob, ["unique.period", "a timedelta", "'1h'"]),  # type: ignore[arg-type]
+    ({"unique": Unique("a", "ignore")}, InvalidJob, ["unique.on_conflict", "skip, replace, merge, rerun"]),  # type: ignore[arg-type]
     ({"key": 7}, InvalidJob, ["key", "a string"]),
     ({"key": "k" * 201}, InvalidJob, ["key", "1 to 200"]),
     ({"queue": ""}, InvalidJob, ["queue", "1 to 200"]),
@@ -154,8 +156,9 @@ async def test_enqueue_many_refuses_a_queue_as_a_whole_and_says_what_was_accepte
         ({"key": _raise}, ["key", "'test:computed'", "KeyError"]),
         ({"key": lambda number: number}, ["key", "must return str", "int"]),
         ({"unique": lambda number: "u"}, ["unique", "must return Unique"]),
+        ({"unique": lambda number: Unique("u", "ignore")}, ["unique.on_conflict", "skip, replace"]),  # type: ignore[arg-type]
     ],
-    ids=["key raises", "key is no text", "unique is no Unique"],
+    ids=["key raises", "key is no text", "unique is no Unique", "unique is wrong"],
 )
 async def test_a_function_that_computes_no_key_is_named(
     app: Tidemill, options: dict[str, Any], says: list[str]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -154,8 +154,34 @@ def test_a_context_that_is_not_first_is_refused(app: Tidemill) -> None:
     def late(number: int, ctx: Context) -> None: ...
     def twice(ctx: Context, other: Context) -> None: ...
 
-    for handler in (late, twice):
+    def by_keyword(*, ctx: Context) -> None: ...
+
+    handlers: list[Callable[..., None]] = [late, twice, by_keyword]
+    for handler in handlers:
         with pytest.raises(ConfigurationError, match=r"parameter (ctx|other): .* one Context; put it first"):
+            app.task(handler)
+
+
+def test_a_context_annotated_as_something_else_is_refused(app: Tidemill) -> None:
+    def perhaps(ctx: Context | None) -> None: ...
+    def nameless(ctx, number: int) -> None: ...  # type: ignore[no-untyped-def]
+
+    with pytest.raises(ConfigurationError, match=r"parameter ctx: .* annotate it plain Context"):
+        app.task(perhaps)
+    with pytest.raises(ConfigurationError, match=r"parameter ctx: the annotation is missing; .*ctx: Context"):
+        app.task(nameless)
+
+
+def test_a_handler_that_yields_is_refused(app: Tidemill) -> None:
+    def plain() -> Iterator[int]:
+        yield 1
+
+    async def awaited() -> AsyncIterator[int]:
+        yield 1
+
+    handlers: list[Callable[..., object]] = [plain, awaited]
+    for handler in handlers:
+        with pytest.raises(ConfigurationError, match=r"is a generator, .* return the result"):
             app.task(handler)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +21,12 @@ FAILURE = ValueError("oops")
 def test_the_wait_grows_by_its_shape_up_to_the_cap(shape: Shape, waits: list[float]) -> None:
     policy = Retry(first=5, factor=3, cap=50, shape=shape)
     assert [wait_before(policy, attempt) for attempt in (1, 2, 3, 4)] == waits
+
+
+def test_a_duration_may_be_a_timedelta() -> None:
+    policy = Retry(first=timedelta(minutes=1), cap=timedelta(minutes=3))
+    assert policy.problem() is None
+    assert [wait_before(policy, attempt) for attempt in (1, 2, 3)] == [60, 120, 180]
 
 
 @pytest.mark.parametrize("shape", ["fixed", "linear", "exponential"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tidemill.core.filters import Filter
@@ -41,6 +41,7 @@ def test_r2_a_text_is_found_in_whatever_surrounds_it(before: str, text: str, aft
 def test_r2_and_not_where_it_is_not(words: str, text: str) -> None:
     """Neither in what an escape is written with nor in the JSON around the words."""
     here = job({words: 7}), job([words]), job(msgspec.json.encode([words]).replace(b"/", b"\\/"))
+    assume(folded(text) != "t")  # the task's name
     expected = folded(text) in folded(words)
     assert [matches(Filter(text=text), one) for one in here] == [expected or text == "7", expected, expected]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
@@ -54,6 +56,13 @@ def test_i11_what_a_second_request_does(state: State, on_conflict: OnConflict) -
         assert conflict is (pending if state in PENDING else running)
 
 
+def test_a_duration_may_be_a_timedelta() -> None:
+    minute = timedelta(minutes=1)
+    assert holder(Unique("k", period=minute), State.DONE) == holder(Unique("k", period=60.0), State.DONE)
+    assert holder(Unique("k", at_most=minute), State.READY) == holder(Unique("k", at_most=60.0), State.READY)
+    assert Unique("k", period=minute).problem() is None
+
+
 @pytest.mark.parametrize(
     ("unique", "field"),
     [
@@ -61,6 +70,7 @@ def test_i11_what_a_second_request_does(state: State, on_conflict: OnConflict) -
         (Unique("k" * 201), "unique.key"),
         (Unique("k", period=1.0, at_most=1.0), "unique.period"),
         (Unique("k", period=0.0), "unique.period"),
+        (Unique("k", period=timedelta(0)), "unique.period"),
         (Unique("k", at_most=float("inf")), "unique.at_most"),
     ],
 )

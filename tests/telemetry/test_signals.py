@@ -167,6 +167,21 @@ def test_an_async_listener_is_refused(listener: Callable[..., Any]) -> None:
         Tidemill("memory://").on(JobDone)(listener)
 
 
+@pytest.mark.parametrize("listener", [lambda: None, lambda event, more: None])
+def test_a_listener_that_cannot_take_the_event_is_refused(listener: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigurationError, match="called with the event; take exactly one argument"):
+        Tidemill("memory://").on(JobDone)(listener)
+
+
+def test_a_function_in_place_of_an_event_is_told_where_events_go() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"events go into the parentheses, as `@app\.on\(JobFailed\)`"
+    ):
+
+        @Tidemill("memory://").on  # type: ignore[arg-type]
+        def listener(event: Event) -> None: ...
+
+
 @pytest.mark.parametrize("wrong", [JobFailedError, print, "JobFailed"])
 def test_what_is_not_an_event_is_refused_and_the_remedy_named(wrong: Any) -> None:
     """`tidemill.JobFailed` is the error a caller of `result()` gets; the event is another."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tidemill.core.outcomes import Fail, Outcome, Retrying, Snooze
@@ -48,6 +50,13 @@ def test_a_delay_that_is_no_time_fails_naming_it(delay: float) -> None:
         outcome = decide(steer)
         assert isinstance(outcome, Fail)
         assert "delay" in outcome.error.message
+
+
+def test_a_delay_may_be_a_timedelta_and_text_is_shown_as_text() -> None:
+    assert decide(SnoozeFor(timedelta(minutes=1))) == Snooze(60)
+    outcome = decide(RetryAfter("30"))  # type: ignore[arg-type]
+    assert isinstance(outcome, Fail)
+    assert "is '30'" in outcome.error.message
 
 
 def test_a_predicate_that_raises_fails_the_job_and_not_the_worker() -> None:

@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from tidemill.core.names import is_storable
+from tidemill.core.numbers import is_number, is_whole
 from tidemill.core.states import State
 
 HOUR = 3600.0
@@ -26,10 +27,10 @@ class Retention(msgspec.Struct, frozen=True):
 
     def problem(self) -> str | None:
         """A bound below 0 would empty the shelf at the next prune."""
-        if self.age is not None and not (math.isfinite(self.age) and self.age >= 0):
-            return f"age must be a number of seconds, 0 or more, or None for no bound, is {self.age}"
-        if self.count is not None and self.count < 0:
-            return f"count must be 0 or more, or None for no bound, is {self.count}"
+        if self.age is not None and not is_number(self.age, 0):
+            return f"age must be a number of seconds, 0 or more, or None for no bound, is {self.age!r}"
+        if self.count is not None and not is_whole(self.count, 0):
+            return f"count must be a whole number, 0 or more, or None for no bound, is {self.count!r}"
         return None
 
 
@@ -52,12 +53,12 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def problem(self) -> str | None:
         for field in ("weight", "crash_limit"):
-            if getattr(self, field) < 1:
-                return f"{field}: must be 1 or more, is {getattr(self, field)}"
+            if not is_whole(getattr(self, field), 1):
+                return f"{field}: must be a whole number, 1 or more, is {getattr(self, field)!r}"
         for field in ("concurrency", "key_concurrency", "max_length"):
             value = getattr(self, field)
-            if value is not None and value < 1:
-                return f"{field}: must be 1 or more, or None for no limit, is {value}"
+            if value is not None and not is_whole(value, 1):
+                return f"{field}: must be a whole number, 1 or more, or None for no limit, is {value!r}"
         for field in ("keep_done", "keep_failed", "keep_cancelled"):
             kept = getattr(self, field)
             if not isinstance(kept, Retention):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Literal
+from datetime import timedelta
+from typing import Literal, get_args
 
 import msgspec
 
 from tidemill.core.job import PRIORITY_RANGE
+from tidemill.core.numbers import is_number, is_whole
+from tidemill.times import in_seconds
 
 Matcher = type[BaseException] | Callable[[BaseException], bool]
 Matchers = Matcher | tuple[Matcher, ...] | list[Matcher]
@@ -26,9 +29,9 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     attempts: int = 3
-    first: float = 5.0
+    first: float | timedelta = 5.0
     factor: float = 2.0
-    cap: float = 3600.0
+    cap: float | timedelta = 3600.0
     shape: Shape = "exponential"
     jitter: float = 0.1
     on: Matchers = ()
@@ -36,14 +39,9 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     priority_penalty: int = 0
 
     def problem(self) -> str | None:
-        if self.attempts < 1:
-            return f"retry.attempts: must be 1 or more (1 means no retry), is {self.attempts}"
-        if self.factor < 1:
-            return f"retry.factor: must be 1 or more, is {self.factor}"
-        for field in ("first", "cap", "jitter", "priority_penalty"):
-            if not 0 <= getattr(self, field) < float("inf"):
-                return f"retry.{field}: must be 0 or more, is {getattr(self, field)}"
-        if self.shape not in ("fixed", "linear", "exponential"):
+        if problem := self._problem_with_numbers():
+            return problem
+        if self.shape not in get_args(Shape):
             return f"retry.shape: must be fixed, linear or exponential, is {self.shape!r}"
         for field in ("on", "give_up_on"):
             for matcher in _each(getattr(self, field)):
@@ -52,6 +50,21 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
                         f"retry.{field}: must be exception types, or functions that take the error and "
                         f"answer True or False, is {matcher!r}"
                     )
+        return None
+
+    def _problem_with_numbers(self) -> str | None:
+        duration = "a number of seconds or a timedelta, 0 or more"
+        checks = (
+            ("attempts", is_whole(self.attempts, 1), "a whole number, 1 or more (1 means no retry)"),
+            ("first", is_number(in_seconds(self.first), 0), duration),
+            ("factor", is_number(self.factor, 1), "a number, 1 or more"),
+            ("cap", is_number(in_seconds(self.cap), 0), duration),
+            ("jitter", is_number(self.jitter, 0), "a number, 0 or more"),
+            ("priority_penalty", is_whole(self.priority_penalty, 0), "a whole number, 0 or more"),
+        )
+        for field, fits, wanted in checks:
+            if not fits:
+                return f"retry.{field}: must be {wanted}, is {getattr(self, field)!r}"
         return None
 
 
@@ -75,13 +88,14 @@ def decide(policy: Retry, error: BaseException, attempt: int, priority: int, cha
 
 def wait_before(policy: Retry, attempt: int) -> float:
     """The wait after the failed attempt of that number, without jitter."""
+    first = in_seconds(policy.first)
     if policy.shape == "fixed":
-        wait = policy.first
+        wait = first
     elif policy.shape == "linear":
-        wait = policy.first * attempt
+        wait = first * attempt
     else:
-        wait = policy.first * _power(policy.factor, attempt - 1)
-    return min(wait, policy.cap)
+        wait = first * _power(policy.factor, attempt - 1)
+    return min(wait, in_seconds(policy.cap))
 
 
 def _power(factor: float, exponent: int) -> float:

@@ -38,7 +38,7 @@ REFUSED = "refused"
 def created(new: NewJob, queue: str, seq: int, now: float) -> Job:
     due = new.at if new.at is not None else now + new.delay
     unique = new.unique
-    lasts = None if unique is None else unique.period or unique.at_most
+    lasts = None if unique is None else unique.lasts
     return Job(
         seq=seq,
         id=new.id,

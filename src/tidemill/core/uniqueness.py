@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
 from tidemill.core.names import problem_with_name
+from tidemill.core.numbers import is_number
 from tidemill.core.states import LIVE, State
+from tidemill.times import in_seconds
 
 if TYPE_CHECKING:
     from tidemill.core.job import Job
@@ -26,17 +29,28 @@ class Unique(msgspec.Struct, frozen=True):
 
     key: str
     on_conflict: OnConflict = "skip"
-    period: float | None = None
-    at_most: float | None = None
+    period: float | timedelta | None = None
+    at_most: float | timedelta | None = None
+
+    @property
+    def lasts(self) -> float | None:
+        """After how many seconds the key is free in any case; None when only an end frees it."""
+        given = self.at_most if self.period is None else self.period
+        return None if given is None else in_seconds(given)
 
     def problem(self) -> str | None:
+        if not isinstance(self.key, str):
+            return f"unique.key: must be a string, is {self.key!r}"
         if problem := problem_with_name("unique.key", self.key):
             return problem
+        if self.on_conflict not in get_args(OnConflict):
+            choices = ", ".join(get_args(OnConflict))
+            return f"unique.on_conflict: must be one of {choices}, is {self.on_conflict!r}"
         if self.period is not None and self.at_most is not None:
             return "unique.period: give either period or at_most, not both"
         for field, value in (("period", self.period), ("at_most", self.at_most)):
-            if value is not None and not 0 < value < float("inf"):
-                return f"unique.{field}: must be a number of seconds above 0, is {value}"
+            if value is not None and not (is_number(in_seconds(value), 0) and value):
+                return f"unique.{field}: must be a number of seconds or a timedelta above 0, is {value!r}"
         return None
 
 

@@ -16,11 +16,7 @@ def declared(settings: Settings, name: str, code: Mapping[str, Any] | None = Non
     if problem := problem_with_name("queue", name):
         raise ConfigurationError(problem)
     merged = QueueSettings(**settings.queue(name) | dict(code or {}))
-    try:
-        problem = merged.problem()
-    except TypeError:
-        problem = "a setting has the wrong type; numbers are whole, keep_… take a Retention"
-    if problem:
+    if problem := merged.problem():
         raise ConfigurationError(f"queue {name!r}: {problem}")
     settings.add_arguments({f"queues.{name}.{key}": value for key, value in (code or {}).items()})
     return merged

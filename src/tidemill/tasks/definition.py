@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,7 @@ def define(handler: Handler, *, name: str | None = None, **options: Any) -> Task
     name = name or f"{_module_of(handler)}.{handler.__qualname__}"
     _require(0 < len(name) <= MAX_NAME, f"name: must have 1 to {MAX_NAME} characters, has {len(name)}")
     try:
+        _refuse_generator(handler)
         takes_context = _takes_context(handler)
         definition = TaskDefinition(
             name=name,
@@ -79,12 +81,28 @@ def _module_of(handler: Handler) -> str:
     return "__main__" if file.startswith("<") else Path(file).stem
 
 
+def _refuse_generator(handler: Handler) -> None:
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise ConfigurationError(
+            "the handler is a generator, whose body would never run; return the result instead of yielding"
+        )
+
+
 def _takes_context(handler: Handler) -> bool:
     hints = resolved_hints(handler)
-    contexts = [name for name in inspect.signature(handler).parameters if hints.get(name) is Context]
-    first = next(iter(inspect.signature(handler).parameters), None)
-    if contexts and contexts != [first]:
-        raise ConfigurationError(f"parameter {contexts[-1]}: a handler takes one Context; put it first")
+    parameters = list(inspect.signature(handler).parameters.values())
+    contexts = [parameter for parameter in parameters if hints.get(parameter.name) is Context]
+    for parameter in parameters:
+        if parameter not in contexts and Context in typing.get_args(hints.get(parameter.name)):
+            raise ConfigurationError(
+                f"parameter {parameter.name}: a handler always has a Context; annotate it plain Context"
+            )
+    if not contexts and parameters and parameters[0].name == "ctx" and "ctx" not in hints:
+        raise ConfigurationError("parameter ctx: the annotation is missing; write `ctx: Context`")
+    if contexts and (contexts != parameters[:1] or contexts[0].kind is inspect.Parameter.KEYWORD_ONLY):
+        raise ConfigurationError(
+            f"parameter {contexts[-1].name}: a handler takes one Context; put it first, before any `*`"
+        )
     return bool(contexts)
 
 

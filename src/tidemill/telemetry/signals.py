@@ -44,6 +44,11 @@ class Signals:
         """Refuse what is not an event, saying what to write."""
         for kind in types:
             if not (isinstance(kind, type) and issubclass(kind, Event)):
+                if callable(kind) and not isinstance(kind, type):
+                    raise ConfigurationError(
+                        f"on: {kind!r} is not an event; events go into the parentheses, as "
+                        "`@app.on(JobFailed)` above a function, and come from tidemill.telemetry.events"
+                    )
                 name = getattr(kind, "__name__", "JobFailed")  # the error JobFailed has the event's name
                 raise ConfigurationError(
                     f"on: {kind!r} is not an event; events come from their own module, as by "
@@ -108,3 +113,11 @@ def _check_listener(listener: Listener) -> None:
             f"on: {listener!r} is async, and an event is told where it happens, also without a loop; "
             "write `def`, and put what takes long into a queue of your own"
         )
+    try:
+        inspect.signature(listener).bind(None)
+    except TypeError:
+        raise ConfigurationError(
+            f"on: {listener!r} is called with the event; take exactly one argument"
+        ) from None
+    except ValueError:  # a builtin may have no signature to look at
+        return

@@ -44,7 +44,11 @@ def _judged(error: BaseException, policy: Retry, attempt: int, priority: int, ch
             decision = decide(policy, error, attempt, priority, chance)
             return _retrying(error, None if decision.delay is None else delay, decision.priority)
         case SnoozeFor() | RetryAfter():
-            return Fail(Error(type(error).__name__, f"delay: must be 0 or more seconds, is {error.delay}"))
+            return Fail(
+                Error(
+                    type(error).__name__, f"delay: must be a number of seconds, 0 or more, is {error.delay!r}"
+                )
+            )
     decision = decide(policy, error, attempt, priority, chance)
     return _retrying(error, decision.delay, decision.priority)
 

@@ -43,7 +43,7 @@ class UniqueKeys:
         if request.unique is None or before is not None or after is None:
             return
         self._keys[request.id] = (queue, request.unique.key)
-        lasts = request.unique.period or request.unique.at_most
+        lasts = request.unique.lasts
         if lasts is not None:
             self._until[request.id] = event.wall + lasts
         if request.unique.period is not None:

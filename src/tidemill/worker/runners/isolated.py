@@ -19,6 +19,7 @@ from tidemill.core.job import Error
 from tidemill.core.outcomes import Crashed, Fail, Outcome
 from tidemill.core.retry import Retry
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.times import in_seconds
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.runners.messages import Place, Prepare, Run
 from tidemill.worker.runners.places import CannotIsolate, place_of
@@ -111,7 +112,7 @@ def _message(definition: TaskDefinition, place: Place, attempt: Attempt, chance:
 
 def _policy(retry: Retry) -> dict[str, int | float | str]:
     """What of a policy is data; exception types and predicates stay behind."""
-    policy = msgspec.structs.asdict(retry)
+    policy = {name: in_seconds(value) for name, value in msgspec.structs.asdict(retry).items()}
     return {name: value for name, value in policy.items() if isinstance(value, int | float | str)}
 
 
