@@ -121,6 +121,7 @@ class Tidemill:
         self,
         *,
         store: Store,
+        url: StoreUrl,
         clock: Clock,
         entropy: Entropy,
         lifespan: Lifespan | None = None,
@@ -128,14 +129,14 @@ class Tidemill:
     ) -> Iterator[None]:
         """Work on another store meanwhile: what `tidemill.testing` is built on. Tasks that were
         registered before and after go there too. `mind_waiting` may end a wait for a job's result."""
-        before = self._store, self.clock, self.entropy, self._lifespan
-        self._store, self.clock, self.entropy = store, clock, entropy
+        before = self._store, self.url, self.clock, self.entropy, self._lifespan
+        self._store, self.url, self.clock, self.entropy = store, url, clock, entropy
         self._lifespan = lifespan or self._lifespan
         try:
             with self.client.moved(clock, entropy, mind_waiting):
                 yield
         finally:
-            self._store, self.clock, self.entropy, self._lifespan = before
+            self._store, self.url, self.clock, self.entropy, self._lifespan = before
 
     def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine of this application from a program without an event loop:

@@ -7,6 +7,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.testing.shop import URL, Mail, app, broken, once, receipt, refund
 from tidemill import ConfigurationError, JobNotFound, ResultTimeout, Retry, State, Tidemill, testing
 from tidemill.clock import SystemClock
 from tidemill.frameworks.starlette import working
+from tidemill.telemetry.events import WorkerStarted
 from tidemill.testing import virtual
 
 
@@ -417,3 +419,70 @@ def test_a_sync_handler_that_waits_for_a_job_is_told_that_it_cannot() -> None:
         ):
             kit.run_until_idle()
         assert [job.state for job in kit.enqueued(child)] == [State.DONE], "what does not wait runs on"
+
+
+def test_a_job_of_a_paused_queue_is_told_to_wait_for_that() -> None:
+    with testing.kit(app) as kit:
+        kit.run(app.inspect.pause("mail", reason="no stamps"))
+        job = receipt.enqueue_sync(7)
+        kit.run_until_idle()
+        with pytest.raises(testing.NotRun, match=r"'mail' has been paused .*no stamps") as waited:
+            job.result_sync()
+        assert "run_until_idle" not in str(waited.value)
+        with pytest.raises(AssertionError, match="'mail' has been paused"):
+            kit.result(job)
+
+
+def test_a_job_that_is_due_by_now_says_what_runs_it() -> None:
+    with testing.kit(app) as kit:
+        job = once.using(delay=60).enqueue_sync()
+        kit.advance(timedelta(seconds=129))
+        with pytest.raises(testing.NotRun, match=r"due for 69 s: `run_until_idle` or `run_for` runs it"):
+            job.result_sync()
+
+
+def test_a_kit_that_was_not_entered_says_what_to_write() -> None:
+    kit: Any = testing.kit(app)
+    for use in ("run_until_idle", "run_for", "enqueued", "result"):
+        with pytest.raises(ConfigurationError, match=r"write `with testing\.kit\(app\) as kit`"):
+            getattr(kit, use)
+    assert not hasattr(kit, "nothing")
+
+
+def test_the_worker_of_a_kit_names_the_store_in_memory() -> None:
+    own, told = Tidemill(URL), list[str | None]()
+
+    @own.task
+    def work() -> None: ...
+
+    @own.on(WorkerStarted)
+    def note(event: WorkerStarted) -> None:
+        told.append(event.store)
+
+    with testing.kit(own) as kit:
+        work.enqueue_sync()
+        kit.run_until_idle()
+    assert told == ["memory://"]
+
+
+@pytest.mark.parametrize("seconds", ["10", -1, float("nan"), True, timedelta(-1)])
+def test_what_is_no_time_to_run_for_is_refused(seconds: Any) -> None:
+    with testing.kit(app) as kit:
+        for move in (kit.run_for, kit.advance):
+            with pytest.raises(ValueError, match=r"seconds: time only goes forward, .* a timedelta"):
+                move(seconds)
+        assert kit.now == testing.START
+
+
+def test_a_state_that_is_none_is_refused() -> None:
+    with testing.kit(app) as kit, pytest.raises(ConfigurationError, match=r"no state 'faild'; .*failed"):
+        kit.enqueued(state="faild")
+
+
+def test_a_handle_is_of_no_use_after_its_kit() -> None:
+    """The real store, which cannot even be opened here, is not asked for it."""
+    with testing.kit(app):
+        job = receipt.enqueue_sync(7)
+    for use in (job.status_sync, job.result_sync, job.cancel_sync):
+        with pytest.raises(JobNotFound, match="a job of a test kit is gone with its block"):
+            use()

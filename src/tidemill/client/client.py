@@ -63,6 +63,11 @@ class Client:
     async def session(self, *, declare: bool = True) -> Session:
         return self._sessions.here() or await self._sessions.open(declare=declare)
 
+    @property
+    def place(self) -> object:
+        """Stands for the store it works on: another one while it is `moved`."""
+        return self._sessions
+
     def store_here(self) -> Store | None:
         """The running loop's store, if there is one."""
         try:

@@ -42,15 +42,25 @@ class JobHandle(Generic[R_co]):
     with the same unique key was there before: this is that one.
     """
 
-    __slots__ = ("_client", "existing", "id")
+    __slots__ = ("_owner", "_place", "existing", "id")
 
     def __init__(self, client: Client, id: str, *, existing: bool = False) -> None:  # noqa: A002 - the word for it
-        self._client = client
+        self._owner, self._place = client, client.place
         self.id = id
         self.existing = existing
 
     def __repr__(self) -> str:
         return f"<JobHandle {self.id}{' existing' if self.existing else ''}>"
+
+    @property
+    def _client(self) -> Client:
+        """A test kit takes the client to another store and back; its jobs are not in the real one."""
+        if self._owner.place is not self._place:
+            raise JobNotFound(
+                f"job {self.id!r} is in another store than the application works on now: a job of a test "
+                "kit is gone with its block, and inside the block there is no other"
+            )
+        return self._owner
 
     async def result(self, timeout: float | timedelta | None = None) -> R_co:  # noqa: ASYNC109 - ends in our own error
         """Wait for the job to end, at most `timeout` seconds; answers what the handler returned. Raises

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tidemill.app import Tidemill
 from tidemill.client.portal import refuse_on_a_loop
@@ -28,7 +29,7 @@ from tidemill.core.states import FINAL, State
 from tidemill.errors import ConfigurationError
 from tidemill.testing.apart import call_apart
 from tidemill.testing.looking import Looking
-from tidemill.testing.place import UNSET, KitClock, Place, at_once, check_app
+from tidemill.testing.place import UNSET, KitClock, Place, at_once, check_app, forward
 from tidemill.testing.virtual import START, VirtualLoop, cancel_rest
 from tidemill.testing.wording import failed
 
@@ -50,7 +51,7 @@ class _Running(Looking):
         super().__init__(place)
         self._concurrency = concurrency
 
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: float | timedelta) -> None:
         """Let time pass without running anything."""
         self._place.clock.advance(seconds)
 
@@ -59,9 +60,9 @@ class _Running(Looking):
         await self._drain()
         return self._ended_since(before, check=check)
 
-    async def _for(self, seconds: float, *, check: bool) -> list[Job]:
+    async def _for(self, seconds: float | timedelta, *, check: bool) -> list[Job]:
         clock, before = self._place.clock, self._ends()
-        end = clock.wall() + seconds
+        end = clock.wall() + forward(seconds)
         await self._drain()
         while (due := self._next_due()) is not None and due <= end:
             clock.advance_to(due)
@@ -126,7 +127,7 @@ class Kit(_Running):
         those that ended. With `check`, one that failed for good is an UnexpectedFailure."""
         return self.run(self._until_idle(check=check))
 
-    def run_for(self, seconds: float, *, check: bool = True) -> list[Job]:
+    def run_for(self, seconds: float | timedelta, *, check: bool = True) -> list[Job]:
         """Let that much time pass, and run every job that comes due meanwhile, retries included."""
         return self.run(self._for(seconds, check=check))
 
@@ -151,7 +152,7 @@ class AsyncKit(_Running):
         those that ended. With `check`, one that failed for good is an UnexpectedFailure."""
         return await self._until_idle(check=check)
 
-    async def run_for(self, seconds: float, *, check: bool = True) -> list[Job]:
+    async def run_for(self, seconds: float | timedelta, *, check: bool = True) -> list[Job]:
         """Let that much time pass, and run every job that comes due meanwhile, retries included."""
         return await self._for(seconds, check=check)
 
@@ -177,6 +178,16 @@ class kit:  # noqa: N801 - read as the function it is called like
         self._seed, self._start = seed, start
         self._loop: VirtualLoop | None = None
         self._away: AbstractContextManager[None] | None = None
+
+    if not TYPE_CHECKING:  # a type checker has its own word for what is not there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if hasattr(Kit, name):
+                raise ConfigurationError(
+                    f"{name}: this kit is not entered, so jobs go to the application's real store; write "
+                    "`with testing.kit(app) as kit`, or `async with` in an async test"
+                )
+            raise AttributeError(f"a kit has no {name!r}")
 
     def __enter__(self) -> Kit:
         self._refuse_twice()

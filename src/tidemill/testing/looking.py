@@ -10,10 +10,10 @@ from tidemill.contract.reader import LogLine
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.states import State
-from tidemill.errors import InvalidPayload, JobNotFound
+from tidemill.errors import ConfigurationError, InvalidPayload, JobNotFound
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.testing.place import Place, at_once
-from tidemill.testing.wording import not_done, not_enqueued, shown_call, was_enqueued
+from tidemill.testing.wording import not_enqueued, shown_call, was_enqueued
 
 R = TypeVar("R")
 
@@ -43,7 +43,7 @@ class Looking:
     ) -> list[Job]:
         """The jobs that were enqueued, oldest first."""
         name = task.name if isinstance(task, Task) else task
-        states = None if state is None else (State(state),)
+        states = None if state is None else (_state(state),)
         return self._find(Filter(task=name, queue=queue, states=states, key=key, tag=tag))
 
     def assert_enqueued(self, task: Task[..., Any], *args: Any, **kwargs: Any) -> Job:
@@ -81,7 +81,7 @@ class Looking:
         record = self.job(job)
         definition = self._app.tasks.get(record.task)
         if record.state is not State.DONE or definition is None:
-            raise AssertionError(not_done(record, definition, self.now))
+            raise AssertionError(self._place.not_done(record))
         result: R = definition.result.decode(record.result)
         return result
 
@@ -101,6 +101,12 @@ class Looking:
         definition = task.definition
         wanted = definition.payload.decode(definition.payload.encode(args, kwargs))
         return [job for job in jobs if _decoded(definition, job) == wanted]
+
+
+def _state(state: State | str) -> State:
+    if state not in tuple(State):
+        raise ConfigurationError(f"state: there is no state {state!r}; there are {', '.join(State)}")
+    return State(state)
 
 
 def _decoded(definition: TaskDefinition, job: Job) -> object:

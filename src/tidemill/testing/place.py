@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace as with_changes
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -16,8 +16,12 @@ from tidemill.app import Tidemill
 from tidemill.clock import SystemClock
 from tidemill.contract.jobs import Pruned
 from tidemill.core.job import Job
+from tidemill.core.numbers import is_number
 from tidemill.core.queues import Retention
 from tidemill.errors import ConfigurationError, ResultTimeout
+from tidemill.inspect.causes import Code
+from tidemill.inspect.explanation import explain
+from tidemill.inspect.facts import gather
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.current import CURRENT
@@ -25,11 +29,14 @@ from tidemill.testing.apart import call_apart
 from tidemill.testing.manual import SeededEntropy
 from tidemill.testing.virtual import START, VirtualLoop
 from tidemill.testing.wording import not_done
+from tidemill.times import in_seconds
+from tidemill.urls import StoreUrl
 from tidemill.worker.translate import Ends, timed_out
 
 T = TypeVar("T")
 
 _FOREVER = Retention()
+_STOPS_A_KIT = (Code.PAUSED, Code.PREDECESSOR, Code.EXPIRED)
 _AT_LEAST = 1e-6
 """What a wall time of today cannot tell apart: adding less might add nothing."""
 
@@ -64,10 +71,8 @@ class KitClock:
         loop = self._loop or self._virtual_loop()
         return self._passed + (0.0 if loop is None else loop.time())
 
-    def advance(self, seconds: float) -> None:
-        if not (math.isfinite(seconds) and seconds >= 0):
-            raise ValueError(f"seconds: time only goes forward, by 0 or more seconds, not by {seconds}")
-        self._passed += seconds
+    def advance(self, seconds: float | timedelta) -> None:
+        self._passed += forward(seconds)
 
     def advance_to(self, wall: float) -> None:
         self._passed += max(0.0, wall - self.wall())
@@ -81,6 +86,16 @@ class KitClock:
             self._loop = loop
             self._passed -= loop.time()
         return self._loop
+
+
+def forward(seconds: float | timedelta) -> float:
+    """A duration by which a test may move on."""
+    length = in_seconds(seconds)
+    if not is_number(length, 0):
+        raise ValueError(
+            f"seconds: time only goes forward, by a number of seconds or a timedelta, not by {seconds!r}"
+        )
+    return length
 
 
 class KeepingStore(MemoryStore):
@@ -116,6 +131,7 @@ class Place:
         lifespan = None if self._state is UNSET else _yields(self._state)
         return self.app.moved(
             store=self._store,
+            url=StoreUrl("memory"),
             clock=self.clock,
             entropy=self._entropy,
             lifespan=lifespan,
@@ -129,7 +145,13 @@ class Place:
                 "that would run that job; make the handler async, or let a test run both by a real worker"
             )
         if not at_once(self.look.workers()):
-            raise NotRun(not_done(job, self.app.tasks.get(job.task), self.clock.wall()))
+            raise NotRun(self.not_done(job))
+
+    def not_done(self, job: Job) -> str:
+        """Why a job has no result, and what in the test would give it one."""
+        causes = explain(at_once(gather(self.look, self.app.tasks, job.id))).causes
+        stops = [cause.sentence for cause in causes if cause.code in _STOPS_A_KIT]
+        return not_done(job, self.app.tasks.get(job.task), self.clock.wall(), stops)
 
     @contextmanager
     def handlers_on_this_thread(self) -> Iterator[None]:

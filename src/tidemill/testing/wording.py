@@ -54,12 +54,17 @@ def failed(jobs: Iterable[Job]) -> str:
     return "\n".join([f"{number} failed:", *told, hint])
 
 
-def not_done(job: Job, task: TaskDefinition | None, now: float) -> str:
+def not_done(job: Job, task: TaskDefinition | None, now: float, stops: Sequence[str]) -> str:
+    """`stops` are sentences: what keeps a kit from running it."""
     if task is None:
         return f"{_job(job)}: its task is not registered with the application"
     lines = [f"{_job(job)}, {_attempts(job)}; there is no result"]
-    if job.state is State.SCHEDULED:
+    if stops:
+        lines.extend(stops)
+    elif job.state is State.SCHEDULED and job.due > now:
         lines.append(f"It is due in {job.due - now:g} s: `run_for` lets that time pass.")
+    elif job.state is State.SCHEDULED:
+        lines.append(f"It has been due for {now - job.due:g} s: `run_until_idle` or `run_for` runs it.")
     elif job.state is State.READY:
         lines.append("It has not run: `run_until_idle` runs it.")
     elif job.reason:

@@ -23,6 +23,11 @@ class Readers(Pair):
                 return
             cursor = page.cursor
 
+    @rule(text=some.texts)
+    def search(self, text: str) -> None:
+        """Among all filters a text that meets a job it nearly matches would be rare."""
+        self.both(methodcaller("find", Filter(text=text), EVERYTHING))
+
     @invariant()
     def readers_agree(self) -> None:
         self.jobs()
