@@ -77,6 +77,17 @@ class Holders(Pair):
     @rule(data=st.data(), worker=some.workers, unheard=st.integers(0, 1), lease=st.sampled_from((10.0, 30.0)))
     def heartbeat(self, data: st.DataObject, worker: str, unheard: int, lease: float) -> None:
         held = data.draw(st.lists(self.some_claims().flatmap(_held), max_size=4)) if self.claims else []
+        self.beat(worker, held, unheard, lease)
+
+    @rule(data=st.data(), worker=some.workers)
+    def late_heartbeat(self, data: st.DataObject, worker: str) -> None:
+        """From whoever lost a job that somebody else is running by now: by chance it would be rare."""
+        running = {job.id: job.fence for job in self.jobs() if job.state is State.RUNNING}
+        late = [claimed for claimed in self.claims if running.get(claimed.id, claimed.fence) != claimed.fence]
+        if late:
+            self.beat(worker, [data.draw(st.sampled_from(late).flatmap(_held))], 0, 30.0)
+
+    def beat(self, worker: str, held: list[Held], unheard: int, lease: float) -> None:
         beat = Heartbeat(
             worker=worker,
             received=max(0, self.numbers[worker] - unheard),
