@@ -72,7 +72,8 @@ class Tidemill:
             name: declared(self.settings, name) for name in self.settings.queues
         }
         self.middlewares: list[Middleware] = []
-        self._declared_in_code: set[str] = set()
+        self.declared_in_code: set[str] = set()
+        """The queues of `app.queue(…)`; others may be set in the TOML file only."""
         self._lifespan: Lifespan | None = None
         self._store = store
         self.brings_store = store is not None
@@ -168,12 +169,12 @@ class Tidemill:
         defaults. It is written to the store by the application's next use of it; an operator's
         override of it stays."""
         refuse_unknown(settings, QueueSettings.__struct_fields__, f"queue {name!r}")
-        if name in self._declared_in_code:
+        if name in self.declared_in_code:
             raise ConfigurationError(
                 f"queue {name!r} is declared twice; put its settings into one app.queue(…)"
             )
         self.queues[name] = declared(self.settings, name, settings)
-        self._declared_in_code.add(name)
+        self.declared_in_code.add(name)
         self.client.queues_changed()
         return self.queues[name]
 

@@ -42,9 +42,9 @@ def test_by_ids(cli: Cli) -> None:
 
 def test_one_that_is_not_there_fails_and_the_others_are_done(cli: Cli) -> None:
     job = cli.send("a")
-    ran = cli("jobs", "cancel", "nowhere", job, *AT)
+    ran = cli("jobs", "cancel", "nowhere-at-all", job, *AT)
     assert (ran.code, ran.out) == (1, f"{job} cancelled\n")
-    assert ran.err == "tidemill: there is no job 'nowhere': the id is wrong, or it was pruned\n"
+    assert ran.err == "tidemill: there is no job 'nowhere-at-all': the id is wrong, or it was pruned\n"
     ran = cli("jobs", "delete", "nowhere", "elsewhere", *AT, "--json")
     assert (ran.code, ran.json["missing"]) == (1, ["nowhere", "elsewhere"])
 

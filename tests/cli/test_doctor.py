@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,17 @@ def test_the_settings_file_that_was_read_is_named(cli: Cli, tmp_path: Path, read
         file.write_text("[worker]\nlease = 45\n")
     says = f"{file} was read" if read else f"there is no settings file in {tmp_path}"
     assert f"ok   settings: {says}\n" in cli("doctor", "--app", "shop:app").out
+
+
+def test_a_queue_that_only_the_file_knows_is_noted(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "tidemill.toml").write_text(
+        "[queues.mial]\nconcurrency = 1\n[queues.mail]\ncrash_limit = 5\n"
+    )
+    found = finding(cli, 0, "queues.mial is set, but no task is on this queue")
+    assert (found["level"], found["remedy"]) == ("note", "did you mean queues.mail?")
+    importlib.import_module("shop").send.using(queue="mial").enqueue_sync("a")
+    cli.app().close_sync()
+    assert not [each for each in examined(cli, 1) if "queues.mial" in each["says"]]
 
 
 def test_no_worker_is_a_note_until_there_is_work(cli: Cli) -> None:

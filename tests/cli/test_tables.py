@@ -97,11 +97,12 @@ def test_a_beginning_that_several_have_changes_nothing(cli: Cli, command: tuple[
     cli.app().close_sync()
     ran = cli(*command, "january-", *AT)
     assert (ran.code, ran.out) == (2, "")
-    newest = ", ".join(f"january-{n}" for n in range(6, 1, -1))
+    newest = ", ".join(f"january-{n} (send, ready)" for n in range(6, 1, -1))
     assert f"'january-' could be {newest} and 2 others; write more of the id" in ran.err
     short = cli(*command, "january", *AT)
     assert short.code == 1
     assert "there is no job 'january': the id is wrong, or it was pruned" in short.err
+    assert "the beginning of an id is enough with 8 characters or more" in short.err
     assert len(cli("jobs", *AT, "--json").json["jobs"]) == 7
 
 

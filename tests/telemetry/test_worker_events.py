@@ -66,6 +66,21 @@ def test_a_worker_says_what_it_serves_what_it_did_and_what_it_left(virtually: Vi
         [stopped] = bench.told(WorkerStopped)
         assert (stopped.worker, stopped.done, stopped.retried, stopped.failed) == (worker.id, 3, 1, 0)
         assert stopped.scheduled == 2  # the one for later, and the retry
+        assert (stopped.ready, stopped.paused) == (0, None)
+
+    virtually(scenario)
+
+
+def test_a_worker_that_is_idle_says_what_a_pause_kept_from_it(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        for queue in ("default", "closed", "another"):
+            await bench.enqueue("noop", queue=queue)
+        await bench.store.pause("closed")
+        await bench.store.pause("another")
+        await bench.run_until_idle(queues={"default": 1, "closed": 1})
+        [stopped] = bench.told(WorkerStopped)
+        assert (stopped.done, stopped.ready, stopped.paused) == (1, 1, ("closed",))
 
     virtually(scenario)
 

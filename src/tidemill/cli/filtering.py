@@ -88,7 +88,9 @@ _OPTIONS = (
     click.option("--key", callback=not_empty, help="Only jobs with this key."),
     click.option("--tag", callback=not_empty, help="Only jobs with this tag."),
     click.option(
-        "--text", callback=not_empty, help="Only jobs with this in task, key, tags, payload, note or error."
+        "--text",
+        callback=not_empty,
+        help="Only jobs with this in task, key, tags, payload, note, reason or error.",
     ),
     click.option(
         "--field",

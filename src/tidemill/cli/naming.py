@@ -8,6 +8,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.core.filters import Filter
+from tidemill.errors import JobNotFound
 from tidemill.inspect.words import plural
 
 SHORTEST = 8
@@ -24,7 +25,17 @@ async def full_ids(app: Tidemill, typed: Sequence[str]) -> list[str]:
 
 
 async def full_id(app: Tidemill, typed: str) -> str:
-    return (await full_ids(app, [typed]))[0]
+    (id_,) = await full_ids(app, [typed])
+    if (await app.store.get([id_]))[0] is None:
+        raise JobNotFound(no_such([typed]))
+    return id_
+
+
+def no_such(typed: Sequence[str]) -> str:
+    named = f"there is no {'job' if len(typed) == 1 else 'jobs'} {', '.join(map(repr, typed))}"
+    short = any(len(id_) < SHORTEST for id_ in typed)
+    rule = f"; the beginning of an id is enough with {SHORTEST} characters or more" if short else ""
+    return f"{named}: the id is wrong, or it was pruned{rule}"
 
 
 async def _begun(app: Tidemill, typed: str) -> str:
@@ -34,7 +45,7 @@ async def _begun(app: Tidemill, typed: str) -> str:
     found = (await app.inspect.find(wanted, limit=NAMED)).jobs
     if len(found) <= 1:
         return found[0].id if found else typed
-    named = ", ".join(job.id for job in found)
+    named = ", ".join(f"{job.id} ({job.task}, {job.state})" for job in found)
     more = await app.inspect.count(wanted) - len(found)
     others = f" and {plural(more, 'other')}" if more else ""
     raise click.UsageError(f"{typed!r} could be {named}{others}; write more of the id")

@@ -18,7 +18,7 @@ class WorkerStarted(WorkerEvent, frozen=True, kw_only=True):
 
 
 class WorkerStopped(WorkerEvent, frozen=True, kw_only=True):
-    """A worker has ended, with what it did; `scheduled` is what `until_idle` left for later."""
+    """A worker has ended, with what it did; `until_idle` tells what it left, and which queues are paused."""
 
     sentence: ClassVar[str] = "worker stopped"
 
@@ -30,6 +30,8 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True):
     released: int
     lost: int
     scheduled: int | None = None
+    ready: int | None = None
+    paused: tuple[str, ...] | None = None
 
 
 class WorkerDied(WorkerEvent, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
@@ -84,7 +84,7 @@ class Worker:
             )
             self.started.set()
             await self._crew.run()
-            self._signals.emit(self._stopped(await self._left_for_later()))
+            self._signals.emit(self._stopped(await self._left_over()))
 
     def stop(self) -> None:
         """Drain: claim nothing more, let running jobs finish within the grace time."""
@@ -98,7 +98,7 @@ class Worker:
         if self._crew is not None:
             self._crew.stop(hurry=True)
 
-    def _stopped(self, scheduled: int | None) -> WorkerStopped:
+    def _stopped(self, left: _Left) -> WorkerStopped:
         stats = self.stats
         return WorkerStopped(
             worker=self.id,
@@ -109,17 +109,37 @@ class Worker:
             crashed=stats.crashed,
             released=stats.released,
             lost=stats.lost,
-            scheduled=scheduled,
+            scheduled=left.scheduled,
+            ready=left.ready,
+            paused=left.paused,
         )
 
-    async def _left_for_later(self) -> int | None:
-        """Who ran until idle wonders why a job did not: it may not be due."""
+    async def _left_over(self) -> _Left:
+        """Who ran until idle wonders why a job did not: it may not be due, or its queue is paused."""
         if not (self._options.until_idle and self._signals.wants(WorkerStopped)):
-            return None
+            return _Left()
         async with only_if_it_answers():
             counts = await self._store.counts()
-            return sum(counts.get(queue, {}).get(State.SCHEDULED, 0) for queue in self._options.queues)
-        return None
+            mine = [counts.get(queue, {}) for queue in self._options.queues]
+            return _Left(
+                scheduled=sum(states.get(State.SCHEDULED, 0) for states in mine),
+                ready=sum(states.get(State.READY, 0) for states in mine),
+                paused=await self._paused(),
+            )
+        return _Left()
+
+    async def _paused(self) -> tuple[str, ...] | None:
+        now, queues = self._clock.wall(), self._options.queues
+        infos = [info for info in await self._store.queues() if info.name in queues]
+        return tuple(info.name for info in infos if info.pause and info.pause.closed(now)) or None
+
+
+class _Left(NamedTuple):
+    """What `until_idle` left of the worker's queues; None where nobody asked."""
+
+    scheduled: int | None = None
+    ready: int | None = None
+    paused: tuple[str, ...] | None = None
 
 
 def _fresh(given: str | None, entropy: Entropy) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tidemill.app import Tidemill
 from tidemill.cli.doctor.finding import Finding
+from tidemill.hints import close_to
 from tidemill.inspect.views import Overview
 
 
@@ -17,3 +18,22 @@ def about_settings(app: Tidemill, overview: Overview) -> Iterator[Finding]:
     queues = {*app.queues, *(task.queue for task in app.tasks.values()), *(q.name for q in overview.queues)}
     for sentence in app.settings.unread(queues):
         yield Finding(about="settings", level="note", says=sentence)
+    if app.tasks:  # a store alone says nothing of who enqueues to it
+        yield from _unused(app, overview)
+
+
+def _unused(app: Tidemill, overview: Overview) -> Iterator[Finding]:
+    """A queue only the file names is made by naming it: a mistyped one looks like any other."""
+    of_tasks = {task.queue for task in app.tasks.values()}
+    had_jobs = {view.name for view in overview.queues if view.last_ended or any(view.counts.values())}
+    known = of_tasks | app.declared_in_code
+    for name in app.settings.queues:
+        if name in known | had_jobs:
+            continue
+        near = close_to(name, known)
+        yield Finding(
+            about="settings",
+            level="note",
+            says=f"queues.{name} is set, but no task is on this queue and it has had no job",
+            remedy=f"did you mean queues.{near[0]}?" if near else "correct the name, or remove it",
+        )

@@ -13,7 +13,7 @@ import click
 from tidemill.app import Tidemill
 from tidemill.cli.asking import agreed
 from tidemill.cli.filtering import Wanted, with_filter
-from tidemill.cli.naming import full_ids
+from tidemill.cli.naming import full_ids, no_such
 from tidemill.cli.output import note, print_json
 from tidemill.cli.progress import counted
 from tidemill.cli.target import Target, with_target
@@ -68,8 +68,7 @@ class Meant:
             for id_ in changed.unchanged_ids:
                 click.echo(f"{id_} {words.could_not}")
         if missing:
-            jobs = "job" if len(missing) == 1 else "jobs"
-            note(f"there is no {jobs} {', '.join(map(repr, missing))}: the id is wrong, or it was pruned")
+            note(no_such(missing))
         elif not changed.changed:
             note(f"nothing was changed: {plural(changed.unchanged, 'job')} {words.could_not}")
         return 1 if missing or not changed.changed else 0
