@@ -91,7 +91,7 @@ async def test_an_override_is_cleared_by_name_or_as_a_whole(look: Inspector) -> 
     ("options", "problem"),
     [
         ({"concurency": 1}, "unknown option 'concurency'; valid options are weight, concurrency,"),
-        ({"weight": 0}, "weight: must be 1 or more, is 0"),
+        ({"weight": 0}, "weight: must be a whole number, 1 or more, is 0"),
         ({"weight": None}, "weight"),
         ({"concurrency": "two"}, "concurrency"),
         ({"keep_done": 60}, "keep_done"),

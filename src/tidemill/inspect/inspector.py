@@ -80,6 +80,11 @@ class Inspector:
         stopped. By an id it raises JobNotFound when there is no such job."""
         store = await self._store()
         meant = Filter(ids=(wanted,)) if isinstance(wanted, str) else checked(wanted)
+        if meant == Filter():
+            raise ConfigurationError(
+                "the filter is empty and would change every job; say which are meant, and if it is all of "
+                "them Filter(states=tuple(State))"
+            )
         changed = await bulk.change(store, meant, change, progress)
         if isinstance(wanted, str) and not changed.changed + changed.unchanged:
             raise JobNotFound(f"there is no job {wanted!r}: the id is wrong, or it was pruned")
