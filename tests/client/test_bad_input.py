@@ -150,6 +150,21 @@ async def test_enqueue_many_refuses_a_queue_as_a_whole_and_says_what_was_accepte
         assert not counts.get("small", {}).get(State.READY, 0)
 
 
+async def test_enqueue_many_takes_jobs_that_a_task_made(app: Tidemill) -> None:
+    work = _register(app)
+    wrong: list[tuple[Any, str]] = [
+        (work.job(1), r"a list of jobs, such as \[send\.job\(…\)\], is JobRequest"),
+        ([Unique], "not the class Unique"),
+        ([work.job(1), work], "not Task"),
+    ]
+    for requests, says in wrong:
+        with pytest.raises(InvalidJob, match=says):
+            await app.enqueue_many(requests)
+        with pytest.raises(InvalidJob, match=says):
+            app.enqueue_many_sync(requests)
+    await _nothing_stored(app)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

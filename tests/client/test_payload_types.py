@@ -209,6 +209,17 @@ def test_a_function_gets_the_arguments_by_name_however_they_were_given(app: Tide
         assert (request.job.key, request.job.unique) == ("x 1", Unique("x"))
 
 
+def test_a_function_gets_what_the_handler_gets(app: Tidemill) -> None:
+    """A caller may write a dict for a dataclass, and an int for a float: the key is the same."""
+
+    @app.task(key=lambda city, size: f"{city.name} {size}", unique=lambda city, **_: Unique(city.name))
+    def visit(city: City, size: float) -> None: ...
+
+    for city in (City("x"), {"name": "x"}):
+        request = visit.job(city, 1)  # type: ignore[arg-type]
+        assert (request.job.key, request.job.unique) == ("x 1.0", Unique("x"))
+
+
 @pytest.mark.parametrize("wrong", ["ValueError", (ValueError, 5), int, [None]])
 @pytest.mark.parametrize("option", ["on", "give_up_on"])
 def test_a_retry_on_what_is_no_error_is_refused(app: Tidemill, option: str, wrong: Any) -> None:

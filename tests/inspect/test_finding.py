@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -117,6 +118,7 @@ async def test_counting_by_queue_and_state_reads_no_jobs(
     [
         (Filter(text=""), "text: must not be empty"),
         (Filter(since=float("nan")), "since: must be a Unix time"),
+        (Filter(until=datetime(2030, 1, 1, tzinfo=UTC)), r"until: .* write until=moment\.timestamp\(\)"),  # type: ignore[arg-type]
         (Filter(fields=(("a..b", "x"),)), "fields: 'a..b' is not a path"),
     ],
 )

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from tidemill.client.request import JobRequest
 from tidemill.core.job import Group, NewJob
 from tidemill.core.queues import Inserted
+from tidemill.errors import InvalidJob
 
 R = TypeVar("R")
 
@@ -37,9 +38,16 @@ class Chunk(Generic[R]):
 
 
 def chunks(requests: Iterable[JobRequest[R]]) -> Iterator[Chunk[R]]:
+    if not isinstance(requests, Iterable):
+        raise InvalidJob(f"enqueue_many: takes a list of jobs, such as [send.job(…)], is {_kind(requests)}")
     chunk: list[JobRequest[R]] = []
     size = 0
     for request in requests:
+        if not isinstance(request, JobRequest):
+            raise InvalidJob(
+                f"enqueue_many: takes jobs that a task made, such as [send.job(…)], not {_kind(request)}; "
+                "sending those before it again doubles none"
+            )
         chunk.append(request)
         size += len(request.job.payload)
         if len(chunk) >= CHUNK_JOBS or size >= CHUNK_BYTES:
@@ -47,3 +55,8 @@ def chunks(requests: Iterable[JobRequest[R]]) -> Iterator[Chunk[R]]:
             chunk, size = [], 0
     if chunk:
         yield Chunk(chunk)
+
+
+def _kind(given: object) -> str:
+    """Its type: the value may be large, or a secret."""
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -60,10 +59,10 @@ class RequestMaker:
             self._mind_size(task, len(payload))
         key: Any = options.key
         if key is not None and not isinstance(key, str):
-            key = _computed("key", str, task, partial(key, **task.payload.by_name(args, kwargs)))
+            key = _computed("key", str, task, key, payload)
         unique: Any = options.unique
         if unique is not None and not isinstance(unique, Unique):
-            unique = _computed("unique", Unique, task, partial(unique, **task.payload.by_name(args, kwargs)))
+            unique = _computed("unique", Unique, task, unique, payload)
         job = NewJob(
             id=options.id or self._new_id(),
             task=task.name,
@@ -98,10 +97,14 @@ class RequestMaker:
 T = TypeVar("T")
 
 
-def _computed(field: str, wanted: type[T], task: TaskDefinition, compute: Callable[[], Any]) -> T:
-    """The user's own code runs here: whatever it raises must name where it came from."""
+def _computed(
+    field: str, wanted: type[T], task: TaskDefinition, compute: Callable[..., Any], payload: bytes
+) -> T:
+    """It is given what the handler will get, a dataclass where the caller wrote a dict. The user's own code
+    runs here: whatever it raises must name where it came from."""
+    arguments = task.payload.by_name(*task.payload.decode(payload))
     try:
-        value = compute()
+        value = compute(**arguments)
     except Exception as error:
         raise InvalidJob(
             f"{field}: the function given to task {task.name!r} raised {type(error).__name__}: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -82,6 +83,8 @@ def _problem_with_times(wanted: Filter) -> str | None:
         return f"time: must be one of {', '.join(_TIMES)}, is {wanted.time!r}"
     for name in ("since", "until"):
         value = getattr(wanted, name)
+        if isinstance(value, datetime):
+            return f"{name}: must be a Unix time, is a datetime; write {name}=moment.timestamp()"
         if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
             return f"{name}: must be a Unix time, is {value!r}"
     return None
