@@ -80,7 +80,7 @@ class Inspector:
         stopped. By an id it raises JobNotFound when there is no such job."""
         store = await self._store()
         meant = Filter(ids=(wanted,)) if isinstance(wanted, str) else checked(wanted)
-        if meant == Filter():
+        if meant == Filter(time=meant.time):  # of what the times are says nothing without one
             raise ConfigurationError(
                 "the filter is empty and would change every job; say which are meant, and if it is all of "
                 "them Filter(states=tuple(State))"
