@@ -1,0 +1,139 @@
+"""What a provider allows: so many units per window."""
+
+from __future__ import annotations
+
+import math
+import re
+from enum import StrEnum
+from typing import Any, Literal, Self
+
+import msgspec
+
+from tidemill.core.calendars import Calendar
+
+NAMED = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
+Per = str | float | Calendar
+Charge = Literal["actual", "reserved"]
+Shapes = Literal["rolling", "bucket", "paced"]
+
+
+class Shape(StrEnum):
+    """How a provider lets a window go by.
+
+    rolling: any stretch as long as the window holds at most the amount.
+    bucket: it refills evenly, and a full one may be spent at once.
+    paced: nobody knows, so calls are spread evenly, and rolling holds too.
+    """
+
+    ROLLING = "rolling"
+    BUCKET = "bucket"
+    PACED = "paced"
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """`per` is a window in seconds, a calendar period, or None: so many at once.
+
+    charge: what a call costs in the end, what it really used ("actual", and the rest is given back) or
+    what was set aside for it ("reserved", for providers that give nothing back).
+    """
+
+    unit: str
+    amount: float
+    per: float | Calendar | None = None
+    shape: Shape = Shape.ROLLING
+    charge: Charge = "actual"
+
+    def __post_init__(self) -> None:
+        if problem := self.problem():
+            raise ValueError(problem)
+
+    @classmethod
+    def of(
+        cls, unit: str, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual"
+    ) -> Self:
+        """In any unit: `Limit.of("pages", 300, per="hour")`."""
+        if shape not in tuple(Shape):
+            raise ValueError(f"shape: must be one of {', '.join(Shape)}, is {shape!r}")
+        return cls(unit, amount, _window(per), Shape(shape), charge)
+
+    @classmethod
+    def concurrent(cls, amount: int) -> Self:
+        """So many calls under way at once."""
+        return cls("concurrent", amount)
+
+    @classmethod
+    def requests(
+        cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual"
+    ) -> Self:
+        return cls.of("requests", amount, per=per, shape=shape, charge=charge)
+
+    @classmethod
+    def jobs(cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual") -> Self:
+        return cls.of("jobs", amount, per=per, shape=shape, charge=charge)
+
+    @classmethod
+    def tokens(cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual") -> Self:
+        return cls.of("tokens", amount, per=per, shape=shape, charge=charge)
+
+    @classmethod
+    def characters(
+        cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual"
+    ) -> Self:
+        return cls.of("characters", amount, per=per, shape=shape, charge=charge)
+
+    @classmethod
+    def seconds(
+        cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual"
+    ) -> Self:
+        return cls.of("seconds", amount, per=per, shape=shape, charge=charge)
+
+    @classmethod
+    def usd(cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual") -> Self:
+        return cls.of("usd", amount, per=per, shape=shape, charge=charge)
+
+    @property
+    def name(self) -> str:
+        """`requests per minute`: how people and explanations speak of it."""
+        if self.per is None:
+            return f"{self.unit} at once" if self.unit != "concurrent" else "calls at once"
+        if isinstance(self.per, Calendar):
+            return f"{self.unit} per {self.per.every}"
+        named = next((name for name, seconds in NAMED.items() if seconds == self.per), None)
+        return f"{self.unit} per {named or f'{self.per:g} s'}"
+
+    def problem(self) -> str | None:
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", self.unit):
+            return f"unit: must be a word of small letters, such as requests or tokens, is {self.unit!r}"
+        if not (math.isfinite(self.amount) and self.amount > 0):
+            return f"amount: must be above 0, is {self.amount}; close the pool to allow nothing"
+        if isinstance(self.per, Calendar):
+            return self.per.problem()
+        if self.per is not None and not (math.isfinite(self.per) and self.per > 0):
+            return f"per: must be above 0 seconds, is {self.per}"
+        return None
+
+
+def _window(per: Any) -> float | Calendar:
+    if isinstance(per, Calendar):
+        return per
+    if isinstance(per, str):
+        if per in NAMED:
+            return NAMED[per]
+        remedy = f"write one of {', '.join(NAMED)}, seconds, or Day, Week or Month with a zone"
+        if per in ("day", "week", "month"):
+            remedy = f"say in which zone it begins: per={per.title()}('America/Los_Angeles')"
+        raise ValueError(f"per: {per!r} is not a window; {remedy}")
+    if isinstance(per, bool) or not isinstance(per, int | float):
+        raise TypeError(f"per: must be a name, seconds or a calendar, is {per!r}")
+    return float(per)
+
+
+def seconds_of(limit: Limit) -> float:
+    """The window of a limit that has one in seconds."""
+    assert isinstance(limit.per, float)  # noqa: S101 - a window is only ever asked about its own limit
+    return limit.per
+
+
+def calendar_of(limit: Limit) -> Calendar:
+    assert isinstance(limit.per, Calendar)  # noqa: S101 - as above
+    return limit.per

@@ -1,0 +1,176 @@
+"""Taking units of a pool for one call, and what becomes of them.
+
+A reservation is taken with the claim and counts from then on: a handler starts within the jitter, or
+its job is handed back and the reservation released. It ends once: settled with what was really used,
+settled as unknown, released because no call was made, or counted anew because its worker fell silent
+and may still make the call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from tidemill.core.limits import Limit
+from tidemill.core.pools import Hold, PoolSettings, PoolState, Units, amount_of
+from tidemill.core.windows import Instant, Kept
+from tidemill.core.windows.window import TINY
+
+HOLD_LAPSES = 60.0
+
+
+class Ask(msgspec.Struct, frozen=True):
+    job: str
+    units: Units
+    priority: int
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """`marks` tell by the limit's name where the units were entered, `boot` in which boot."""
+
+    units: Units
+    marks: dict[str, float]
+    boot: str = ""
+
+
+class Granted(msgspec.Struct, frozen=True):
+    state: PoolState
+    reservation: Reservation
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """`limit` is the one that opens last, `wait` how long that takes if nobody takes any before: a hint
+    for whoever sleeps, infinite when a call must end first."""
+
+    state: PoolState
+    limit: str
+    wait: float
+
+
+def reserve(pool: PoolSettings, state: PoolState, ask: Ask, now: Instant) -> Granted | Refused:
+    """All limits or none. The state must be of this boot."""
+    waits = {limit.name: _wait(pool, state, ask, limit.name, now) for limit in pool.limits}
+    limit, wait = max(waits.items(), key=lambda item: item[1])
+    hold = _standing(state.hold, now)
+    if wait > 0:
+        return Refused(replace(state, hold=_kept_for(ask, hold, wait, now)), limit, wait)
+    own = hold is not None and hold.job == ask.job
+    granted = _taken(pool, replace(state, hold=None if own else hold), ask.units, now)
+    if hold is not None and hold.firm and not own and ask.priority >= hold.priority:
+        before, after = (_longest(pool, known, hold.units, now) for known in (state, granted.state))
+        if after > before + TINY:
+            return Refused(state, f"held for job {hold.job}", max(before, TINY))
+    return granted
+
+
+def settle(
+    pool: PoolSettings, state: PoolState, kept: Reservation, used: Units | None, now: Instant
+) -> PoolState:
+    """The call ended. `used` says what it really cost, None that nobody knows: then all of it counts."""
+    windows = dict(state.windows)
+    freed = False
+    for limit, need, mark in _entered(pool, kept):
+        actual = need if used is None else used.get(limit.unit, need)
+        window = state.window(limit)
+        if limit.per is None:
+            windows[limit.name], freed = window.returned(limit, need, mark, now), True
+        elif actual < need and limit.charge == "actual" and _is_known(state, kept, limit):
+            windows[limit.name], freed = window.returned(limit, need - actual, mark, now), True
+        elif actual > need:
+            windows[limit.name], _ = window.taken(limit, actual - need, now, pool.guards)
+    return _changed(state, windows, freed=freed)
+
+
+def release(pool: PoolSettings, state: PoolState, kept: Reservation, now: Instant) -> PoolState:
+    """No call was made: everything comes back."""
+    windows = dict(state.windows)
+    for limit, need, mark in _entered(pool, kept):
+        if _is_known(state, kept, limit):
+            windows[limit.name] = state.window(limit).returned(limit, need, mark, now)
+    return _changed(state, windows, freed=True)
+
+
+def count_anew(pool: PoolSettings, state: PoolState, kept: Reservation, now: Instant) -> PoolState:
+    """The worker fell silent. It may have made the call long ago or make it yet, so its units count from
+    now on as well; what it held at once is free."""
+    windows = dict(state.windows)
+    for limit, need, mark in _entered(pool, kept):
+        window = state.window(limit)
+        if limit.per is None:
+            windows[limit.name] = window.returned(limit, need, mark, now)
+        else:
+            windows[limit.name], _ = window.taken(limit, need, now, pool.guards)
+    return _changed(state, windows, freed=True)
+
+
+def redeclared(kept: Reservation, names: frozenset[str]) -> Reservation:
+    """P1. What was entered in a limit that is gone is in none that is declared later."""
+    return replace(kept, marks={name: mark for name, mark in kept.marks.items() if name in names})
+
+
+def room(pool: PoolSettings, state: PoolState, now: Instant) -> Units:
+    """What is left of every limit, by its name."""
+    return {limit.name: state.window(limit).room(limit, now, pool.guards) for limit in pool.limits}
+
+
+def _wait(pool: PoolSettings, state: PoolState, ask: Ask, name: str, now: Instant) -> float:
+    limit = next(limit for limit in pool.limits if limit.name == name)
+    need = amount_of(ask.units, limit) or 0.0
+    window, back = state.window(limit), pool.back(limit, ask.priority)
+    if need == 0 or need + back <= window.room(limit, now, pool.guards) + TINY:
+        return 0.0
+    # A call that would never fit beside what is held back may use it rather than wait for ever.
+    wait = window.wait(limit, need + back, now, pool.guards)
+    if math.isinf(wait) and limit.per is not None:
+        wait = window.wait(limit, need, now, pool.guards)
+    return wait
+
+
+def _taken(pool: PoolSettings, state: PoolState, units: Units, now: Instant) -> Granted:
+    windows: dict[str, Kept] = dict(state.windows)
+    marks: dict[str, float] = {}
+    for limit in pool.limits:
+        need = amount_of(units, limit) or 0.0
+        windows[limit.name], marks[limit.name] = state.window(limit).taken(limit, need, now, pool.guards)
+    return Granted(replace(state, windows=windows), Reservation(units, marks, state.boot))
+
+
+def _entered(pool: PoolSettings, kept: Reservation) -> Iterator[tuple[Limit, float, float]]:
+    """The limits the reservation was entered in; one that was declared since has none of it."""
+    for limit in pool.limits:
+        if limit.name in kept.marks:
+            yield limit, amount_of(kept.units, limit) or 0.0, kept.marks[limit.name]
+
+
+def _is_known(state: PoolState, kept: Reservation, limit: Limit) -> bool:
+    """After another boot nobody knows how much of a window in seconds was used: all of it is taken as
+    used, and nothing comes back. What is counted on disk does."""
+    return kept.boot == state.boot or not isinstance(limit.per, float)
+
+
+def _longest(pool: PoolSettings, state: PoolState, units: Units, now: Instant) -> float:
+    return max(
+        state.window(limit).wait(limit, amount_of(units, limit) or 0.0, now, pool.guards)
+        for limit in pool.limits
+    )
+
+
+def _standing(hold: Hold | None, now: Instant) -> Hold | None:
+    return None if hold is None or now.boot >= hold.until else hold
+
+
+def _kept_for(ask: Ask, hold: Hold | None, wait: float, now: Instant) -> Hold | None:
+    """Whoever waits already keeps the place, unless this one is more urgent. A call that comes again and
+    still does not fit was overtaken."""
+    if hold is not None and hold.job != ask.job and hold.priority <= ask.priority:
+        return hold
+    again = hold is not None and hold.job == ask.job
+    until = now.boot + (0.0 if math.isinf(wait) else wait) + HOLD_LAPSES
+    return Hold(job=ask.job, firm=again, units=ask.units, priority=ask.priority, until=until)
+
+
+def _changed(state: PoolState, windows: dict[str, Kept], *, freed: bool) -> PoolState:
+    return replace(state, windows=windows, revision=state.revision + freed)

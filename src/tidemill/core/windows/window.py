@@ -1,0 +1,52 @@
+"""What every shape of window can answer."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+import msgspec
+
+from tidemill.core.limits import Limit
+
+TINY = 1e-9
+"""Below any unit: sums of fractions do not come out even."""
+
+
+class Instant(msgspec.Struct, frozen=True):
+    """The store's two clocks: calendars go by the wall, everything else by the boot clock."""
+
+    wall: float
+    boot: float
+
+
+class Guards(msgspec.Struct, frozen=True):
+    """jitter: how long after a decision its call may reach the provider.
+    midnight: how far the provider's calendar may be from ours."""
+
+    jitter: float = 0.5
+    midnight: float = 5.0
+
+
+class Window(Protocol):
+    """A value: every change is a new one. Waits are seconds from now; infinity is never."""
+
+    def room(self, limit: Limit, now: Instant, guards: Guards) -> float:
+        """How many units could be taken now; below 0 in debt."""
+        ...
+
+    def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
+        """How long until that many could be taken, if nobody else takes any."""
+        ...
+
+    def taken(self, limit: Limit, units: float, now: Instant, guards: Guards) -> tuple[Self, float]:
+        """After a take, with the mark that tells where it was entered. Never refuses: a debt is entered
+        the same way."""
+        ...
+
+    def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
+        """After some of a take came back, or its call has ended (concurrent)."""
+        ...
+
+    def lost(self, limit: Limit, now: Instant) -> Self:
+        """After what was known is no longer: as if all had been taken just now."""
+        ...

@@ -1,0 +1,204 @@
+"""Units are taken once, and given back or kept exactly once (I14)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemill.core.limits import Limit
+from tidemill.core.pools import PoolSettings, PoolState, since_boot
+from tidemill.core.reserving import (
+    Ask,
+    Granted,
+    Refused,
+    Reservation,
+    count_anew,
+    release,
+    reserve,
+    room,
+    settle,
+)
+from tidemill.core.windows import Instant
+
+MODEL = PoolSettings(
+    limits=(Limit.requests(10, per="minute"), Limit.tokens(10_000, per="minute"), Limit.concurrent(3))
+)
+PER_MINUTE = "tokens per minute"
+
+
+def at(seconds: float) -> Instant:
+    return Instant(1.8e9 + seconds, 1000.0 + seconds)
+
+
+def granted(pool: PoolSettings, state: PoolState, tokens: float, seconds: float = 0.0) -> Granted:
+    answer = reserve(pool, state, Ask("job", {"tokens": tokens}, 5), at(seconds))
+    assert isinstance(answer, Granted)
+    return answer
+
+
+def refused(pool: PoolSettings, state: PoolState, ask: Ask, seconds: float = 0.0) -> Refused:
+    answer = reserve(pool, state, ask, at(seconds))
+    assert isinstance(answer, Refused)
+    return answer
+
+
+def test_a_refusal_takes_nothing_and_names_the_limit_that_opens_last() -> None:
+    state = granted(MODEL, PoolState(), 9_000).state
+    no = refused(MODEL, state, Ask("next", {"tokens": 2_000}, 5))
+    assert no.limit == PER_MINUTE
+    assert no.wait == pytest.approx(60.5, abs=0.3)
+    assert no.state.windows == state.windows
+
+
+def test_what_was_not_used_is_free_at_once() -> None:
+    """Estimate 2 000, actual 700."""
+    yes = granted(MODEL, PoolState(), 2_000)
+    after = settle(MODEL, yes.state, yes.reservation, {"tokens": 700}, at(5))
+    assert room(MODEL, after, at(5))[PER_MINUTE] == 9_300
+    assert after.revision > yes.state.revision
+
+
+def test_what_was_used_on_top_is_a_debt() -> None:
+    """Estimate 2 000, actual 5 000, of 10 000."""
+    yes = granted(MODEL, PoolState(), 2_000)
+    after = settle(MODEL, yes.state, yes.reservation, {"tokens": 12_000}, at(5))
+    assert room(MODEL, after, at(5))[PER_MINUTE] == -2_000
+    assert refused(MODEL, after, Ask("next", {"tokens": 1}, 5), 5).wait == pytest.approx(60.5, abs=0.3)
+
+
+def test_a_provider_that_gives_nothing_back_is_believed() -> None:
+    pool = PoolSettings(limits=(Limit.tokens(10_000, per="minute", charge="reserved"),))
+    yes = granted(pool, PoolState(), 2_000)
+    after = settle(pool, yes.state, yes.reservation, {"tokens": 700}, at(5))
+    assert room(pool, after, at(5))[PER_MINUTE] == 8_000
+
+
+def test_a_call_that_was_never_made_costs_nothing() -> None:
+    yes = granted(MODEL, PoolState(), 2_000)
+    after = release(MODEL, yes.state, yes.reservation, at(0.2))
+    assert room(MODEL, after, at(0.2)) == room(MODEL, PoolState(), at(0.2))
+
+
+def test_a_silent_workers_units_count_anew_and_its_place_is_free() -> None:
+    yes = granted(MODEL, PoolState(), 4_000)
+    after = count_anew(MODEL, yes.state, yes.reservation, at(40))
+    assert room(MODEL, after, at(40)) == {"requests per minute": 8, PER_MINUTE: 2_000, "calls at once": 3}
+    assert room(MODEL, after, at(75))[PER_MINUTE] == 6_000
+
+
+def test_an_unknown_outcome_counts_in_full() -> None:
+    yes = granted(MODEL, PoolState(), 4_000)
+    after = settle(MODEL, yes.state, yes.reservation, None, at(5))
+    assert room(MODEL, after, at(5))[PER_MINUTE] == 6_000
+    assert room(MODEL, after, at(5))["calls at once"] == 3
+
+
+def test_at_once_opens_when_a_call_ends_and_nobody_knows_when() -> None:
+    state = PoolState()
+    for _ in range(3):
+        state = granted(MODEL, state, 1).state
+    no = refused(MODEL, state, Ask("fourth", {"tokens": 1}, 5))
+    assert (no.limit, no.wait) == ("calls at once", math.inf)
+
+
+def test_a_share_is_held_back_for_urgent_priorities() -> None:
+    pool = PoolSettings(limits=(Limit.requests(10, per="minute"),), held_back=0.2, urgent=1)
+    state = PoolState()
+    for _ in range(8):
+        state = granted(pool, state, 0).state
+    assert isinstance(reserve(pool, state, Ask("ordinary", {}, 5), at(0)), Refused)
+    assert isinstance(reserve(pool, state, Ask("urgent", {}, 1), at(0)), Granted)
+
+
+def test_a_big_call_starts_among_endless_small_ones() -> None:
+    """200k tokens among endless 2k ones, of 250k a minute: within two windows."""
+    pool = PoolSettings(limits=(Limit.tokens(250_000, per="minute"),))
+    state, big = PoolState(), Ask("big", {"tokens": 200_000}, 5)
+    second = 0.0
+    while second < 200:
+        for _ in range(5):  # small ones come all the time
+            answer = reserve(pool, state, Ask("small", {"tokens": 2_000}, 5), at(second))
+            state = answer.state
+        if second >= 30:
+            answer = reserve(pool, state, big, at(second))
+            state = answer.state
+            if isinstance(answer, Granted):
+                break
+        second += 1
+    assert 30 < second <= 30 + 2 * 60.5
+
+
+def test_a_hold_gives_way_to_the_more_urgent_and_lapses_when_nobody_comes() -> None:
+    pool = PoolSettings(limits=(Limit.tokens(10_000, per="minute"),))
+    state = granted(pool, PoolState(), 5_000).state
+    big = Ask("big", {"tokens": 9_000}, 5)
+    state = refused(pool, state, big).state
+    assert isinstance(reserve(pool, state, Ask("small", {"tokens": 4_000}, 5), at(1)), Granted), (
+        "not firm yet"
+    )
+    state = refused(pool, state, big, 1).state
+    assert refused(pool, state, Ask("small", {"tokens": 4_000}, 5), 1).limit == "held for job big"
+    assert isinstance(reserve(pool, state, Ask("urgent", {"tokens": 4_000}, 1), at(1)), Granted)
+    assert isinstance(reserve(pool, state, Ask("tiny", {"tokens": 1_000}, 5), at(1)), Granted), (
+        "delays nobody"
+    )
+    assert isinstance(reserve(pool, state, Ask("small", {"tokens": 4_000}, 5), at(130)), Granted)
+
+
+def test_another_boot_starts_with_nothing_left() -> None:
+    state = since_boot(MODEL, granted(MODEL, PoolState(boot="one"), 1).state, "two", at(0))
+    assert room(MODEL, state, at(0))[PER_MINUTE] == 0
+    assert room(MODEL, since_boot(MODEL, PoolState(), "two", at(0)), at(0))[PER_MINUTE] == 10_000, (
+        "a new pool"
+    )
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 0.1, 1.0, 9.0, 40.0]),
+        st.floats(1.0, 9_000.0),
+        st.sampled_from(["settle", "unknown", "release", "die", "keep"]),
+        st.floats(0.0, 1.0),
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+@settings(max_examples=300, deadline=None)
+def test_whatever_happens_to_calls_nothing_leaks(asked: list[tuple[float, float, str, float]]) -> None:
+    """After a quiet hour everything is free again; and the units a provider saw never pass the limit,
+    counting a dead worker's call whenever it may have been made."""
+    state, second = PoolState(), 0.0
+    open_: list[Reservation] = []
+    seen: list[tuple[float, float]] = []
+    for gap, tokens, fate, used in asked:
+        second += gap
+        answer = reserve(MODEL, state, Ask("job", {"tokens": tokens}, 5), at(second))
+        state = answer.state
+        if isinstance(answer, Refused):
+            continue
+        kept = answer.reservation
+        match fate:
+            case "settle":
+                state = settle(MODEL, state, kept, {"tokens": tokens * used}, at(second))
+                seen.append((second, tokens * used))
+            case "unknown":
+                state = settle(MODEL, state, kept, None, at(second))
+                seen.append((second, tokens))
+            case "release":
+                state = release(MODEL, state, kept, at(second))
+            case "die":
+                state = count_anew(MODEL, state, kept, at(second))
+                seen.append((second + 0.5, tokens))
+            case _:
+                open_.append(kept)
+                seen.append((second, tokens))
+    for since, _ in seen:
+        assert sum(tokens for when, tokens in seen if since <= when <= since + 60) <= 10_000 + 1e-6
+    for kept in open_:
+        state = settle(MODEL, state, kept, None, at(second))
+    assert room(MODEL, state, at(second + 3600)) == pytest.approx(room(MODEL, PoolState(), at(0)))

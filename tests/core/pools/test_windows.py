@@ -1,0 +1,132 @@
+"""No arrival pattern with jitter up to the guard ever exceeds a limit (I14)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemill.core.calendars import Day, period_at
+from tidemill.core.limits import Limit, Shapes
+from tidemill.core.windows import Guards, Instant, Kept, fresh
+
+GUARDS = Guards(jitter=0.5, midnight=5.0)
+Asked = tuple[float, float, float, float | None]
+Call = tuple[float, float]
+"""When it reaches the provider, and with how many units."""
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 0.0, 0.01, 0.3, 1.0, 7.0, 30.0, 61.0]),  # since the step before
+        st.floats(0.5, 12.0),  # units asked for
+        st.floats(0.0, GUARDS.jitter),  # until they are counted
+        st.sampled_from([None, 0.0, 0.5, 1.0]),  # the share that is used in the end; None: not known yet
+    ),
+    max_size=60,
+)
+
+
+def drive(limit: Limit, asked: list[Asked], start: float) -> list[Call]:
+    """Take whatever fits, give back what was not used, and say what reached the provider."""
+    window: Kept = fresh(limit)
+    calls, boot = [], 1000.0
+    for gap, units, jitter, used in asked:
+        boot += gap
+        now = Instant(start + boot, boot)
+        if window.room(limit, now, GUARDS) < units:
+            continue
+        window, mark = window.taken(limit, units, now, GUARDS)
+        share = 1.0 if used is None else used
+        if share < 1.0:
+            window = window.returned(limit, units * (1 - share), mark, now)
+        calls.append((boot + jitter, units * share))
+    return calls
+
+
+def most_within(calls: list[Call], seconds: float) -> float:
+    calls = sorted(calls)
+    return max(
+        (sum(u for at, u in calls if since <= at <= since + seconds) for since, _ in calls), default=0.0
+    )
+
+
+@given(steps)
+@settings(max_examples=300, deadline=None)
+@pytest.mark.parametrize("shape", ["rolling", "paced"])
+def test_rolling_and_paced_hold_in_every_stretch(shape: Shapes, asked: list[Asked]) -> None:
+    limit = Limit.tokens(12, per="minute", shape=shape)
+    assert most_within(drive(limit, asked, 1.8e9), 60) <= 12 + 1e-6
+
+
+@given(steps)
+@settings(max_examples=300, deadline=None)
+def test_a_bucket_never_empties_the_providers(asked: list[Asked]) -> None:
+    limit = Limit.tokens(12, per="minute", shape="bucket")
+    level, at = 12.0, 0.0
+    for arrives, units in sorted(drive(limit, asked, 1.8e9)):
+        level, at = min(12.0, level + (arrives - at) * 12 / 60) - units, arrives
+        assert level >= -1e-6
+
+
+@given(st.sampled_from(["America/Los_Angeles", "Asia/Beirut", "Asia/Shanghai", "Africa/Cairo"]), st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_calendar_counter_holds_on_every_local_day(zone: str, data: st.DataObject) -> None:
+    limit = Limit.requests(12, per=Day(zone))
+    start = data.draw(st.integers(1_767_000_000, 1_799_000_000))  # all of 2026
+    asked = [(gap * 300, units, jitter, used) for gap, units, jitter, used in data.draw(steps)]
+    skew = data.draw(st.floats(-4.0, 4.0))  # the provider's clock is not ours
+    days: dict[float, float] = {}
+    for arrives, units in drive(limit, asked, start):
+        day = period_at(Day(zone), start + arrives + skew).start
+        days[day] = days.get(day, 0.0) + units
+    assert max(days.values(), default=0.0) <= 12 + 1e-6
+
+
+@given(steps, st.sampled_from(["rolling", "paced", "bucket"]))
+@settings(max_examples=200, deadline=None)
+def test_a_wait_is_exact(asked: list[Asked], shape: Shapes) -> None:
+    """After it the units fit, and a moment before they do not."""
+    limit = Limit.tokens(12, per="minute", shape=shape)
+    window, boot = fresh(limit), 1000.0
+    for gap, units, _, _ in asked:
+        boot += gap
+        now = Instant(boot, boot)
+        wait = window.wait(limit, units, now, GUARDS)
+        if math.isinf(wait):
+            assert units > 12 - 0.1
+            continue
+        then = Instant(boot + wait + 1e-6, boot + wait + 1e-6)
+        assert window.room(limit, then, GUARDS) >= units - 1e-6
+        if wait > 1e-3:
+            before = Instant(then.wall - 2e-3, then.boot - 2e-3)
+            assert window.room(limit, before, GUARDS) < units
+        else:
+            window, _ = window.taken(limit, units, now, GUARDS)
+
+
+def test_a_rolling_window_is_used_to_the_full() -> None:
+    limit, window, boot, taken = (
+        Limit.requests(10, per="minute"),
+        fresh(Limit.requests(10, per="minute")),
+        0.0,
+        0,
+    )
+    while boot < 600:
+        now = Instant(boot, boot)
+        wait = window.wait(limit, 1, now, GUARDS)
+        if wait == 0:
+            window, _ = window.taken(limit, 1, now, GUARDS)
+            taken += 1
+        boot += max(wait, 0.001)
+    assert taken >= 98, "ten windows of ten, less the guard"
+
+
+def test_what_was_lost_counts_as_spent() -> None:
+    for shape in ("rolling", "bucket", "paced"):
+        limit = Limit.requests(10, per="minute", shape=shape)
+        window, now = fresh(limit), Instant(50.0, 50.0)
+        lost = window.lost(limit, now)
+        assert lost.room(limit, now, GUARDS) <= 0
+        assert lost.wait(limit, 10 * (1 - 0.01), now, GUARDS) == pytest.approx(60, abs=1.2)
