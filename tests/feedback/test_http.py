@@ -1,0 +1,115 @@
+"""What any server may say: the status, Retry-After, RateLimit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tidemill.core.refusals import Reason
+from tidemill.feedback import Stated, read
+
+NOW = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (401, Reason.FORBIDDEN),
+        (402, Reason.SPENDING),
+        (403, Reason.FORBIDDEN),
+        (413, Reason.TOO_LARGE),
+        (429, Reason.UNKNOWN),
+        (503, Reason.OVERLOAD),
+        (529, Reason.OVERLOAD),
+        (200, None),
+        (400, None),
+        (404, None),
+        (500, None),
+        (502, None),
+        (504, None),
+    ],
+)
+def test_the_status_alone(status: int, expected: Reason | None) -> None:
+    found = read((status, {}, ""), now=NOW).refusal
+    assert (found and found.reason) == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "120"}, 120),
+        ({"RETRY-AFTER": " 0 "}, 0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"Retry-After": "Mon, 16 Nov 2026 12:02:00 GMT"}, 120),
+        ({"Retry-After": "Mon, 16 Nov 2026 11:00:00 GMT"}, 0),
+        # The server's clock is an hour ahead of ours, and it says so.
+        ({"Retry-After": "Mon, 16 Nov 2026 13:02:00 GMT", "Date": "Mon, 16 Nov 2026 13:00:00 GMT"}, 120),
+        ({"Retry-After": "soon"}, None),
+        ({"Retry-After": "-5"}, None),
+        ({"Retry-After": "inf"}, None),
+        ({"Retry-After": "nan"}, None),
+        ({"Retry-After": "1e9"}, None),
+        ({"Retry-After": ""}, None),
+        ({"Retry-After": "999999999999"}, 366 * 86_400),
+    ],
+)
+def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+    found = read((429, headers, ""), now=NOW).refusal
+    assert found is not None
+    assert found.retry_after == seconds
+    assert (found.reason is Reason.UNKNOWN) == (seconds is None)
+
+
+def test_a_long_hint_is_a_stated_reset() -> None:
+    found = read((429, {"retry-after": "7200"}, ""), now=NOW).refusal
+    assert found is not None
+    assert (found.reason, found.retry_after) == (Reason.STATED, 7200)
+
+
+@pytest.mark.parametrize(
+    ("headers", "stated"),
+    [
+        (
+            {"RateLimit": '"default";r=50;t=30', "RateLimit-Policy": '"default";q=100;w=60'},
+            [Stated(unit="requests", window=60, limit=100, remaining=50, resets_at=NOW + 30)],
+        ),
+        (
+            {
+                "ratelimit": '"burst";r=3, "daily";r=900;t=3600',
+                "ratelimit-policy": '"burst";q=10;w=1,"daily";q=1000;w=86400',
+            },
+            [
+                Stated(unit="requests", window=1, limit=10, remaining=3),
+                Stated(unit="requests", window=86_400, limit=1000, remaining=900, resets_at=NOW + 3600),
+            ],
+        ),
+        (
+            {"RateLimit": '"peak";r=2', "RateLimit-Policy": '"peak";q=5;qu="concurrent-requests"'},
+            [Stated(unit="concurrent", window=0, limit=5, remaining=2)],
+        ),
+        (
+            {"RateLimit": "limit=100, remaining=50, reset=5", "RateLimit-Policy": "100;w=60"},
+            [Stated(unit="requests", window=60, limit=100, remaining=50, resets_at=NOW + 5)],
+        ),
+        (
+            {"RateLimit-Limit": "100, 100;w=60", "RateLimit-Remaining": "7", "RateLimit-Reset": "5"},
+            [Stated(unit="requests", limit=100, remaining=7, resets_at=NOW + 5)],
+        ),
+        ({"RateLimit": '"default";r=many;t=30'}, []),
+        ({"RateLimit": '"default";;;=,,"'}, []),
+        ({"RateLimit": '"a";r=-1'}, []),
+        ({"RateLimit-Policy": '"default";q=100;w=60'}, []),
+    ],
+)
+def test_ratelimit_in_every_spelling_and_malformed(headers: dict[str, str], stated: list[Stated]) -> None:
+    assert list(read((200, headers, ""), now=NOW).stated) == stated
+
+
+def test_retry_after_wins_over_ratelimit() -> None:
+    limit = {"RateLimit": '"default";r=0;t=30'}
+    alone = read((429, limit, ""), now=NOW).refusal
+    both = read((429, {**limit, "Retry-After": "5"}, ""), now=NOW).refusal
+    assert alone is not None
+    assert both is not None
+    assert (alone.retry_after, both.retry_after) == (30, 5)

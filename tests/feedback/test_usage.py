@@ -1,0 +1,58 @@
+"""What a call cost, in each provider's block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidemill.feedback import read
+
+NOW = 1_800_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("body", "usage"),
+    [
+        (
+            {"usage": {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21}},
+            {"tokens": 21, "input_tokens": 9, "output_tokens": 12},
+        ),
+        ({"usage": {"prompt_tokens": 8, "total_tokens": 8}}, {"tokens": 8, "input_tokens": 8}),
+        ({"usage": {"total_tokens": 10}}, {"tokens": 10}),
+        (
+            {"usage": {"input_tokens": 10, "cache_read_input_tokens": 500, "output_tokens": 7}},
+            {"tokens": 17, "input_tokens": 10, "output_tokens": 7},
+        ),
+        (
+            {"usage": {"input_tokens": 10, "cache_creation_input_tokens": 90, "output_tokens": 7}},
+            {"tokens": 107, "input_tokens": 100, "output_tokens": 7},
+        ),
+        (
+            {"type": "message_start", "message": {"usage": {"input_tokens": 10, "output_tokens": 1}}},
+            {"tokens": 11, "input_tokens": 10, "output_tokens": 1},
+        ),
+        ({"usageMetadata": {"promptTokenCount": 8}}, {"tokens": 8, "input_tokens": 8}),
+        (
+            {
+                "usageMetadata": {
+                    "promptTokenCount": 8,
+                    "toolUsePromptTokenCount": 2,
+                    "candidatesTokenCount": 4,
+                }
+            },
+            {"tokens": 14, "input_tokens": 10, "output_tokens": 4},
+        ),
+        ({"meta": {"billed_units": {"input_tokens": 5}}}, {"tokens": 5, "input_tokens": 5}),
+        ({"usage": None}, None),
+        ({"usage": {"total_tokens": -5}}, None),
+        ({"usage": {"total_tokens": float("nan")}}, None),
+        ({"usage": {"total_tokens": True}}, None),
+        ({"usage": "much"}, None),
+        ({"error": {"message": "no"}}, None),
+        ({}, None),
+    ],
+)
+def test_usage(body: dict[str, Any], usage: dict[str, float] | None) -> None:
+    assert read((200, {}, body), now=NOW).usage == usage
+    assert read(body, now=NOW).usage == usage
