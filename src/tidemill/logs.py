@@ -91,8 +91,9 @@ def _configure_structlog(settings: LogSettings) -> None:
     structlog.configure(
         processors=_ours.steps,
         wrapper_class=structlog.make_filtering_bound_logger(RANKS[settings.level]),
-        # Asked at every line: whoever replaces sys.stderr gets the lines from then on.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        # Asked at every line: whoever replaces sys.stderr gets the lines from then on. A line and its
+        # end go out in one write, or those of several processes run into each other.
+        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
     )
 
 

@@ -203,3 +203,17 @@ def test_of_a_flood_one_line_a_minute_is_shown() -> None:
 def test_a_wrong_setting_is_refused(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         configure(**wrong)
+
+
+def test_a_line_and_its_end_are_one_write(folder: Path) -> None:
+    """Or the lines of two processes that share a stderr run into each other."""
+    (folder / "one.py").write_text(
+        "import sys, structlog\nfrom tidemill import logs\n"
+        "class Writes:\n"
+        "    isatty = flush = lambda self: False\n"
+        "    def write(self, text): sys.stdout.write(repr(text[-1:]) + ' ')\n"
+        "sys.stderr = Writes()\nlogs.configure(format='json')\n"
+        "structlog.get_logger().info('a')\nimport logging\nlogging.getLogger().warning('b')\n"
+    )
+    ran = subprocess.run([sys.executable, "one.py"], cwd=folder, capture_output=True, text=True, check=True)
+    assert ran.stdout == r"'\n' '\n' "
