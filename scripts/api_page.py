@@ -19,6 +19,7 @@ from tidemill.client.options import JobOptions
 from tidemill.client.registry import TaskOptions
 from tidemill.core.queue_options import QueueOptions
 from tidemill.settings.arguments import WorkerArguments
+from tidemill.tasks.pools import PoolOptions
 
 PAGE = Path(__file__).parents[1] / "docs/reference/api.md"
 
@@ -34,6 +35,7 @@ SECTIONS = {
         "Unique",
         "current",
     ],
+    "Pools": ["Pool", "Limit", "Day", "Week", "Month", "TimeOfDay"],
     "Queues": ["QueueSettings", "Retention", "QueueChanges", "Override"],
     "Looking and steering": [
         "Inspector",
@@ -57,8 +59,14 @@ may change without notice. Programs without an event loop run what is `async` by
 This page is written by `scripts/api_page.py` from the code.
 """
 
-OPTIONS = {TaskOptions: "task", JobOptions: "job", QueueOptions: "queue", WorkerArguments: "worker"}
-"""With the part of settings.md that says what each means."""
+OPTIONS = {
+    TaskOptions: "task",
+    JobOptions: "job",
+    QueueOptions: "queue",
+    PoolOptions: "",
+    WorkerArguments: "worker",
+}
+"""With the part of settings.md that says what each means; pools are set in code only."""
 
 OPTIONS_INTRODUCTION = """The names that stand behind `**options` above. They are types for editors: pass
 what they list as keyword arguments.
@@ -110,7 +118,8 @@ def _options(kind: type) -> Iterator[str]:
     yield f"### {kind.__name__}\n"
     lines = [f"{name}: {_type(_bare(annotation))}" for name, annotation in kind.__annotations__.items()]
     yield "\n".join(["```python", *lines, "```", ""])
-    yield f"[What each means, and its default](settings.md#{OPTIONS[kind]}).\n"
+    if OPTIONS[kind]:
+        yield f"[What each means, and its default](settings.md#{OPTIONS[kind]}).\n"
 
 
 def _bare(annotation: Any) -> Any:

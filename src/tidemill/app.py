@@ -17,7 +17,6 @@ from tidemill.client.registry import Awaited, Decorator, TaskOptions, define_tas
 from tidemill.client.request import JobRequest
 from tidemill.client.task import Task
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
-from tidemill.contract.store import Store
 from tidemill.core.job import Job
 from tidemill.core.names import refuse_unknown
 from tidemill.core.queue_options import QueueOptions
@@ -34,9 +33,13 @@ from tidemill.telemetry.signals import Signals
 from tidemill.urls import OWN_STORE, StoreUrl
 
 if TYPE_CHECKING:
+    from tidemill.contract.store import Store
+    from tidemill.core.limits import Limit
+    from tidemill.core.pools import PoolSettings
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
     from tidemill.settings.arguments import WorkerArguments
+    from tidemill.tasks.pools import Pool, PoolOptions
     from tidemill.worker.options import WorkerOptions
     from tidemill.worker.worker import Lifespan, Worker
 
@@ -71,6 +74,7 @@ class Tidemill:
         self.queues: dict[str, QueueSettings] = {
             name: declared(self.settings, name) for name in self.settings.queues
         }
+        self.pools: dict[str, PoolSettings] = {}
         self.middlewares: list[Middleware] = []
         self.declared_in_code: set[str] = set()
         """The queues of `app.queue(…)`; others may be set in the TOML file only."""
@@ -81,7 +85,13 @@ class Tidemill:
         self.signals = Signals()
         write_events(self.signals)
         self.client = Client(
-            self._root, self.tasks, self.queues, self.clock, self.entropy, signals=self.signals
+            self._root,
+            self.tasks,
+            self.queues,
+            self.pools,
+            clock=self.clock,
+            entropy=self.entropy,
+            signals=self.signals,
         )
 
     @property
@@ -158,8 +168,8 @@ class Tidemill:
     def task(self, handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Register a function: `@app.task` or `@app.task(queue="feeds", retry=Retry(attempts=3))`.
 
-        The options are name, queue, priority, retry, timeout, isolate, expires, key, unique, warn_bytes,
-        max_bytes. `key` and `unique` may be functions of the task's arguments."""
+        The options are name, queue, priority, retry, timeout, isolate, expires, key, unique, pool, cost,
+        warn_bytes, max_bytes. `key`, `unique` and `cost` may be functions of the task's arguments."""
         if handler is None:
             return lambda function: self._register(function, options)
         return self._register(handler, options)
@@ -175,8 +185,21 @@ class Tidemill:
             )
         self.queues[name] = declared(self.settings, name, settings)
         self.declared_in_code.add(name)
-        self.client.queues_changed()
+        self.client.settings_changed()
         return self.queues[name]
+
+    def pool(self, name: str, *limits: Limit, **options: Unpack[PoolOptions]) -> Pool:
+        """Declare what a provider meters: `app.pool("gemini", Limit.requests(10, per="minute"))`. It is
+        written to the store by the application's next use of it; an operator's override of it and what
+        was used stay. Tasks take it with `pool=`."""
+        from tidemill.tasks.pools import declared_pool
+
+        if name in self.pools:
+            raise ConfigurationError(f"pool {name!r} is declared twice; put its limits into one app.pool(…)")
+        pool = declared_pool(name, limits, options)
+        self.pools[name] = pool.settings
+        self.client.settings_changed()
+        return pool
 
     def lifespan(self, function: Opens) -> Opens:
         """What handlers share: an async generator function that yields once, with or without
@@ -228,6 +251,7 @@ class Tidemill:
         return Worker(
             self.store,
             self.tasks,
+            self.pools,
             options=self.worker_options(**options),
             clock=self.clock,
             entropy=self.entropy,
@@ -294,11 +318,20 @@ class Tidemill:
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[Any, Any]:
         definition = define_task(handler, options)
         refuse_duplicate(self.tasks.get(definition.name), definition)
+        self._refuse_strange_pools(definition)
         self.tasks[definition.name] = definition
         if definition.queue not in self.queues and self.settings.queue(definition.queue):
             self.queues[definition.queue] = declared(self.settings, definition.queue)
-            self.client.queues_changed()
+            self.client.settings_changed()
         return Task(self.client, definition)
+
+    def _refuse_strange_pools(self, task: TaskDefinition) -> None:
+        for use in task.pools:
+            if self.pools.get(use.pool.name) is not use.pool.settings:
+                raise ConfigurationError(
+                    f"task {task.name!r}: pool: {use.pool.name!r} is a pool of another application; declare "
+                    "it with this one's app.pool(…)"
+                )
 
 
 def _best_loop() -> Callable[[Coroutine[Any, Any, None]], None]:

@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from tests.simulation.watch import Call, Watch
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.pools import PoolView
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
 from tidemill.contract.upkeep import Progress, StoreFacts
@@ -24,7 +25,10 @@ from tidemill.core.changes import Amended, Change
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
+from tidemill.core.needs import Need
+from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings
+from tidemill.core.spending import Observation
 from tidemill.core.states import State
 from tidemill.errors import StoreUnavailable
 from tidemill.testing.virtual import VirtualLoop
@@ -70,10 +74,10 @@ class Network:
         self._outside = context_of(None)
         self.last_number = 0
 
-    async def _call(self, verb: str, *args: Any) -> Any:
+    async def _call(self, verb: str, *args: Any, **options: Any) -> Any:
         reply: asyncio.Future[Any] = self._loop.create_future()
         given_up = self._loop.call_later(PATIENCE, _give_up, reply, verb)
-        self._travel(self._arrive, Call(self._name, verb, args, self._loop.time()), reply)
+        self._travel(self._arrive, Call(self._name, verb, args, self._loop.time(), options), reply)
         try:
             return await reply
         finally:
@@ -146,19 +150,40 @@ class Network:
         reason: str | None = None,
         until: float | UnsetType | None = UNSET,
     ) -> None:
-        await self._call("override", queue, changes, by, reason, until)
+        await self._call("override", queue, changes, by=by, reason=reason, until=until)
 
     async def clear_override(self, queue: str, names: Sequence[str] = ()) -> None:
         await self._call("clear_override", queue, names)
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
-        await self._call("pause", queue, until, reason)
+        await self._call("pause", queue, until=until, reason=reason)
 
     async def resume(self, queue: str) -> None:
         await self._call("resume", queue)
 
     async def queues(self) -> list[QueueInfo]:
         return cast("list[QueueInfo]", await self._call("queues"))
+
+    async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
+        await self._call("declare_pools", pools)
+
+    async def override_pool(self, pool: str, changes: PoolChanges | None, **mark: Any) -> None:
+        await self._call("override_pool", pool, changes, **mark)
+
+    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
+        return cast("float | None", await self._call("reserve", job, fence, claim, need))
+
+    async def observe(self, observations: Sequence[Observation]) -> None:
+        await self._call("observe", observations)
+
+    async def close_pool(self, pool: str, **mark: Any) -> None:
+        await self._call("close_pool", pool, **mark)
+
+    async def open_pool(self, pool: str, *, key: str | None = None) -> None:
+        await self._call("open_pool", pool, key=key)
+
+    async def pools(self) -> list[PoolView]:
+        return cast("list[PoolView]", await self._call("pools"))
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return cast("list[Job | None]", await self._call("get", ids))

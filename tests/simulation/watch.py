@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ class Call:
     verb: str
     args: tuple[Any, ...]
     sent: float
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,7 @@ class Watch:
         return reply
 
     def _start(self, call: Call) -> Any:
-        if call.verb == "pause":
-            queue, until, reason = call.args
-            return self.store.pause(queue, until=until, reason=reason)
-        if call.verb == "override":
-            queue, changes, by, reason, until = call.args
-            return self.store.override(queue, changes, by=by, reason=reason, until=until)
-        return getattr(self.store, call.verb)(*call.args)
+        return getattr(self.store, call.verb)(*call.args, **call.options)
 
     def _changes(self) -> dict[str, tuple[Job | None, Job | None]]:
         before, after = self._before, self.jobs()

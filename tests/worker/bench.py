@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.job import Group, Job, NewJob
+from tidemill.core.limits import Limit
+from tidemill.core.pools import PoolSettings
 from tidemill.core.queues import Verdict
+from tidemill.core.states import FINAL
 from tidemill.errors import StoreUnavailable
 from tidemill.stores.memory import MemoryStore
+from tidemill.tasks.costs import needs_of
 from tidemill.tasks.definition import Middleware, TaskDefinition, define
+from tidemill.tasks.pools import Pool, declared_pool
 from tidemill.telemetry.events import Event
 from tidemill.telemetry.signals import Signals
 from tidemill.testing.manual import SeededEntropy
@@ -19,8 +24,10 @@ from tidemill.testing.virtual import VirtualClock
 from tidemill.worker import Worker, WorkerOptions
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.runners.isolated import IsolatedRunner, Isolation
+from tidemill.worker.spending import Metering
 
 E = TypeVar("E", bound=Event)
+NO_POOLS = Metering({}, cast("Any", None), lambda: 0.0, cast("Any", None))
 
 
 class Bench:
@@ -30,6 +37,7 @@ class Bench:
         self.store, self.clock = store, clock
         self.entropy = SeededEntropy(1)
         self.tasks: dict[str, TaskDefinition] = {}
+        self.pools: dict[str, PoolSettings] = {}
         self.running: list[asyncio.Task[None]] = []
         self._jobs = 0
         self.events: list[Event] = []
@@ -40,8 +48,28 @@ class Bench:
         definition = define(handler, name=handler.__name__, **options)
         self.tasks[definition.name] = definition
 
+    async def pool(self, name: str, *limits: Limit, **options: Any) -> Pool:
+        pool = declared_pool(name, limits, options)
+        self.pools[name] = pool.settings
+        await self.store.declare_pools({name: pool.settings})
+        return pool
+
+    async def used(self, pool: str, key: str | None = None) -> dict[str, float]:
+        """What counts as used of each limit."""
+        views = [view for view in await self.store.pools() if (view.name, view.key) == (pool, key)]
+        return {limit.name: limit.used for view in views for limit in view.limits}
+
+    async def ended(self, *jobs: str) -> None:
+        """When all of them have. In virtual time looking costs nothing."""
+        while any(job is None or job.state not in FINAL for job in await self.store.get(jobs)):  # noqa: ASYNC110 - above
+            await asyncio.sleep(0.1)
+
     async def enqueue(self, task: str, payload: bytes = b"{}", queue: str = "default", **options: Any) -> str:
         self._jobs += 1
+        definition = self.tasks.get(task)
+        if definition is not None and definition.pools:
+            args, kwargs = definition.payload.decode(payload)
+            options["needs"] = needs_of(definition, definition.payload.by_name(args, kwargs))
         job = NewJob(id=f"job-{self._jobs}", task=task, payload=payload, **options)
         [[answer]] = await self.store.insert([Group(queue, (job,))])
         assert answer.verdict is Verdict.ACCEPTED, answer
@@ -61,6 +89,7 @@ class Bench:
         return Worker(
             store or self.store,
             self.tasks if tasks is None else tasks,
+            self.pools,
             options=WorkerOptions(**settings),
             clock=self.clock,
             entropy=self.entropy,

@@ -15,10 +15,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from tests.worker.provider import Refused
+from tidemill.core.limits import Limit
 from tidemill.core.retry import Retry
 from tidemill.errors import SnoozeFor
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition, define
+from tidemill.tasks.pools import declared_pool
 
 
 class Decorated:
@@ -98,6 +101,30 @@ def returns_more_than_it_said() -> None:
 def waits(path: str) -> None:
     Path(path).write_text(str(os.getpid()))
     time.sleep(600)
+
+
+API = declared_pool("api", (Limit.tokens(1000, per="minute"),), {"jitter": 60})
+OTHER = declared_pool("other", (Limit.tokens(100, per="minute"), Limit.concurrent(1)), {"jitter": 60})
+HASTY = declared_pool("hasty", (Limit.requests(10, per="minute"),), {"jitter": 0.1})
+
+
+async def meters(ctx: Context) -> None:
+    ctx.used(tokens=40)
+    async with ctx.spend(OTHER, tokens=30):
+        ctx.used(tokens=7)
+
+
+async def asks_for_more(ctx: Context) -> None:
+    async with ctx.spend(OTHER, tokens=100):
+        raise AssertionError("there is less than that left")
+
+
+def refused() -> None:
+    raise Refused(429, {"retry-after": "3600"})
+
+
+def hasty() -> int:
+    return os.getpid()
 
 
 def _picky() -> None:

@@ -11,11 +11,14 @@ import pytest
 from tests.worker.bench import Bench, Virtually
 from tidemill.contract.jobs import Admission, Arrival, Refused
 from tidemill.core.job import NewJob
+from tidemill.core.limits import Limit
+from tidemill.core.needs import Need
 from tidemill.core.states import State
 from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE
 from tidemill.core.uniqueness import Unique
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.definition import TaskDefinition, define
+from tidemill.tasks.pools import declared_pool
 from tidemill.testing.manual import ManualClock
 from tidemill.worker.admitter import AT_ONCE, Admitter, judge
 
@@ -51,6 +54,19 @@ def refused(**parts: bytes) -> str:
     assert isinstance(admission, Admission)
     assert isinstance(admission.verdict, Refused), admission.verdict
     return f"{admission.verdict.error.type}: {admission.verdict.error.message}"
+
+
+def test_an_arrival_needs_what_its_task_says() -> None:
+    pool = declared_pool("api", (Limit.tokens(1000, per="minute"),), {})
+    task = define(add, name="add", pool=pool, cost=lambda number, host: {"tokens": number})
+
+    def judged(number: int) -> Any:
+        admission = judge(arrival(b'{"number":%d}' % number), {"add": task}, 1001.0)
+        assert admission is not None
+        return admission.verdict
+
+    assert judged(900).needs == (Need("api", None, {"tokens": 900.0}),)
+    assert judged(1001).error.message.startswith("pool 'api': cost: 1001 tokens is more than")
 
 
 def test_what_the_arrival_leaves_open_the_task_decides() -> None:

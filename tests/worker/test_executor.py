@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.worker.bench import Bench, Virtually
+from tests.worker.bench import NO_POOLS, Bench, Virtually
 from tidemill.clock import SystemClock
 from tidemill.core.claims import Claimed
 from tidemill.core.retry import Retry
@@ -261,7 +261,7 @@ async def test_an_attempt_stopped_before_its_first_step_gives_its_slot_back() ->
         on_room=room.set,
     )
     job = Claimed("a", "default", "note", b"{}", 1, 2, 1, 5, "", 0, 0, None, None, 0.0, 0.0, 0)
-    attempt = Attempt(job, define(note, name="note"), lambda: None, lambda: 0.0)
+    attempt = Attempt(job, define(note, name="note"), lambda: None, lambda: 0.0, NO_POOLS)
     hands.held["a"] = attempt
     hands.ahead.append(attempt)
     executor.fill()

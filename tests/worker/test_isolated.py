@@ -21,11 +21,15 @@ from tidemill.core.changes import Cancel
 from tidemill.core.claims import ClaimRequest, Share
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job, NewJob
+from tidemill.core.queues import Verdict
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.context import Context
+from tidemill.tasks.costs import needs_of
 from tidemill.tasks.definition import Middleware, TaskDefinition, define
+from tidemill.telemetry.events import Event, JobReleased, PoolClosed
+from tidemill.telemetry.signals import Signals
 from tidemill.worker import Worker, WorkerOptions
 
 LONG = 60.0
@@ -361,3 +365,63 @@ async def test_ends_of_isolated_jobs_are_rung(store: MemoryStore) -> None:
     assert await listener.wait(LONG)
     worker.stop()
     await running
+
+
+async def run_with_pools(store: MemoryStore, *tasks: tuple[TaskDefinition, str]) -> list[Event]:
+    """Each as a job by the name of its task, one after the other."""
+    pools = {
+        pool.name: pool.settings for pool in (isolated_tasks.API, isolated_tasks.OTHER, isolated_tasks.HASTY)
+    }
+    await store.declare_pools(pools)
+    events: list[Event] = []
+    signals = Signals()
+    signals.subscribe(events.append)
+    for task, id_ in tasks:
+        job = NewJob(id=id_, task=task.name, payload=b"{}", needs=needs_of(task, {}))
+        [[answer]] = await store.insert([Group("default", (job,))])
+        assert answer.verdict is Verdict.ACCEPTED
+        worker = Worker(
+            store,
+            {task.name: task},
+            pools,
+            options=WorkerOptions(until_idle=True),
+            clock=SystemClock(),
+            entropy=SystemEntropy(),
+            signals=signals,
+        )
+        await worker.run()
+    return events
+
+
+async def used(store: MemoryStore) -> dict[str, float]:
+    return {f"{view.name}: {limit.unit}": limit.used for view in await store.pools() for limit in view.limits}
+
+
+async def test_what_an_isolated_handler_uses_and_spends_is_booked(store: MemoryStore) -> None:
+    meters = isolated(isolated_tasks.meters, pool=isolated_tasks.API, cost={"tokens": 900})
+    more = isolated(isolated_tasks.asks_for_more)
+    await run_with_pools(store, (meters, "a"), (more, "b"))
+    assert (await get(store, "a")).state is State.DONE
+    counted = await used(store)
+    assert (counted["api: tokens"], counted["other: tokens"], counted["other: concurrent"]) == (40, 7, 0)
+    snoozed = await get(store, "b")
+    assert (snoozed.state, snoozed.attempts, snoozed.note) == (State.SCHEDULED, 0, "waits for pool other")
+
+
+async def test_i16_a_refusal_in_an_isolated_process_closes_the_pool(store: MemoryStore) -> None:
+    task = isolated(isolated_tasks.refused, pool=isolated_tasks.API, cost={"tokens": 1})
+    events = await run_with_pools(store, (task, "a"))
+    job = await get(store, "a")
+    assert (job.state, job.attempts) == (State.READY, 0)
+    [closed] = [event for event in events if isinstance(event, PoolClosed)]
+    assert (closed.pool, closed.retry_after) == ("api", 3600.0)
+
+
+async def test_i14_units_that_grew_old_while_a_process_started_are_given_back(store: MemoryStore) -> None:
+    """The process is there for the next claim."""
+    task = isolated(isolated_tasks.hasty, pool=isolated_tasks.HASTY)
+    events = await run_with_pools(store, (task, "a"))
+    released = {event.reason for event in events if isinstance(event, JobReleased)}
+    assert released == {"too late"}
+    assert (await get(store, "a")).state is State.DONE
+    assert (await used(store))["hasty: requests"] == 1

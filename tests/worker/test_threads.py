@@ -11,11 +11,14 @@ import pytest
 
 from tidemill.clock import SystemClock, SystemEntropy
 from tidemill.core.job import Group, Job, NewJob
+from tidemill.core.limits import Limit
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.context import Context
+from tidemill.tasks.costs import needs_of
 from tidemill.tasks.definition import TaskDefinition, define
+from tidemill.tasks.pools import declared_pool
 from tidemill.telemetry.events import SlotStuck
 from tidemill.telemetry.signals import Signals
 from tidemill.worker import Worker, WorkerOptions
@@ -176,3 +179,20 @@ async def test_i21_a_thread_that_outlives_its_timeout_is_reported() -> None:
     [stuck] = told
     assert (stuck.job, stuck.task) == ("a", "deaf")
     assert stuck.seconds >= 0.05
+
+
+async def test_a_sync_handler_says_what_it_used() -> None:
+    store = await MemoryStore().open()
+    pool = declared_pool("api", (Limit.tokens(1000, per="minute"),), {"jitter": 60})
+    await store.declare_pools({"api": pool.settings})
+
+    def call(ctx: Context) -> None:
+        for _ in range(5):
+            ctx.used(tokens=10)
+
+    task = define(call, name="call", pool=pool, cost={"tokens": 900})
+    new = NewJob(id="a", task="call", payload=b"{}", needs=needs_of(task, {}))
+    await store.insert([Group("default", (new,))])
+    await make(store, task, until_idle=True).run()
+    [view] = await store.pools()
+    assert [limit.used for limit in view.limits] == [50]

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemill.client.bulk import chunks
 from tidemill.client.enqueuer import DEADLINE, FIRST_PAUSE, LONGEST_PAUSE, gave_up
@@ -17,13 +17,16 @@ from tidemill.client.portal import Portal, refuse_on_a_loop
 from tidemill.client.request import JobRequest, RequestMaker
 from tidemill.client.sessions import Session, Sessions
 from tidemill.clock import Clock, Entropy
-from tidemill.contract.store import Blocking, Store
 from tidemill.core.job import Group, Job
 from tidemill.core.queues import Inserted, QueueSettings, Verdict
 from tidemill.errors import EnqueueError, InvalidJob, QueueFull, StoreUnavailable
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.job_events import JobEnqueued
 from tidemill.telemetry.signals import Signals
+
+if TYPE_CHECKING:
+    from tidemill.contract.store import Blocking, Store
+    from tidemill.core.pools import PoolSettings
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -34,22 +37,23 @@ def _wait_on(_: Job) -> None:
 
 
 class Client:
-    """`tasks` and `queues` are the application's own mappings and may still grow."""
+    """`tasks`, `queues` and `pools` are the application's own mappings and may still grow."""
 
     def __init__(
         self,
         store: Callable[[], Store],
         tasks: Mapping[str, TaskDefinition],
         queues: Mapping[str, QueueSettings],
+        pools: Mapping[str, PoolSettings],
+        *,
         clock: Clock,
         entropy: Entropy,
-        *,
         signals: Signals,
     ) -> None:
         self.tasks = tasks
         self.requests = RequestMaker(clock, entropy, signals)
         self._clock, self._signals = clock, signals
-        self._sessions = Sessions(store, queues)
+        self._sessions = Sessions(store, queues, pools)
         self._portal = Portal()
         self._blocking: Blocking | None = None
         self.mind_waiting: Callable[[Job], None] = _wait_on
@@ -75,10 +79,10 @@ class Client:
         except RuntimeError:
             return None
 
-    def queues_changed(self) -> None:
-        """A queue was added: the next use of the store declares it."""
+    def settings_changed(self) -> None:
+        """A queue or a pool was added: the next use of the store declares it."""
         self._blocking = None
-        self._sessions.queues_changed()
+        self._sessions.settings_changed()
 
     @contextmanager
     def moved(self, clock: Clock, entropy: Entropy, mind_waiting: Callable[[Job], None]) -> Iterator[None]:

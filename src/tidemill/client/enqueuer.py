@@ -13,12 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tidemill.contract.store import Store
 from tidemill.core.job import Group
 from tidemill.core.queues import Inserted
 from tidemill.errors import StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from tidemill.contract.store import Store
 
 DEADLINE = 5.0
 """An enqueue has returned or raised after this many seconds (I22)."""

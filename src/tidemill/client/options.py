@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NoReturn, TypedDict
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 import msgspec
 
@@ -15,12 +15,16 @@ from tidemill.errors import InvalidJob
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.times import read_seconds, read_time
 
+if TYPE_CHECKING:
+    from tidemill.tasks.pools import Cost
+
 KeyFunction = Callable[..., str]
 UniqueFunction = Callable[..., Unique]
 
 
 class JobOptions(TypedDict, total=False):
-    """Durations are seconds or timedeltas, `at` is a Unix time or an aware datetime."""
+    """Durations are seconds or timedeltas, `at` is a Unix time or an aware datetime. `cost` takes the place
+    of the task's own, None means that one."""
 
     priority: int
     delay: float | timedelta
@@ -28,6 +32,7 @@ class JobOptions(TypedDict, total=False):
     expires: float | timedelta | None
     unique: Unique | None
     key: str | None
+    cost: Cost | None
     timeout: float | timedelta
     queue: str
     id: str
@@ -46,6 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     unique: UniqueFunction | Unique | None = None
     key: KeyFunction | str | None = None
+    cost: Mapping[Any, Any] | None = None
     id: str | None = None
     trace: str | None = None
     tags: tuple[str, ...] = ()
@@ -138,6 +144,12 @@ def _tags(field: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _cost(field: str, value: Any) -> Mapping[Any, Any] | None:
+    if value is not None and not isinstance(value, Mapping):
+        _refuse(field, 'amounts by unit, such as {"tokens": 900}', value)
+    return value
+
+
 _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "priority": _whole,
     "delay": _seconds,
@@ -145,6 +157,7 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "expires": _optional_seconds,
     "unique": _unique,
     "key": _optional_text,
+    "cost": _cost,
     "timeout": _seconds,
     "queue": _text,
     "id": _text,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 from tidemill.client.options import Options, with_options
 from tidemill.client.task import Task
@@ -17,6 +17,9 @@ from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition, define
 from tidemill.times import read_seconds
 
+if TYPE_CHECKING:
+    from tidemill.tasks.pools import Cost, Pool, PoolUse
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -25,7 +28,8 @@ Awaited = Coroutine[Any, Any, R]
 
 
 class TaskOptions(TypedDict, total=False):
-    """`key` and `unique` may be functions of the task's arguments."""
+    """`key`, `unique` and `cost` may be functions of the task's arguments. `pool` is what the handler's
+    call is metered by; of several the first is the provider it calls."""
 
     name: str
     queue: str
@@ -36,6 +40,8 @@ class TaskOptions(TypedDict, total=False):
     expires: float | timedelta | None
     key: Callable[..., str] | None
     unique: Callable[..., Unique] | Unique | None
+    pool: Pool | PoolUse | Sequence[Pool | PoolUse] | None
+    cost: Callable[..., Cost] | Cost | None
     warn_bytes: int
     max_bytes: int
 
@@ -109,6 +115,10 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "unique": (
         "a Unique, or a function of the task's arguments that returns one",
         lambda value: value is None or isinstance(value, Unique) or callable(value),
+    ),
+    "cost": (
+        'amounts by unit, such as {"tokens": 900}, or a function of the task\'s arguments that returns them',
+        lambda value: value is None or isinstance(value, Mapping) or callable(value),
     ),
     "warn_bytes": ("a number of bytes above 0", _is_count),
     "max_bytes": ("a number of bytes above 0", _is_count),

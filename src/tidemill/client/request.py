@@ -11,6 +11,7 @@ import msgspec
 from tidemill.client.options import Options
 from tidemill.clock import Clock, Entropy
 from tidemill.core.job import NewJob
+from tidemill.core.needs import Need
 from tidemill.core.uniqueness import Unique
 from tidemill.errors import InvalidJob, InvalidPayload, PayloadTooLarge
 from tidemill.tasks.definition import TaskDefinition
@@ -63,6 +64,9 @@ class RequestMaker:
         unique: Any = options.unique
         if unique is not None and not isinstance(unique, Unique):
             unique = _computed("unique", Unique, task, unique, payload)
+        needs: tuple[Need, ...] = ()
+        if task.pools or options.cost is not None:
+            needs = _needs(task, options, payload)
         job = NewJob(
             id=options.id or self._new_id(),
             task=task.name,
@@ -76,6 +80,7 @@ class RequestMaker:
             unique=unique,
             trace=options.trace,
             tags=options.tags,
+            needs=needs,
         )
         return JobRequest(options.queue, job)
 
@@ -95,6 +100,18 @@ class RequestMaker:
 
 
 T = TypeVar("T")
+
+
+def _needs(task: TaskDefinition, options: Options, payload: bytes) -> tuple[Need, ...]:
+    """Computed costs and keys are given what the handler will get, as every function of the user's."""
+    from tidemill.tasks.costs import needs_of  # with all there is to pools: most jobs need none
+
+    try:
+        if not task.pools:
+            raise InvalidJob("cost: the task has no pool to spend it in")  # noqa: TRY301 - named with the others
+        return needs_of(task, task.payload.by_name(*task.payload.decode(payload)), options.cost)
+    except InvalidJob as error:
+        raise InvalidJob(f"task {task.name!r}: {error}") from error.__cause__
 
 
 def _computed(

@@ -10,10 +10,14 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from tidemill.client.enqueuer import Enqueuer
-from tidemill.contract.store import Store
 from tidemill.core.queues import QueueSettings
+
+if TYPE_CHECKING:
+    from tidemill.contract.store import Store
+    from tidemill.core.pools import PoolSettings
 
 LISTENERS = 32
 """A listener may be an open socket, and a program may wait for thousands of jobs at once."""
@@ -33,9 +37,14 @@ class Session:
 class Sessions:
     """Opens sessions as they are needed; `root` makes the store when it is first asked for one."""
 
-    def __init__(self, root: Callable[[], Store], queues: Mapping[str, QueueSettings]) -> None:
+    def __init__(
+        self,
+        root: Callable[[], Store],
+        queues: Mapping[str, QueueSettings],
+        pools: Mapping[str, PoolSettings],
+    ) -> None:
         self._root = root
-        self._queues = queues
+        self._queues, self._pools = queues, pools
         self._open: dict[asyncio.AbstractEventLoop, Session] = {}
         self._behind: dict[asyncio.AbstractEventLoop, Session] = {}  # must declare before the next use
         self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
@@ -44,14 +53,14 @@ class Sessions:
 
     def anew(self) -> Sessions:
         """None of them open: for an application that works on another store meanwhile."""
-        return Sessions(self._root, self._queues)
+        return Sessions(self._root, self._queues, self._pools)
 
     def here(self) -> Session | None:
         """The running loop's session, if it can be used at once."""
         return self._open.get(asyncio.get_running_loop())
 
     def store_here(self) -> Store | None:
-        """The running loop's store, whether or not every queue is declared in it."""
+        """The running loop's store, whether or not every queue and pool is declared in it."""
         session = self.here() or self._behind.get(asyncio.get_running_loop())
         return None if session is None else session.store
 
@@ -67,7 +76,7 @@ class Sessions:
             self._open[loop] = self._behind.pop(loop)
             return session
 
-    def queues_changed(self) -> None:
+    def settings_changed(self) -> None:
         """Every open session declares again before its next use."""
         for loop, session in list(self._open.items()):
             self._behind[loop] = session  # first: another thread's loop must find it in one of the two
@@ -83,12 +92,22 @@ class Sessions:
     async def _declare(self, store: Store) -> None:
         """Only what is new: a program that starts often does not write each time."""
         seen = 0
-        while seen != len(self._queues):  # a module imported meanwhile may have added some
-            seen = len(self._queues)
-            known = {info.name: info.declared for info in await store.queues()}
-            news = {name: its for name, its in self._queues.items() if known.get(name) != its}
-            if news:
-                await store.declare(news)
+        while seen != (seen := len(self._queues) + len(self._pools)):  # a module imported meanwhile adds some
+            await self._declare_queues(store)
+            if self._pools:
+                await self._declare_pools(store)
+
+    async def _declare_queues(self, store: Store) -> None:
+        known = {info.name: info.declared for info in await store.queues()}
+        news = {name: its for name, its in self._queues.items() if known.get(name) != its}
+        if news:
+            await store.declare(news)
+
+    async def _declare_pools(self, store: Store) -> None:
+        known = {view.name: view.declared for view in await store.pools()}
+        news = {name: its for name, its in self._pools.items() if known.get(name) != its}
+        if news:
+            await store.declare_pools(news)
 
     async def close(self) -> None:
         """Close the running loop's session. Whoever wants one meanwhile waits and opens it anew:

@@ -15,9 +15,10 @@ from tidemill.core import breaker as breakers
 from tidemill.core import reserving
 from tidemill.core.breaker import Breaker, Shut
 from tidemill.core.closing import Seen, day_used
-from tidemill.core.pools import PoolSettings, PoolState, Units, since_boot
+from tidemill.core.pools import PoolSettings, PoolState, since_boot
 from tidemill.core.reserving import Ask, Reservation
 from tidemill.core.spending import Observation
+from tidemill.core.units import Units
 from tidemill.core.windows import Instant
 from tidemill.core.windows.window import TINY
 

@@ -20,8 +20,9 @@ from msgspec.structs import replace
 
 from tidemill.core.closing import Closure, Seen, closure_for
 from tidemill.core.limits import Limit
-from tidemill.core.pools import IMPLIED, PoolSettings, Units, amount_of
+from tidemill.core.pools import PoolSettings, amount_of
 from tidemill.core.refusals import PROBED, UNCHARGED, Reason, Refusal
+from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Instant
 
 PROBE_LAPSES = 60.0

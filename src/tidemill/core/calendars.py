@@ -35,14 +35,17 @@ class Calendar(msgspec.Struct, frozen=True, tag="calendar"):
 
 
 def Day(zone: str = "UTC") -> Calendar:  # noqa: N802 - reads as the window it is: per=Day("…")
+    """A day in that zone: `per=Day("America/Los_Angeles")`."""
     return Calendar(Every.DAY, zone)
 
 
 def Week(zone: str = "UTC") -> Calendar:  # noqa: N802 - as above
+    """A week in that zone, from Monday on."""
     return Calendar(Every.WEEK, zone)
 
 
 def Month(zone: str = "UTC") -> Calendar:  # noqa: N802 - as above
+    """A month in that zone, from its first day on."""
     return Calendar(Every.MONTH, zone)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from tidemill.core.job import Job
+from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer, Outcome
+from tidemill.core.spending import Spent
 from tidemill.core.states import State
 
 
@@ -50,7 +52,7 @@ class Claimed(msgspec.Struct):
     created: float
     due: float
     part: int
-    reservation: int | None = None
+    needs: tuple[Need, ...] = ()
 
     @property
     def alone(self) -> bool:
@@ -72,10 +74,13 @@ class Claims(msgspec.Struct, kw_only=True):
 
 
 class Settlement(msgspec.Struct, frozen=True):
+    """`spent` is about the pools of the job; None for a job that needs none."""
+
     job: str
     fence: int
     claim: int
     outcome: Outcome
+    spent: Spent | None = None
 
 
 class Settled(msgspec.Struct):

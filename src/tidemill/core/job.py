@@ -6,7 +6,9 @@ import math
 
 import msgspec
 
+from tidemill.core import needs
 from tidemill.core.names import MAX_NAME, is_storable, problem_with_name
+from tidemill.core.needs import SEPARATOR, Need
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
 
@@ -37,6 +39,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     unique: Unique | None = None
     trace: str | None = None
     tags: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -50,6 +53,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What a store keeps. One field, one column; the names are the same everywhere.
 
     `lease` is on the store's boot clock, every other time on its wall clock.
+    `lane` is the line it stands in, see `core.needs.lane_of`; `key` is the key it was given, '' for none.
     `claim` is 0 when nobody may settle the job. `unknown_for` adds up how long workers that did not
     know the task have put it off.
     """
@@ -90,11 +94,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
     part: int = 0
     unknown_for: float = 0.0
+    needs: tuple[Need, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return needs.key_of(self.lane)
 
 
 def lane_of(job: NewJob) -> str:
-    """The lane a job is filed in: its key. Jobs without a key share the lane ''."""
-    return job.key or ""
+    """The lane a job is filed in. Jobs without a key and without pools share the lane ''."""
+    return needs.lane_of(job.key, job.needs)
 
 
 def problem_with(group: Group) -> str | None:
@@ -124,6 +133,7 @@ def _is_plain(job: NewJob) -> bool:
         0 < len(job.id) <= MAX_NAME
         and 0 < len(job.task) <= MAX_NAME
         and job.key is None
+        and not job.needs
         and job.trace is None
         and not job.tags
         and names.isascii()
@@ -135,13 +145,31 @@ def _is_plain(job: NewJob) -> bool:
 def _problem_with_texts(job: NewJob) -> str | None:
     problem = problem_with_name("id", job.id) or problem_with_name("task", job.task)
     if problem is None and job.key is not None:
-        problem = problem_with_name("key", job.key)
+        problem = problem_with_name("key", job.key) or _problem_with_separator("key", job.key)
+    for need in job.needs:
+        problem = problem or _problem_with_need(need)
+    if problem is None and len({(need.pool, need.key) for need in job.needs}) < len(job.needs):
+        problem = "needs: names a pool twice; add the units up"
     for field, value in (("trace", job.trace), *(("tags", tag) for tag in job.tags)):
         if problem is None and value is not None and not is_storable(value):
             problem = f"{field}: must be text without NUL characters or lone surrogates"
     if problem is None and not _is_utf8(job.payload):
         problem = "payload: must be JSON in UTF-8"
     return problem
+
+
+def _problem_with_need(need: Need) -> str | None:
+    """Whether there is such a pool, and whether its limits could ever let it through, only a store knows."""
+    for field, name in (("pool", need.pool), ("pool key", need.key)):
+        if name is not None and (
+            problem := problem_with_name(field, name) or _problem_with_separator(field, name)
+        ):
+            return problem
+    return None
+
+
+def _problem_with_separator(field: str, name: str) -> str | None:
+    return f"{field}: must not hold the character U+001F" if SEPARATOR in name else None
 
 
 def problem_with_priority(priority: int) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -27,13 +28,23 @@ E = TypeVar("E", bound=Entry)
 
 
 class OpenLane(msgspec.Struct, frozen=True):
-    """A lane with something ready. `room` is how many of its jobs may start now."""
+    """A lane with something ready. `room` is how many of its jobs may start now. Lanes of one `group` need
+    the same pools."""
 
     name: str
     served: int
     priority: int
     seq: int
     room: int
+    group: str = ""
+
+
+class Gate(Enum):
+    """What the pools say to a job that is next."""
+
+    OPEN = "open"
+    LANE_SHUT = "lane shut"  # one of its keyed pools refused: its lane has to wait
+    GROUP_SHUT = "group shut"  # one of its other pools refused: so has every lane that needs it
 
 
 PASS_AT_ONCE = 1000
@@ -42,40 +53,70 @@ PASS_AT_ONCE = 1000
 
 class Picked(msgspec.Struct, Generic[E]):
     """`served` holds the last pick of each lane that got one; `picks` goes on counting them.
-    `stopped` says that PASS_AT_ONCE was reached before the lanes were exhausted."""
+    `stopped` says that PASS_AT_ONCE was reached before the lanes were exhausted. What the pools refused is
+    in `shut_lanes`, and in `shut_groups` with the priority from which on it holds."""
 
     jobs: list[E]
     passed: list[E]
     served: dict[str, int]
     picks: int
     stopped: bool = False
+    shut_lanes: list[str] = msgspec.field(default_factory=list)
+    shut_groups: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 Fetch = Callable[[str, int, int], Sequence[E]]
 """(lane, offset, count) → that many ready jobs of the lane in its order."""
 
 
-def pick(
+def pick(  # noqa: C901 - one rule after the other, and all of them about the head that is next
     lanes: Iterable[OpenLane],
     limit: int,
     picks: int,
     fetch: Fetch[E],
     passes: Callable[[E], bool],
+    *,
+    admits: Callable[[E], Gate] | None = None,
+    following: Callable[[str], OpenLane | None] | None = None,
 ) -> Picked[E]:
-    """Take up to `limit` jobs. Jobs for which `passes` is true are set aside, not taken."""
-    order = [(lane.priority, lane.served, lane.seq, lane.name, lane.room) for lane in lanes]
+    """Take up to `limit` jobs. Jobs for which `passes` is true are set aside, not taken. `admits` takes
+    what a job needs of its pools, or says who has to wait: heads come by priority, so whatever else of a
+    group follows is no more urgent than the one that was refused. A job that is taken makes at most one
+    lane give way, so the first `limit` lanes of each group are enough to begin with; `following` gives the
+    next one of a group when a lane gave way without a job."""
+    opened = list(lanes)
+    order = [(lane.priority, lane.served, lane.seq, lane.name, lane.room) for lane in opened]
     heapq.heapify(order)
     picked: Picked[E] = Picked([], [], {}, picks)
-    queues = {lane: _Lane(lane, fetch) for _, _, _, lane, _ in order}
+    queues = {lane.name: _Lane(lane.name, fetch) for lane in opened}
+    groups = {lane.name: lane.group for lane in opened}
+
+    def bring(group: str) -> None:
+        if following is not None and (lane := following(group)) is not None:
+            queues[lane.name], groups[lane.name] = _Lane(lane.name, fetch), group
+            heapq.heappush(order, (lane.priority, lane.served, lane.seq, lane.name, lane.room))
+
     chunk = limit + 1 if len(order) == 1 else max(2, limit // max(1, len(order)) + 1)
     while order and len(picked.jobs) < limit:
         _, served, _, name, room = heapq.heappop(order)
         rival = order[0][0] if order else None
-        lane = queues[name]
+        lane, group = queues[name], groups[name]
+        if group in picked.shut_groups:
+            continue
         while (head := lane.head(chunk)) is not None:
+            passed = passes(head)
+            if not passed and admits is not None and (gate := admits(head)) is not Gate.OPEN:
+                if gate is Gate.GROUP_SHUT:
+                    picked.shut_groups[group] = head.priority
+                else:
+                    picked.shut_lanes.append(name)
+                    bring(group)
+                break
             lane.advance()
-            if passes(head):
+            if passed:
                 picked.passed.append(head)
+                bring(group)
+                rival = order[0][0] if order else None
                 if len(picked.passed) >= PASS_AT_ONCE:
                     picked.stopped = True
                     return picked
@@ -84,12 +125,12 @@ def pick(
                 picked.picks += 1
                 served, room = picked.picks, room - 1
                 picked.served[name] = served
-            following = lane.head(max(chunk, len(picked.passed)))
-            if following is None or room == 0:
+            behind = lane.head(max(chunk, len(picked.passed)))
+            if behind is None or room == 0:
                 break
             # Only a strictly more urgent head lets a lane go twice in a row.
-            if len(picked.jobs) == limit or (rival is not None and following.priority >= rival):
-                heapq.heappush(order, (following.priority, served, following.seq, name, room))
+            if len(picked.jobs) == limit or (rival is not None and behind.priority >= rival):
+                heapq.heappush(order, (behind.priority, served, behind.seq, name, room))
                 break
     return picked
 

@@ -21,7 +21,7 @@ def matches(wanted: Filter, job: Job) -> bool:
         wanted.queue is None or job.queue == wanted.queue,
         wanted.states is None or job.state in wanted.states,
         wanted.task is None or job.task == wanted.task,
-        wanted.key is None or job.lane == wanted.key,
+        wanted.key is None or job.key == wanted.key,
         wanted.tag is None or wanted.tag in job.tags,
         _in_time(wanted, job),
     )
@@ -43,7 +43,7 @@ def _has_text(text: str | None, job: Job) -> bool:
     if text is None:
         return True
     error = (job.error.type, job.error.message) if job.error else ()
-    plain = (job.task, job.lane, *job.tags, job.note, job.reason, *error)
+    plain = (job.task, job.key, *job.tags, job.note, job.reason, *error)
     wanted = folded(text)
     return any(wanted in folded(words) for words in plain if words) or _payload_has(text, job.payload)
 

@@ -10,13 +10,8 @@ from msgspec.structs import replace
 from tidemill.core.daytime import TimeOfDay
 from tidemill.core.limits import Limit
 from tidemill.core.names import is_storable
+from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Guards, Instant, Kept, fits, fresh
-
-Units = dict[str, float]
-"""Amounts by unit."""
-
-IMPLIED = {"requests": 1.0, "jobs": 1.0, "concurrent": 1.0}
-"""What every call costs without being asked."""
 
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.core.limits import Limit
-from tidemill.core.pools import Hold, PoolSettings, PoolState, Units, amount_of
+from tidemill.core.pools import Hold, PoolSettings, PoolState, amount_of
+from tidemill.core.units import Units
 from tidemill.core.windows import Instant, Kept
 from tidemill.core.windows.window import TINY
 
@@ -56,7 +57,7 @@ def reserve(pool: PoolSettings, state: PoolState, ask: Ask, now: Instant) -> Gra
     limit, wait = max(waits.items(), key=lambda item: item[1])
     hold = _standing(state.hold, now)
     if wait > 0:
-        return Refused(replace(state, hold=_kept_for(ask, hold, wait, now)), limit, wait)
+        return Refused(replace(state, hold=_kept_for(pool, ask, hold, wait, now)), limit, wait)
     own = hold is not None and hold.job == ask.job
     granted = _taken(pool, replace(state, hold=None if own else hold), ask.units, now)
     if hold is not None and hold.firm and not own and ask.priority >= hold.priority:
@@ -162,14 +163,22 @@ def _standing(hold: Hold | None, now: Instant) -> Hold | None:
     return None if hold is None or now.boot >= hold.until else hold
 
 
-def _kept_for(ask: Ask, hold: Hold | None, wait: float, now: Instant) -> Hold | None:
-    """Whoever waits already keeps the place, unless this one is more urgent. A call that comes again and
-    still does not fit was overtaken."""
+def _kept_for(pool: PoolSettings, ask: Ask, hold: Hold | None, wait: float, now: Instant) -> Hold | None:
+    """Whoever waits already keeps the place, unless this one is more urgent, or larger while nobody has
+    been overtaken yet: else the first of many small ones would keep it from the large one, each time. A
+    call that comes again and still does not fit was overtaken."""
     if hold is not None and hold.job != ask.job and hold.priority <= ask.priority:
-        return hold
+        larger = _share(pool, ask.units) > _share(pool, hold.units)
+        if hold.firm or hold.priority < ask.priority or not larger:
+            return hold
     again = hold is not None and hold.job == ask.job
     until = now.boot + (0.0 if math.isinf(wait) else wait) + HOLD_LAPSES
     return Hold(job=ask.job, firm=again, units=ask.units, priority=ask.priority, until=until)
+
+
+def _share(pool: PoolSettings, units: Units) -> float:
+    """How much of a limit a call needs, of the one it needs most of."""
+    return max((amount_of(units, limit) or 0.0) / limit.amount for limit in pool.limits)
 
 
 def _changed(state: PoolState, windows: dict[str, Kept], *, freed: bool) -> PoolState:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidemill.core.pools import IMPLIED, Units
 from tidemill.core.refusals import Refusal
+from tidemill.core.units import IMPLIED, Units
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

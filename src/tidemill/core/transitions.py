@@ -54,6 +54,7 @@ def created(new: NewJob, queue: str, seq: int, now: float) -> Job:
         timeout=new.timeout,
         trace=new.trace,
         tags=new.tags,
+        needs=new.needs,
         unique_key=None if unique is None else unique.key,
         unique_until=None if lasts is None else now + lasts,
         unique_holds=unique is not None and unique.period is not None,
@@ -140,6 +141,7 @@ def in_hand(job: Job) -> Claimed:
         job.created,
         job.due,
         job.part,
+        job.needs,
     )
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tidemill.core.pools import Units
 from tidemill.core.refusals import Reason, Refusal
+from tidemill.core.units import Units
 from tidemill.feedback import anthropic, elevenlabs, gemini, glm, ietf, openai
 from tidemill.feedback.facts import Facts
 from tidemill.feedback.reading import Known, Reading, Sent, Stated

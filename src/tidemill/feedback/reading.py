@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from tidemill.core.pools import Units
 from tidemill.core.refusals import Refusal
+from tidemill.core.units import Units
 
 Sent = Literal["not sent", "unknown", "answered"]
 

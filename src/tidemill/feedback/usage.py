@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tidemill.core.pools import Units
+from tidemill.core.units import Units
 from tidemill.feedback.facts import Facts
 from tidemill.feedback.parsing import number
 

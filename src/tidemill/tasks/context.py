@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+import math
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tidemill.core.claims import Claimed
+from tidemill.core.units import Units
+
+if TYPE_CHECKING:
+    from tidemill.tasks.metering import Meter
+    from tidemill.tasks.pools import Pool
 
 
 class Reporter(Protocol):
@@ -13,6 +20,7 @@ class Reporter(Protocol):
     def progress(self, fraction: float, note: str | None) -> None: ...
     def log(self, line: str) -> None: ...
     def cancelled(self) -> bool: ...
+    def meter(self) -> Meter: ...
 
 
 class Context:
@@ -77,3 +85,34 @@ class Context:
     def log(self, message: str) -> None:
         """Keep a line with the job: the last 200 of each attempt are shown with it."""
         self._reporter.log(message)
+
+    def used(
+        self,
+        pool: Pool | object = None,
+        response: object = None,
+        /,
+        *,
+        key: str | None = None,
+        **units: float,
+    ) -> None:
+        """Say what a call really used: `ctx.used(response)` reads it, and what the provider says about its
+        limits, from the response or exception of any client; `ctx.used(tokens=700)` says it by hand.
+        Amounts of several calls are added up. `ctx.used(pool, …)` when it is not the task's first pool
+        nor that of the `ctx.spend` around. It waits for nothing and works in threads too."""
+        self._reporter.meter().used(pool, response, key, _amounts(units))
+
+    def spend(
+        self, pool: Pool, /, *, key: str | None = None, **units: float
+    ) -> AbstractAsyncContextManager[None]:
+        """Units for another metered call inside the handler: `async with ctx.spend(voyage, tokens=4_000):`.
+        A wait of a few seconds is waited here. For a longer one the attempt ends, uncharged, and the job
+        comes back when there may be units: what was done before is done again. The units stay taken until
+        the attempt ends, and count as `ctx.used` says."""
+        return self._reporter.meter().spend(pool, key, _amounts(units))
+
+
+def _amounts(units: Units) -> Units:
+    for unit, amount in units.items():
+        if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < math.inf:
+            raise ValueError(f"{unit}: must be a number, 0 or more, is {amount!r}")
+    return {unit: float(amount) for unit, amount in units.items()}

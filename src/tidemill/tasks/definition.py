@@ -7,15 +7,18 @@ import typing
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemill.core.job import DEFAULT_PRIORITY
 from tidemill.core.names import MAX_NAME
 from tidemill.core.retry import Retry
 from tidemill.core.uniqueness import Unique
-from tidemill.errors import ConfigurationError
+from tidemill.errors import ConfigurationError, InvalidJob
 from tidemill.tasks.context import Context
 from tidemill.tasks.payload import PayloadCodec, ResultCodec, resolved_hints
+
+if TYPE_CHECKING:
+    from tidemill.tasks.pools import Cost, PoolUse
 
 DEFAULT_TIMEOUT = 15 * 60.0
 WARN_BYTES = 1024
@@ -27,7 +30,8 @@ Middleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class TaskDefinition:
-    """`key` and `unique` are computed from the task's arguments when a job is made."""
+    """`key`, `unique` and `cost` are computed from the task's arguments when a job is made. The first of
+    `pools` is the provider the handler calls."""
 
     name: str
     handler: Handler
@@ -43,11 +47,13 @@ class TaskDefinition:
     expires: float | None = None
     key: Callable[..., str] | None = None
     unique: Callable[..., Unique] | Unique | None = None
+    pools: tuple[PoolUse, ...] = ()
+    cost: Callable[..., Cost] | Cost | None = None
     warn_bytes: int = WARN_BYTES
     max_bytes: int = MAX_BYTES
 
 
-def define(handler: Handler, *, name: str | None = None, **options: Any) -> TaskDefinition:
+def define(handler: Handler, *, name: str | None = None, pool: Any = None, **options: Any) -> TaskDefinition:
     """Read a function's signature; refuse, naming the parameter, what cannot be a payload."""
     name = name or f"{_module_of(handler)}.{handler.__qualname__}"
     _require(0 < len(name) <= MAX_NAME, f"name: must have 1 to {MAX_NAME} characters, has {len(name)}")
@@ -61,12 +67,21 @@ def define(handler: Handler, *, name: str | None = None, **options: Any) -> Task
             result=ResultCodec.of(handler),
             takes_context=takes_context,
             is_async=inspect.iscoroutinefunction(handler),
+            pools=_uses(pool),
             **options,
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"task {name!r}: {error}") from None
     _check(definition)
     return definition
+
+
+def _uses(pool: Any) -> tuple[PoolUse, ...]:
+    if pool is None:
+        return ()
+    from tidemill.tasks.pools import read_uses  # with all there is to pools: most tasks have none
+
+    return read_uses(pool)
 
 
 def _module_of(handler: Handler) -> str:
@@ -114,14 +129,16 @@ def _check(task: TaskDefinition) -> None:
     }
     for sentence, fine in checks.items():
         _require(fine, f"task {task.name!r}: {sentence}")
-    if problem := task.retry.problem() or _problem_with_functions(task):
+    if problem := task.retry.problem() or _problem_with_functions(task) or _problem_with_cost(task):
         raise ConfigurationError(f"task {task.name!r}: {problem}")
 
 
 def _problem_with_functions(task: TaskDefinition) -> str | None:
     """They are called with the task's arguments by name, however a job's caller gave them."""
     names = task.payload.names
-    for option, function in (("key", task.key), ("unique", task.unique)):
+    functions = [("key", task.key), ("unique", task.unique), ("cost", task.cost)]
+    functions += [(f"pool {use.pool.name!r}: by", use.key) for use in task.pools]
+    for option, function in functions:
         if not callable(function):
             continue
         try:
@@ -133,6 +150,24 @@ def _problem_with_functions(task: TaskDefinition) -> str | None:
             )
         except ValueError:  # a builtin may have no signature to look at
             continue
+    return None
+
+
+def _problem_with_cost(task: TaskDefinition) -> str | None:
+    """What no job could be made of is refused here, a cost that depends on the arguments with them."""
+    if task.cost is not None and not task.pools:
+        return "cost: the task has no pool to spend it in; give it one with pool=…"
+    if callable(task.cost) or not task.pools:
+        return None
+    from tidemill.tasks.costs import units_for
+
+    for use in task.pools:
+        try:
+            problem = use.pool.settings.problem_with(units_for(use.pool, task.cost, task.pools))
+        except InvalidJob as error:
+            return str(error)
+        if problem:
+            return f"pool {use.pool.name!r}: {problem}"
     return None
 
 

@@ -26,6 +26,7 @@ from tidemill.telemetry.job_events import (
     JobStarted,
     OutcomeRefused,
     PayloadLarge,
+    PoolClosed,
     SlotStuck,
     TaskUnknown,
 )
@@ -57,6 +58,7 @@ CATALOGUE: tuple[type[Event], ...] = (
     JobFailed,
     JobSnoozed,
     JobReleased,
+    PoolClosed,
     JobCrashed,
     JobLost,
     OutcomeRefused,
@@ -107,6 +109,7 @@ __all__ = [
     "OutcomeRefused",
     "OutcomesUntold",
     "PayloadLarge",
+    "PoolClosed",
     "QueuesUnknown",
     "SlotStuck",
     "StoreBack",

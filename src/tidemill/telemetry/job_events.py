@@ -84,13 +84,30 @@ class JobSnoozed(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobReleased(AttemptEvent, frozen=True, kw_only=True):
-    """A job was handed back uncharged: `not started`, `stopping` or `unknown task`."""
+    """A job was handed back uncharged: not started, stopping, unknown task, refused or too late."""
 
     level: ClassVar[Level] = "debug"
     sentence: ClassVar[str] = "job handed back"
 
     seconds: float
     reason: str
+
+
+class PoolClosed(AttemptEvent, frozen=True, kw_only=True):
+    """A provider refused a call, which closes its pool for a while; told for every call that was refused."""
+
+    level: ClassVar[Level] = "warning"
+    sentence: ClassVar[str] = "pool closed"
+    floods: ClassVar[bool] = True
+
+    pool: str
+    key: str | None
+    reason: str
+    unit: str | None
+    retry_after: float | None
+    resets_at: float | None
+    status: int | None
+    text: str
 
 
 class JobCrashed(AttemptEvent, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ handler's error is the caller's.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack, nullcontext
 from functools import partial
@@ -26,12 +27,14 @@ from tidemill.core.retry import NEVER
 from tidemill.errors import ConfigurationError, SnoozeFor
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.tasks.metering import Meter
 from tidemill.telemetry.current import CURRENT
 from tidemill.testing.apart import call_apart, run_apart
 from tidemill.testing.looking import Looking
 from tidemill.testing.place import UNSET, KitClock, Place, check_app
 from tidemill.testing.virtual import START
 from tidemill.worker.attempt import storable
+from tidemill.worker.spending import Metering, Spending
 from tidemill.worker.translate import outcome_of
 
 R = TypeVar("R")
@@ -118,13 +121,19 @@ class inline(Looking):  # noqa: N801 - read as the function it is called like
         request = ClaimRequest(worker=worker, number=1, shares=(), limit=1, lease=DAY, ids=(id_,))
         error: BaseException | None = None
         for job in (await store.claim(request)).jobs:
-            news = _News()
+            news = _News(self._spending(job))
             outcome, error = await self._outcome(job, news)
             await store.extend(news.as_heartbeat(worker, job))
-            await store.settle([Settlement(job.id, job.fence, job.claim, outcome)])
+            spent = news.spending.spent(outcome)
+            await store.settle([Settlement(job.id, job.fence, job.claim, outcome, spent)])
         await store.extend(Heartbeat(worker=worker, received=1, lease=0.0))  # off the list of workers
         if error is not None and self._raised(error):
             raise error
+
+    def _spending(self, job: Claimed) -> Spending:
+        clock, loop = self._place.clock, asyncio.get_running_loop()
+        metering = Metering(self._app.pools, self._place.look, clock.wall, loop)
+        return Spending(metering, job, lambda: math.inf, made=True)
 
     def _raised(self, error: BaseException) -> bool:
         if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
@@ -165,7 +174,8 @@ async def _call(definition: TaskDefinition, job: Claimed, context: Context) -> A
 class _News:
     """What a handler says of its attempt."""
 
-    def __init__(self) -> None:
+    def __init__(self, spending: Spending) -> None:
+        self.spending = spending
         self._lines: list[str] = []
         self._progress: tuple[float | None, str | None] = (None, None)
 
@@ -177,6 +187,9 @@ class _News:
 
     def cancelled(self) -> bool:
         return False
+
+    def meter(self) -> Meter:
+        return self.spending.meter
 
     def as_heartbeat(self, worker: str, job: Claimed) -> Heartbeat:
         fraction, note = self._progress

@@ -14,6 +14,8 @@ from tidemill.core.job import Error, Group, NewJob, problem_with
 from tidemill.core.queues import HOUR
 from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE
 from tidemill.core.uniqueness import Unique
+from tidemill.errors import InvalidJob
+from tidemill.tasks.costs import needs_of
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.tasks.payload import canonical
 from tidemill.worker.attempt import storable
@@ -107,6 +109,8 @@ def _accepted(arrival: Arrival, task: TaskDefinition, options: Options) -> Admis
     try:
         job = _job(arrival, task, options)
         problem = problem_with(Group(queue, (job,)))
+    except InvalidJob as error:
+        return _refused(arrival, task.queue, "InvalidJob", str(error))
     except Exception as error:  # noqa: BLE001 - the task's own key functions may raise anything
         described = describe(error)
         return _refused(arrival, task.queue, described.type, f"key or unique: {described.message}")
@@ -142,6 +146,7 @@ def _job(arrival: Arrival, task: TaskDefinition, options: Options) -> NewJob:
         unique=Unique(unique) if isinstance(unique, str) else unique,
         trace=options.trace,
         tags=options.tags,
+        needs=needs_of(task, arguments) if task.pools else (),
     )
 
 

@@ -11,9 +11,11 @@ from enum import Enum
 import msgspec
 
 from tidemill.contract.reader import LOG_LINES
-from tidemill.core.claims import Claimed
+from tidemill.core.claims import Claimed, Settlement
 from tidemill.core.outcomes import Outcome
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.tasks.metering import Meter
+from tidemill.worker.spending import Metering, Spending
 
 LINGER = 5.0
 """How long after its timeout or cancellation an attempt may take to clean up, its lease renewed."""
@@ -65,13 +67,14 @@ class Attempt(msgspec.Struct, eq=False):
     keeps its slot until the thread ends. `begun` marks one whose task has taken its first step:
     a task cancelled before that never runs at all, and would never give its slot back.
     An attempt is the reporter its `Context` talks to; `notify` tells the heartbeat of news, `boot` is
-    the clock that dates its lines.
+    the clock that dates its lines. `spending` is about its pools, and None while it has to do with none.
     """
 
     job: Claimed
     definition: TaskDefinition | None
     notify: Callable[[], None]
     boot: Callable[[], float]
+    metering: Metering
     task: asyncio.Task[None] | None = None
     begun: bool = False
     started: float = 0.0
@@ -81,6 +84,7 @@ class Attempt(msgspec.Struct, eq=False):
     outcome: Outcome | None = None
     lingers: bool = False
     news: News | None = None
+    spending: Spending | None = None
 
     def seconds(self, now: float) -> float:
         """How long it ran, or has been running."""
@@ -96,6 +100,25 @@ class Attempt(msgspec.Struct, eq=False):
 
     def cancelled(self) -> bool:
         return self.stop is not None
+
+    def tally(self) -> Spending:
+        """A job without pools has one when its handler asks for it."""
+        if self.spending is None:
+            self.spending = Spending(self.metering, self.job, lambda: self.deadline, made=True)
+        return self.spending
+
+    def meter(self) -> Meter:
+        return self.tally().meter
+
+    def reserved(self, sent: float) -> None:
+        """Its claim, which was sent at that time of the loop, took units for it."""
+        start_by = self.metering.start_by(self.job, sent)
+        self.spending = Spending(self.metering, self.job, lambda: self.deadline, start_by=start_by)
+
+    def settlement(self, outcome: Outcome) -> Settlement:
+        job, spending = self.job, self.spending
+        spent = None if spending is None else spending.spent(outcome)
+        return Settlement(job.id, job.fence, job.claim, outcome, spent)
 
     def _news(self) -> News:
         if self.news is None:

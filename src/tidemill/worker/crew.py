@@ -11,8 +11,9 @@ from typing import Any
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
-from tidemill.core.claims import Claimed, Claims, Settlement
+from tidemill.core.claims import Claimed, Claims
 from tidemill.core.outcomes import Release
+from tidemill.core.pools import PoolSettings
 from tidemill.errors import StoreError
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.telemetry.events import JobLost, TaskUnknown
@@ -36,6 +37,7 @@ from tidemill.worker.reclaimer import Reclaimer
 from tidemill.worker.runners.isolated import Isolation
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.settler import Settler
+from tidemill.worker.spending import Metering
 from tidemill.worker.stats import Stats
 
 LAST_TRIP_WITHIN = 2.0
@@ -50,6 +52,7 @@ class Crew:
         worker: str,
         stats: Stats,
         *,
+        pools: Mapping[str, PoolSettings],
         clock: Clock,
         entropy: Entropy,
         signals: Signals,
@@ -61,6 +64,7 @@ class Crew:
         self._stats, self._boot = stats, clock.boot
         self._loop = asyncio.get_running_loop()
         self._emitter = emitter = Emitter(signals, worker, clock, self._loop.time())
+        self._metering = Metering(pools, store, lambda: emitter.wall(self._loop.time()), self._loop)
         self._draining = False
         self._strangers: set[str] = set()
         self._hands = hands = Hands()
@@ -81,7 +85,7 @@ class Crew:
             on_outcome=self._concluded,
             on_room=self._wake,
         )
-        self._producer = Producer(options, worker, hands, pace)
+        self._producer = Producer(options, worker, hands, pace=pace, tasks=tasks)
         self._pump = self._make_pump(pace)
         self._drain = Drain(hands, self._executor, emitter, grace=options.grace, give_up=self._give_up)
         self._pumping: asyncio.Task[None] | None = None
@@ -184,7 +188,7 @@ class Crew:
             self._executor.stop(attempt, Stop.DRAIN)
         await asyncio.sleep(0)  # handlers hear of it before others are told that they have stopped
         left = [attempt for attempt in self._hands.held.values() if not attempt.lingers]
-        settlements = [Settlement(a.job.id, a.job.fence, a.job.claim, a.outcome or Release()) for a in left]
+        settlements = [attempt.settlement(attempt.outcome or Release()) for attempt in left]
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(LAST_TRIP_WITHIN):
                 await self._store.settle(settlements)
@@ -210,12 +214,16 @@ class Crew:
             pass
         return self._admitter.admitted > before
 
-    def _adopt(self, claims: Claims) -> None:
+    def _adopt(self, claims: Claims, sent: float) -> None:
         """Take claimed jobs into hand and start as many as there are slots."""
         hands, tasks, news, boot = self._hands, self._tasks, self._heartbeat.news, self._boot
+        metering = self._metering
         held, ahead = hands.held, hands.ahead
         for job in claims.jobs:
-            attempt = Attempt(job, tasks.get(job.task), news, boot)
+            attempt = Attempt(job, tasks.get(job.task), news, boot, metering)
+            if job.needs:
+                attempt.reserved(sent)
+                self._producer.met_pools()
             if job.id in held:
                 if hands.knows(job):
                     continue

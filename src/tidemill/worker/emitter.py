@@ -25,6 +25,10 @@ class Emitter:
         """What the store's clock said when the event loop's said `now`."""
         self._wall_at_zero = reading.wall - now
 
+    def wall(self, now: float) -> float:
+        """The store's wall time when the event loop's clock says `now`."""
+        return now + self._wall_at_zero
+
     def waited(self, attempt: Attempt) -> float:
         """Seconds from due to start."""
         return max(0.0, attempt.started + self._wall_at_zero - attempt.job.due)

@@ -7,6 +7,7 @@ import asyncio
 from tidemill.contract.store import Store
 from tidemill.core.job import Error
 from tidemill.core.outcomes import Answer, Crashed, Fail, Release, Retrying, Snooze
+from tidemill.core.refusals import Reason
 from tidemill.core.states import State
 from tidemill.telemetry.events import (
     JobCrashed,
@@ -16,11 +17,14 @@ from tidemill.telemetry.events import (
     JobRetrying,
     JobSnoozed,
     OutcomeRefused,
+    PoolClosed,
 )
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.questions import look_up
 from tidemill.worker.stats import Stats
+
+LONGEST_TEXT = 200
 
 
 class Endings:
@@ -47,7 +51,7 @@ class Endings:
         match attempt.outcome:
             case Release(unknown):
                 stats.released += 1
-                reason = "unknown task" if unknown else "stopping" if attempt.begun else "not started"
+                reason = "unknown task" if unknown else _why_released(attempt)
                 tell(JobReleased, attempt, seconds=seconds, reason=reason)
             case Snooze(delay, why):
                 stats.snoozed += 1
@@ -70,6 +74,23 @@ class Endings:
             self._stats.gone += 1
         outcome = str(attempt.outcome.__struct_config__.tag) if attempt.outcome is not None else ""
         self._emitter.attempt_event(OutcomeRefused, attempt, outcome=outcome, answer=str(answer))
+
+    def tell_closed(self, attempt: Attempt) -> None:
+        """What its provider refused closes the pool with the settlement."""
+        for seen, refusal in attempt.spending.refusals if attempt.spending is not None else ():
+            if refusal.reason is not Reason.TOO_LARGE:
+                self._emitter.attempt_event(
+                    PoolClosed,
+                    attempt,
+                    pool=seen.pool,
+                    key=seen.key,
+                    reason=str(refusal.reason),
+                    unit=refusal.unit,
+                    retry_after=refusal.retry_after,
+                    resets_at=refusal.resets_at,
+                    status=refusal.status,
+                    text=refusal.text[:LONGEST_TEXT],
+                )
 
     async def ask_about_crashes(self, store: Store) -> None:
         crashed, self.crashed = self.crashed, []
@@ -98,3 +119,12 @@ class Endings:
             message=error.message,
             traceback=error.traceback,
         )
+
+
+def _why_released(attempt: Attempt) -> str:
+    spending = attempt.spending
+    if spending is not None and spending.late:
+        return "too late"
+    if spending is not None and spending.refusals and attempt.stop is None:
+        return "refused"
+    return "stopping" if attempt.begun else "not started"

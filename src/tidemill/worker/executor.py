@@ -27,6 +27,7 @@ from tidemill.worker.deadlines import Deadlines
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.hands import Hands
 from tidemill.worker.pace import Pace
+from tidemill.worker.refused import refused
 from tidemill.worker.runners.isolated import Isolation, cannot_isolate
 from tidemill.worker.runners.places import CannotIsolate
 from tidemill.worker.runners.threads import Threads
@@ -115,6 +116,8 @@ class Executor:
                 if deadline < self._deadlines.soonest:
                     self._deadlines.arm(deadline)
                 args, kwargs = _arguments(definition, job.payload)
+                if attempt.spending is not None:
+                    _begin(attempt)
                 if definition.takes_context:
                     result = await definition.handler(self._context(attempt), *args, **kwargs)
                 else:
@@ -140,6 +143,8 @@ class Executor:
         elif attempt.stop is Stop.LOST or outcome is None:
             self._stats.lost += 1
             self._on_room()
+            if attempt.spending is not None:  # what it used is booked all the same (I6)
+                self._conclude(attempt, Release())
         else:
             self._conclude(attempt, outcome)
         if not attempt.lingers:
@@ -190,7 +195,10 @@ class Executor:
             self._watch(attempt, definition)
         for around in reversed(self._middleware):
             call = _wrapped(around, context, call)
-        return await call()
+        result = await call()
+        if attempt.spending is not None and attempt.spending.late:
+            raise Ends(Release())  # which middleware has kept to itself
+        return result
 
     def _runner(
         self, attempt: Attempt, definition: TaskDefinition, context: Context
@@ -208,6 +216,7 @@ class Executor:
         args, kwargs = _arguments(definition, attempt.job.payload)
         if definition.takes_context:
             args = (context, *args)
+        _begin(attempt)
         return await definition.handler(*args, **kwargs)
 
     async def _run_in_thread(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Any:
@@ -217,6 +226,11 @@ class Executor:
         self._queueing(attempt)
         await self._threads.free()
         self._watch(attempt, definition)
+        try:
+            _begin(attempt)
+        except Ends:
+            self._threads.leave()
+            raise
         call = self._threads.start(definition.handler, args, kwargs)
         try:
             return await call.future
@@ -238,10 +252,13 @@ class Executor:
         assert self._isolated is not None  # noqa: S101 - asked by _runner
         self._queueing(attempt)
         chance = self._entropy.chance()
+
+        def started() -> None:
+            self._watch(attempt, definition)
+            _begin(attempt)
+
         try:
-            outcome = await self._isolated.run(
-                attempt, definition, chance, lambda: self._watch(attempt, definition)
-            )
+            outcome = await self._isolated.run(attempt, definition, chance, started)
         except CannotIsolate as error:
             if definition.isolate:
                 raise Ends(cannot_isolate(str(error))) from None
@@ -253,7 +270,11 @@ class Executor:
         raise Ends(outcome)
 
     def _raised(self, definition: TaskDefinition, attempt: Attempt, error: BaseException) -> Outcome:
-        job = attempt.job
+        job, spending = attempt.job, attempt.spending
+        if spending is not None and spending.late:
+            return Release()
+        if spending is not None and (outcome := refused(spending.meter, error)) is not None:
+            return outcome
         return outcome_of(error, definition.retry, job.attempt, job.priority, self._entropy.chance())
 
     def _timed_out(self, attempt: Attempt) -> Outcome:
@@ -279,6 +300,12 @@ class Executor:
             case None:  # something the handler awaited was cancelled: its own failure
                 assert attempt.definition is not None  # noqa: S101 - it ran
                 return self._raised(attempt.definition, attempt, error)
+
+
+def _begin(attempt: Attempt) -> None:
+    """The handler is called next, or its job goes back because its units are too old."""
+    if attempt.spending is not None and not attempt.spending.begin():
+        raise Ends(Release())
 
 
 def _arguments(definition: TaskDefinition, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:

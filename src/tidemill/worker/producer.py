@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tidemill.contract.store import Store
 from tidemill.core.claims import Claimed, ClaimRequest
 from tidemill.core.weights import Weights
 from tidemill.errors import StoreError
+from tidemill.tasks.definition import TaskDefinition
 from tidemill.worker.hands import Hands
 from tidemill.worker.options import WorkerOptions
 from tidemill.worker.pace import Pace
@@ -17,15 +18,25 @@ LOOK_AT_SETTINGS_EVERY = 5.0
 
 
 class Producer:
-    """Claims ahead of free slots only when none of the worker's queues is limited: a job that
-    waits in a buffer would take a place from one that could run elsewhere. One limited queue
-    is enough, because a claim fills what one queue leaves from the next."""
+    """Claims ahead of free slots only when none of the worker's queues is limited and none has tasks
+    with pools: a job that waits in a buffer would take a place, or units, from one that could run
+    elsewhere. One such queue is enough, because a claim fills what one queue leaves from the next."""
 
-    def __init__(self, options: WorkerOptions, worker: str, hands: Hands, pace: Pace) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        worker: str,
+        hands: Hands,
+        *,
+        pace: Pace,
+        tasks: Mapping[str, TaskDefinition],
+    ) -> None:
         self._options, self._worker = options, worker
         self._hands, self._pace = hands, pace
         self._weights = Weights(options.queues, strict=options.strict)
+        self._tasks = tasks
         self._limited = True
+        self._met_pools = False
         self._number = 0
 
     @property
@@ -47,15 +58,25 @@ class Producer:
     def served(self, jobs: Iterable[Claimed]) -> None:
         self._weights.served(job.queue for job in jobs)
 
+    def met_pools(self) -> None:
+        """A job with pools came, on whatever queue: more of them may."""
+        self._limited = self._met_pools = True
+
     async def watch_settings(self, store: Store) -> None:
         """Notice within seconds when a limit is set; until then the store still keeps to it."""
         while True:
             try:
                 infos = await store.queues()
                 settings = [info.settings for info in infos if info.name in self._options.queues]
-                self._limited = any(
+                self._limited = self._has_pools or any(
                     s.concurrency is not None or s.key_concurrency is not None for s in settings
                 )
             except StoreError:
                 self._limited = True  # the pump reports outages; claiming less is always right
             await asyncio.sleep(LOOK_AT_SETTINGS_EVERY)
+
+    @property
+    def _has_pools(self) -> bool:
+        return self._met_pools or any(
+            task.pools and task.queue in self._options.queues for task in list(self._tasks.values())
+        )

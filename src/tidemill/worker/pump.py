@@ -27,7 +27,8 @@ _LEFTOVERS = 0.02
 
 
 class Pump:
-    """`adopt` takes claimed jobs into hand, `stalled` hands back what was claimed ahead."""
+    """`adopt` takes claimed jobs into hand and is told when they were asked for, `stalled` hands back
+    what was claimed ahead."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class Pump:
         pace: Pace,
         producer: Producer,
         settler: Settler,
-        adopt: Callable[[Claims], None],
+        adopt: Callable[[Claims, float], None],
         stalled: Callable[[], None],
     ) -> None:
         self._store, self._options = store, options
@@ -120,12 +121,14 @@ class Pump:
         settled: Settled = await self._settler.deliver(self._store, batch, request)
         self._pace.trip_took(self._loop.time() - began)
         if request is not None:
-            self._received(request, settled.claims or Claims(jobs=[]), alone=alone)
+            claims = settled.claims or Claims(jobs=[])
+            # Of a request that was sent again the first may be what claimed: units are as old as that.
+            self._adopt(claims, began)
+            self._received(request, claims, alone=alone)
         elif not self._hands.held and self._options.until_idle:
             self._looking = True
 
     def _received(self, request: ClaimRequest, claims: Claims, *, alone: bool) -> None:
-        self._adopt(claims)
         self._hands.received = request.number
         got = len(claims.jobs)
         if got:

@@ -10,7 +10,7 @@ from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.outcomes import Answer, Done
 from tidemill.errors import StoreError
 from tidemill.telemetry.events import StoreBack, StoreLost
-from tidemill.worker.attempt import Attempt
+from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.emitter import Emitter, described
 from tidemill.worker.endings import Endings
 from tidemill.worker.hands import Hands
@@ -31,7 +31,11 @@ class Settler:
         """After an error the same settlements and the same claim number are sent again: what got
         through the first time is answered `again`, and the same jobs are returned."""
         settlements = [
-            Settlement(a.job.id, a.job.fence, a.job.claim, a.outcome) for a in batch if a.outcome is not None
+            Settlement(a.job.id, a.job.fence, a.job.claim, a.outcome)
+            if a.spending is None
+            else a.settlement(a.outcome)
+            for a in batch
+            if a.outcome is not None
         ]
         settled = await self._insist(store, settlements, request)
         self._stats.trips += 1
@@ -66,6 +70,10 @@ class Settler:
         for attempt, answer in zip(batch, answers, strict=True):
             if held.get(attempt.job.id) is attempt:
                 del held[attempt.job.id]
+            if attempt.spending is not None:
+                endings.tell_closed(attempt)
+            if attempt.stop is Stop.LOST:
+                continue  # only what it used was told; it has been counted
             if answer is Answer.STALE or answer is Answer.GONE:
                 endings.refused(attempt, answer)
             elif type(attempt.outcome) is Done:

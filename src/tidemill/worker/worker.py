@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
+from tidemill.core.pools import PoolSettings
 from tidemill.core.states import State
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.telemetry.events import WorkerStarted, WorkerStopped
@@ -25,9 +26,9 @@ Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 class Worker:
     """Built anywhere, run once on an event loop. The store is opened and closed by its owner.
 
-    `lifespan` opens what handlers share; what it yields is their `ctx.state`. `signals` are told what
-    happens; `location` is how they are told where the store is, without secrets. `isolation` makes the
-    runner of isolated jobs, given how many may run at once.
+    `pools` are those the application declared. `lifespan` opens what handlers share; what it yields is
+    their `ctx.state`. `signals` are told what happens; `location` is how they are told where the store is,
+    without secrets. `isolation` makes the runner of isolated jobs, given how many may run at once.
     `started` is set when the lifespan is open and jobs are about to be asked for.
     """
 
@@ -35,6 +36,7 @@ class Worker:
         self,
         store: Store,
         tasks: Mapping[str, TaskDefinition],
+        pools: Mapping[str, PoolSettings] | None = None,
         *,
         options: WorkerOptions,
         clock: Clock,
@@ -46,6 +48,7 @@ class Worker:
         isolation: Callable[[int], Isolation] = IsolatedRunner,
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
+        self._pools: Mapping[str, PoolSettings] = {} if pools is None else pools
         self._clock, self._entropy = clock, entropy
         self._lifespan: Lifespan = lifespan or nullcontext
         self._middleware, self._isolation = middleware, isolation
@@ -65,6 +68,7 @@ class Worker:
                 self._options,
                 self.id,
                 self.stats,
+                pools=self._pools,
                 clock=self._clock,
                 entropy=self._entropy,
                 signals=self._signals,

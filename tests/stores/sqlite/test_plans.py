@@ -13,12 +13,18 @@ from tidemill.stores.sqlite.rows import FIELDS
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
 
-VERBS = ("transaction", "insert", "inbox", "claim", "settle", "extend", "reclaim", "prune", "admit", "reader")
-BIG = ("jobs", "remembered", "lanes", "logs", "attempts")
+VERBS = (
+    *("transaction", "insert", "inbox", "claim", "settle", "extend", "reclaim", "prune", "admit", "reader"),
+    *("pools", "accounts", "reservations", "lanes"),
+)
+BIG = ("jobs", "remembered", "lanes", "logs", "attempts", "accounts", "reservations")
 WHOLE_TABLE_ON_PURPOSE = {
     ("prune", "forget_workers"): "workers are few",
     ("prune", "forget_history"): "minutes are few",
     ("reclaim", "new_boot"): "once a boot",
+    ("accounts", "all"): "once a boot",
+    ("reservations", "anything"): "stops at the first",
+    ("settle", "standing"): "of reservations only the first is looked for",
 }
 
 
@@ -35,6 +41,31 @@ async def test_no_statement_scans_a_table(store: SqliteStore, verb: str, name: s
     if (verb, name) not in WHOLE_TABLE_ON_PURPOSE:
         # The running jobs are few, so an index of them may be read from end to end.
         assert not [scan for scan in scans if "jobs_running" not in scan], details
+
+
+@pytest.mark.parametrize(
+    ("name", "ways"),
+    [
+        ("look", ("jobs_scheduled (queue=?)", "lanes_open (queue=? AND grp>?)", "lanes_shut (queue=?)")),
+        ("open_groups", ("lanes_open (queue=? AND grp>?)", "PRIMARY KEY (queue=? AND grp=?)")),
+        ("open_lanes", ("lanes_open (queue=? AND grp=? AND (priority,served,seq)>(?,?,?))",)),
+        ("wake", ("lanes_shut (queue=? AND wake<?)",)),
+        ("open_lanes_of", ("lanes_waits (waits=?)",)),
+        ("open_lanes_of_pool", ("lanes_waits (waits>? AND waits<?)",)),
+        ("next_wait", ("lanes_shut (queue=?)", "lanes_open (queue=? AND grp=?)")),
+    ],
+)
+async def test_p12_a_claim_finds_its_lanes_by_index(
+    store: SqliteStore, name: str, ways: tuple[str, ...]
+) -> None:
+    """Nothing is sorted, and what is shut is not looked at."""
+    connection = store._writer._connection
+    assert connection is not None
+    sql = {**dict(load("claim")), **dict(load("lanes"))}[name]
+    details = _details(apsw.ext.query_info(connection, sql, explain_query_plan=True).query_plan)
+    for way in ways:
+        assert any(way in detail for detail in details), (way, details)
+    assert not [detail for detail in details if "TEMP B-TREE" in detail], details
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tidemill.core.states import State
 from tidemill.core.transitions import REFUSED
 from tidemill.stores.memory.insert import insert_one
 from tidemill.stores.memory.moves import move
+from tidemill.stores.memory.pools import problem_with_needs
 from tidemill.stores.memory.records import Records
 
 
@@ -45,7 +46,7 @@ def admit(records: Records, admissions: Sequence[Admission]) -> int:
 def _admit(records: Records, admission: Admission) -> None:
     now, verdict = records.clock.wall(), admission.verdict
     if isinstance(verdict, NewJob):
-        problem = problem_with(Group(admission.queue, (verdict,)))
+        problem = problem_with(Group(admission.queue, (verdict,))) or problem_with_needs(records, [verdict])
         if problem is None:
             insert_one(records, admission.queue, verdict, now)
             return

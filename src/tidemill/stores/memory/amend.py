@@ -50,4 +50,5 @@ def _apply(records: Records, change: Change, job: Job) -> None:
         if job.state in LIVE:
             gone(records, job, now)
     if job.state is State.RUNNING:
+        records.books.leave((job.id, job.fence, job.claim), job.worker or "", job.lease)
         records.topics[worker_topic(job.worker or "")] = None

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from math import isfinite
 
 from msgspec.structs import replace
 
 from tidemill.contract.jobs import PROMOTE_AT_ONCE
-from tidemill.core import lanes, transitions
+from tidemill.core import lanes, ledger, transitions
 from tidemill.core.claims import Claimed, ClaimRequest, Claims
 from tidemill.core.job import Job
+from tidemill.core.ledger import Reserved, Stopped
+from tidemill.core.needs import key_of
 from tidemill.core.states import FINAL, State
+from tidemill.stores.memory.gates import Gates
 from tidemill.stores.memory.lanes import open_lane
 from tidemill.stores.memory.moves import move
 from tidemill.stores.memory.queue import Queue
@@ -24,8 +28,8 @@ class Claiming:
 
     def __init__(self, records: Records, request: ClaimRequest) -> None:
         self.records, self.request = records, request
-        self.now = records.clock.wall()
-        self.lease = records.clock.boot() + request.lease
+        self.now, self.boot = records.clock.wall(), records.clock.boot()
+        self.lease = self.boot + request.lease
         self.fence = self.claim = 0
         self.jobs: list[Claimed] = []
 
@@ -33,7 +37,7 @@ class Claiming:
     def left(self) -> int:
         return self.request.limit - len(self.jobs)
 
-    def take(self, job: Job) -> None:
+    def take(self, job: Job, reserved: Sequence[Reserved] = ()) -> None:
         if not self.jobs:
             self.records.fence += 1
             self.fence, self.claim = self.records.fence, self.records.entropy.claim_id()
@@ -47,6 +51,8 @@ class Claiming:
             now=self.now,
         )
         move(self.records, claimed, self.now)
+        if reserved:
+            self.records.books.hold((job.id, self.fence, self.claim), reserved)
         self.jobs.append(transitions.in_hand(claimed))
 
 
@@ -63,11 +69,12 @@ def claim(records: Records, request: ClaimRequest) -> Claims:
     for queue, jobs in shares:
         queue.end_override(claiming.now)
         _promote(records, queue, claiming.now)
+        queue.lanes.wake(claiming.boot)
         _take_from(claiming, queue, jobs)
     for queue in queues:
         _take_from(claiming, queue, claiming.left)
-    more = any(_has_open_jobs(queue, claiming.now) for queue in queues)
-    return Claims(jobs=claiming.jobs, more=more, next_due=_next_due(queues, claiming.now))
+    more = any(_has_open_jobs(queue, claiming.now, claiming.boot) for queue in queues)
+    return Claims(jobs=claiming.jobs, more=more, next_due=_next_due(queues, claiming.now, claiming.boot))
 
 
 def _is_repeated(records: Records, request: ClaimRequest) -> bool:
@@ -105,21 +112,25 @@ def _take_from(claiming: Claiming, queue: Queue, share: int) -> None:
     limit = int(min(share, claiming.left, queue.room()))
     if limit <= 0 or queue.closed(claiming.now):
         return
-    picked = _pick(claiming, queue, limit)
+    gates = Gates(claiming.records.books, queue) if queue.lanes.is_pooled else None
+    picked = _pick(claiming, queue, limit, gates)
     claiming.records.picks = picked.picks
     for job in picked.jobs:
-        claiming.take(job)
+        claiming.take(job, () if gates is None else gates.taken.get(job.id, ()))
     for name, served in picked.served.items():
         queue.lanes.serve(name, served)
+    if gates is not None:
+        gates.shut(picked)
     for job in picked.passed:
         move(claiming.records, transitions.expired(job, claiming.now), claiming.now)
     queue.lanes.forget_empty()
 
 
-def _pick(claiming: Claiming, queue: Queue, limit: int) -> lanes.Picked[Job]:
-    """Each job taken makes at most one lane give way, so the first `limit` lanes decide, unless
-    an expired head was met: then a lane behind them may come forward and all are asked."""
+def _pick(claiming: Claiming, queue: Queue, limit: int, gates: Gates | None) -> lanes.Picked[Job]:
+    """Each job taken makes at most one lane give way, so of each group the first `limit` lanes are offered,
+    and one more for each that gives way without a job."""
     records = claiming.records
+    offered = {group: _open_lanes(queue, group, limit) for group in queue.lanes.open_groups(claiming.boot)}
 
     def fetch(name: str, offset: int, count: int) -> list[Job]:
         return [records.jobs[id_] for id_ in queue.lanes.ids(name, offset, count)]
@@ -127,30 +138,35 @@ def _pick(claiming: Claiming, queue: Queue, limit: int) -> lanes.Picked[Job]:
     def passes(job: Job) -> bool:
         return transitions.is_expired(job, claiming.now)
 
-    first = list(islice(_open_lanes(queue, limit), limit))
-    picked = lanes.pick(first, limit, records.picks, fetch, passes)
-    if not picked.passed or len(first) < limit:
-        return picked
-    return lanes.pick(_open_lanes(queue, limit), limit, records.picks, fetch, passes)
+    return lanes.pick(
+        [lane for group in offered.values() for lane in islice(group, limit)],
+        limit,
+        records.picks,
+        fetch,
+        passes,
+        admits=None if gates is None else gates.admits,
+        following=lambda group: next(offered[group], None),
+    )
 
 
-def _open_lanes(queue: Queue, limit: int) -> Iterator[lanes.OpenLane]:
-    for place in queue.lanes.in_order():
-        room = int(min(limit, queue.room_in(place[3])))
+def _open_lanes(queue: Queue, group: str, limit: int) -> Iterator[lanes.OpenLane]:
+    for place in queue.lanes.in_order(group):
+        room = int(min(limit, queue.room_in(key_of(place[3]))))
         if room > 0:
-            yield open_lane(place, room)
+            yield open_lane(place, room, group)
 
 
-def _has_open_jobs(queue: Queue, now: float) -> bool:
+def _has_open_jobs(queue: Queue, now: float, boot: float) -> bool:
     if queue.closed(now) or queue.room() <= 0:
         return False
-    return next(iter(_open_lanes(queue, 1)), None) is not None
+    groups = queue.lanes.open_groups(boot)
+    return any(next(_open_lanes(queue, group, 1), None) is not None for group in groups)
 
 
-def _next_due(queues: list[Queue], now: float) -> float | None:
-    """J38, in seconds. A paused queue counts with the end of its pause, if it has one; an open
-    one with its next scheduled job, which may be due already when very many are, and with the end
-    of its override, which may open a limit."""
+def _next_due(queues: list[Queue], now: float, boot: float) -> float | None:
+    """J38, P15, in seconds. A paused queue counts with the end of its pause, if it has one; an open
+    one with its next scheduled job, which may be due already when very many are, with the end of its
+    override, which may open a limit, and with the end of what its jobs wait for."""
     times: list[float] = []
     for queue in queues:
         if queue.pause is not None and queue.closed(now):
@@ -161,6 +177,7 @@ def _next_due(queues: list[Queue], now: float) -> float | None:
             times.append(head[0])
         if queue.override is not None and queue.override.until is not None:
             times.append(queue.override.until)
+        times += [now + until - boot for until in queue.lanes.waits(boot) if isfinite(until)]
     return max(0.0, min(times) - now) if times else None
 
 
@@ -175,8 +192,8 @@ def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
             job = _woken(claiming, job)
         if job is None or job.state in FINAL:
             gone.append(id_)
-        elif _may_start(claiming, job):
-            claiming.take(job)
+        elif _may_start(claiming, job) and (reserved := _reserved(claiming, job)) is not None:
+            claiming.take(job, reserved)
         else:
             blocked.append(id_)
     return Claims(jobs=claiming.jobs, blocked=tuple(blocked), gone=tuple(gone))
@@ -202,4 +219,13 @@ def _may_start(claiming: Claiming, job: Job) -> bool:
     queue = claiming.records.queues[job.queue]
     if job.state is not State.READY or queue.closed(claiming.now):
         return False
-    return min(claiming.left, queue.room(), queue.room_in(job.lane)) > 0
+    return min(claiming.left, queue.room(), queue.room_in(job.key)) > 0
+
+
+def _reserved(claiming: Claiming, job: Job) -> Sequence[Reserved] | None:
+    """What the job needs of its pools, taken for it; None when they refuse."""
+    if not job.needs:
+        return ()
+    books = claiming.records.books
+    answer = ledger.ask_all(books, job.id, job.priority, job.needs, books.now())
+    return None if isinstance(answer, Stopped) else answer

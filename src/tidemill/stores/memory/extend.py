@@ -61,6 +61,7 @@ def _return_unlisted(records: Records, heartbeat: Heartbeat) -> tuple[str, ...]:
     ]
     for job in unlisted:
         move(records, transitions.returned(job), records.clock.wall())
+        records.books.count_anew((job.id, job.fence, job.claim))
     return tuple(job.id for job in unlisted)
 
 

@@ -10,6 +10,7 @@ from tidemill.core.queues import Inserted, Verdict
 from tidemill.core.states import PENDING
 from tidemill.core.uniqueness import Conflict, Unique, holds_key, resolve
 from tidemill.stores.memory.moves import move
+from tidemill.stores.memory.pools import problem_with_needs
 from tidemill.stores.memory.records import Records
 
 
@@ -23,7 +24,10 @@ def _insert_group(records: Records, group: Group) -> list[Inserted]:
     now = records.clock.wall()
     if problem := problem_with(group):
         return [Inserted(Verdict.INVALID, job.id, problem) for job in group.jobs]
-    if problem := _too_long(records, group):
+    new = [job for job in group.jobs if _known(records, job.id) is None]
+    if problem := problem_with_needs(records, new):
+        return [_known(records, job.id) or Inserted(Verdict.INVALID, job.id, problem) for job in group.jobs]
+    if problem := _too_long(records, group.queue, len(new)):
         return [_known(records, job.id) or Inserted(Verdict.FULL, job.id, problem) for job in group.jobs]
     return [insert_one(records, group.queue, job, now) for job in group.jobs]
 
@@ -76,17 +80,16 @@ def _known(records: Records, request: str) -> Inserted | None:
     return None if remembered is None else Inserted(remembered.verdict, remembered.id)
 
 
-def _too_long(records: Records, group: Group) -> str | None:
+def _too_long(records: Records, name: str, new: int) -> str | None:
     """J12. New are the jobs whose id is not known, whatever their unique keys will make of them:
     a caller who fills a queue learns it by the count of what was sent."""
-    queue = records.queues.get(group.queue)
+    queue = records.queues.get(name)
     if queue is None or queue.settings.max_length is None:
         return None
-    new = sum(_known(records, job.id) is None for job in group.jobs)
     pending, limit = queue.pending, queue.settings.max_length
     if not new or pending + new <= limit:
         return None
-    return f"queue {group.queue!r} holds {pending} pending jobs of at most {limit}, {new} more do not fit"
+    return f"queue {name!r} holds {pending} pending jobs of at most {limit}, {new} more do not fit"
 
 
 def _job(records: Records, new: NewJob, queue: str, now: float) -> Job:

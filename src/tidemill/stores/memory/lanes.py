@@ -5,58 +5,89 @@ A lane is born with its first ready job. When it is born it counts as served jus
 one. It is forgotten when a step ends without a ready job in it: a job that is replaced
 within one step does not cost its lane the turn. A claim's steps are its promotions and
 each taking of jobs from a queue; any other verb is one step.
+
+Lanes whose jobs share pools are a group, kept in an order of its own: when one of the pools refuses,
+one mark passes over all of them. A lane that a keyed pool refused is taken out of the order.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Iterator
 
 from tidemill.core.job import Job
 from tidemill.core.lanes import OpenLane
+from tidemill.core.ledger import PLACE, Shut
+from tidemill.core.needs import SEPARATOR, group_in
 from tidemill.stores.memory.order import Key, Order
+
+UNPOOLED = ""
+ONLY_KEYED = SEPARATOR
+"""The group of lanes that need pools but share none: it is never shut."""
 
 
 class Lane:
-    __slots__ = ("jobs", "served")
+    __slots__ = ("group", "jobs", "served", "shut")
 
-    def __init__(self, served: int) -> None:
+    def __init__(self, name: str, served: int) -> None:
         self.jobs = Order()
         self.served = served
+        self.group = UNPOOLED if SEPARATOR not in name else group_in(name) or ONLY_KEYED
+        self.shut: Shut | None = None
 
 
 class Lanes:
-    """`_order` keeps the lanes as a claim meets them: by head priority, then longest unserved."""
+    """`_orders` keeps the open lanes of each group as a claim meets them: by head priority, then longest
+    unserved."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, Lane] = {}
-        self._order = Order()
+        self._orders: dict[str, Order] = {}
+        self._sizes: Counter[str] = Counter()  # lanes of each group, the shut ones too
         self._emptied: set[str] = set()
+        self.shut_groups: dict[str, Shut] = {}
+        self._shut: dict[PLACE, set[str]] = {}
+        self._wakes: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
         return len(self._lanes)
 
+    @property
+    def is_pooled(self) -> bool:
+        return len(self._orders) > (UNPOOLED in self._orders)
+
     def add(self, job: Job, picks: int) -> None:
         lane = self._lanes.get(job.lane)
         if lane is None:
-            lane = self._lanes[job.lane] = Lane(picks)
-        elif len(lane.jobs):
-            self._order.remove(_place(job.lane, lane))
+            lane = self._lanes[job.lane] = Lane(job.lane, picks)
+            self._sizes[lane.group] += 1
+            self._orders.setdefault(lane.group, Order())
+        elif head := lane.jobs.head():
+            self._take_out(job.lane, lane)
+            if lane.shut is not None and job.priority < head[0]:
+                self._unmark(job.lane, lane)
         lane.jobs.add(_key(job))
-        self._order.add(_place(job.lane, lane))
+        self._put_in(job.lane, lane)
 
     def remove(self, job: Job) -> None:
         lane = self._lanes[job.lane]
-        self._order.remove(_place(job.lane, lane))
+        self._take_out(job.lane, lane)
         lane.jobs.remove(_key(job))
         if len(lane.jobs):
-            self._order.add(_place(job.lane, lane))
+            self._put_in(job.lane, lane)
         else:
             self._emptied.add(job.lane)
 
     def forget_empty(self) -> None:
         for name in self._emptied:
-            if not len(self._lanes[name].jobs):
+            lane = self._lanes[name]
+            if not len(lane.jobs):
+                self._unmark(name, lane)
                 del self._lanes[name]
+                self._sizes[lane.group] -= 1
+                if not self._sizes[lane.group]:
+                    del self._orders[lane.group], self._sizes[lane.group]
         self._emptied.clear()
 
     def serve(self, name: str, served: int) -> None:
@@ -65,15 +96,94 @@ class Lanes:
         if not len(lane.jobs):
             lane.served = served
             return
-        self._order.remove(_place(name, lane))
+        self._take_out(name, lane)
         lane.served = served
-        self._order.add(_place(name, lane))
+        self._put_in(name, lane)
 
-    def in_order(self) -> Iterator[tuple[int, int, int, str]]:
-        """(head priority, served, head seq, name) of every lane, the next to be served first."""
-        for at in range(len(self._order)):
-            priority, served, seq, name = self._order[at]
+    def shut(self, name: str, mark: Shut) -> None:
+        """One of its keyed pools refused the head."""
+        lane = self._lanes[name]
+        self._take_out(name, lane)
+        lane.shut = mark
+        self._shut.setdefault(mark.place, set()).add(name)
+        heapq.heappush(self._wakes, (mark.again, name))
+
+    def reopen(self, place: PLACE) -> bool:
+        """Units of that account came free, or its limits are others. Answers whether anybody waited."""
+        names = sorted(self._shut.get(place, ()))
+        for name in names:
+            self._open(name)
+        groups = [group for group, mark in self.shut_groups.items() if mark.place == place]
+        for group in groups:
+            del self.shut_groups[group]
+        return bool(names or groups)
+
+    def reopen_all(self) -> None:
+        for place in list(self._shut):
+            self.reopen(place)
+        self.shut_groups.clear()
+
+    def wake(self, boot: float) -> None:
+        """Open the lanes whose wait is over."""
+        while (first := self._next_wake()) is not None and first[0] <= boot:
+            self._open(first[1])
+
+    def waits(self, boot: float) -> Iterator[float]:
+        """Boot times when asking again may be answered otherwise, of those for whom somebody waits."""
+        if (first := self._next_wake()) is not None:
+            yield first[0]
+        for group, mark in self.shut_groups.items():
+            if self._sizes[group] and mark.holds(boot):
+                yield mark.until
+
+    def open_groups(self, boot: float) -> list[str]:
+        return [group for group, order in self._orders.items() if not self._is_shut(group, order, boot)]
+
+    def group(self, name: str) -> str:
+        return self._lanes[name].group
+
+    def in_order(self, group: str) -> Iterator[tuple[int, int, int, str]]:
+        """(head priority, served, head seq, name) of every open lane, the next to be served first."""
+        order = self._orders[group]
+        for at in range(len(order)):
+            priority, served, seq, name = order[at]
             yield priority, served, seq, name
+
+    def _is_shut(self, group: str, order: Order, boot: float) -> bool:
+        """A head that is more urgent than the one that was refused is not meant."""
+        mark, head = self.shut_groups.get(group), order.head()
+        return mark is not None and mark.holds(boot) and (head is None or head[0] >= mark.priority)
+
+    def _open(self, name: str) -> None:
+        lane = self._lanes[name]
+        self._unmark(name, lane)
+        if len(lane.jobs):
+            self._put_in(name, lane)
+
+    def _unmark(self, name: str, lane: Lane) -> None:
+        if lane.shut is not None:
+            self._shut[lane.shut.place].discard(name)
+            if not self._shut[lane.shut.place]:
+                del self._shut[lane.shut.place]
+            lane.shut = None
+
+    def _next_wake(self) -> tuple[float, str] | None:
+        """A lane that was opened or forgotten before leaves its entry behind: it is dropped here."""
+        while self._wakes:
+            again, name = self._wakes[0]
+            lane = self._lanes.get(name)
+            if lane is not None and lane.shut is not None and lane.shut.again == again:
+                return again, name
+            heapq.heappop(self._wakes)
+        return None
+
+    def _put_in(self, name: str, lane: Lane) -> None:
+        if lane.shut is None:
+            self._orders[lane.group].add(_place(name, lane))
+
+    def _take_out(self, name: str, lane: Lane) -> None:
+        if lane.shut is None:
+            self._orders[lane.group].remove(_place(name, lane))
 
     def oldest_dues(self) -> Iterator[float]:
         """Of each lane and priority the earliest due: the jobs between are passed over."""
@@ -92,9 +202,9 @@ class Lanes:
         return [key[-1] for key in self._lanes[name].jobs.slice(offset, count)]
 
 
-def open_lane(place: tuple[int, int, int, str], room: int) -> OpenLane:
+def open_lane(place: tuple[int, int, int, str], room: int, group: str) -> OpenLane:
     priority, served, seq, name = place
-    return OpenLane(name, served, priority, seq, room)
+    return OpenLane(name, served, priority, seq, room, group)
 
 
 def _key(job: Job) -> Key:

@@ -62,7 +62,7 @@ def _outlived(records: Records, queue: Queue, state: State, limit: int, now: flo
 
 
 def _forget(records: Records, limit: int, now: float) -> int:
-    """Ids; minutes of history; workers gone for an hour that hold nothing."""
+    """Ids; minutes of history; workers gone for an hour that hold nothing; keys of pools at rest."""
     over = [id_ for id_, known in records.memory.items() if records.is_over(known.term)][:limit]
     for id_ in over:
         del records.memory[id_]
@@ -73,4 +73,5 @@ def _forget(records: Records, limit: int, now: float) -> int:
     for worker in [worker for worker, known in records.workers.items() if known.lease < silent_since]:
         if worker not in records.running:
             del records.workers[worker]
+    records.books.forget_resting(limit)
     return len(over)

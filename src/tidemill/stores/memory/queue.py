@@ -55,12 +55,13 @@ class Queue:
         limit = self.settings.concurrency
         return float("inf") if limit is None else max(0, limit - self.counts[State.RUNNING])
 
-    def room_in(self, lane: str) -> float:
-        """Jobs without a key are in nobody's way: the limit per key does not hold for lane ''."""
+    def room_in(self, key: str) -> float:
+        """Of a key, whatever its jobs' pools. Jobs without a key are in nobody's way: the limit does not
+        hold for ''."""
         limit = self.settings.key_concurrency
-        if limit is None or lane == "":
+        if limit is None or key == "":
             return float("inf")
-        return max(0, limit - self.running_in[lane])
+        return max(0, limit - self.running_in[key])
 
     def file(self, job: Job, picks: int) -> None:
         self.counts[job.state] += 1
@@ -70,7 +71,7 @@ class Queue:
             self.scheduled.add(due_key(job))
             self.retrying += job.attempts > 0
         elif job.state is State.RUNNING:
-            self.running_in[job.lane] += 1
+            self.running_in[job.key] += 1
         elif job.state in FINAL:
             self.ended[job.state].add(_ended_key(job))
 
@@ -82,9 +83,9 @@ class Queue:
             self.scheduled.remove(due_key(job))
             self.retrying -= job.attempts > 0
         elif job.state is State.RUNNING:
-            self.running_in[job.lane] -= 1
-            if not self.running_in[job.lane]:
-                del self.running_in[job.lane]
+            self.running_in[job.key] -= 1
+            if not self.running_in[job.key]:
+                del self.running_in[job.key]
         elif job.state in FINAL:
             self.ended[job.state].remove(_ended_key(job))
 

@@ -24,6 +24,9 @@ def reclaim(records: Records, dead: Sequence[str]) -> Reclaimed:
     for job in sorted(over, key=lambda job: job.seq):
         after = _take_back(records, job, died=job.worker in workers)
         (ready if after.state is State.READY else poison).append(job.id)
+    for claim, left in list(records.books.left.items()):
+        if left.lease <= boot or left.worker in workers:
+            records.books.count_anew(claim)
     for worker in workers & records.workers.keys():
         records.workers[worker] = replace(records.workers[worker], lease=0.0)
     return Reclaimed(tuple(ready), tuple(poison))
@@ -41,6 +44,9 @@ def notice_boot(records: Records) -> None:
         records.workers[worker] = replace(known, lease=0.0)
     for duty, leader in records.leaders.items():
         records.leaders[duty] = replace(leader, lease=0.0)
+    records.books.notice_boot()
+    for queue in records.queues.values():
+        queue.lanes.reopen_all()
 
 
 def _running(records: Records) -> list[Job]:
@@ -53,4 +59,5 @@ def _take_back(records: Records, job: Job, *, died: bool) -> Job:
     record_attempt(records, job, after, "reclaimed", now)
     records.queues[job.queue].count("reclaimed", now)
     move(records, after, now)
+    records.books.count_anew((job.id, job.fence, job.claim))
     return after

@@ -15,9 +15,12 @@ import msgspec
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.jobs import MEMORY_OF_IDS, Arrival
 from tidemill.contract.reader import AttemptRecord, LogLine, WorkerInfo
+from tidemill.contract.wakeups import queue_topic
 from tidemill.core.job import Job
+from tidemill.core.ledger import PLACE
 from tidemill.core.queues import Verdict
 from tidemill.core.states import LIVE, PENDING, State
+from tidemill.stores.memory.ledger import Books
 from tidemill.stores.memory.queue import Queue
 
 K = TypeVar("K")
@@ -80,6 +83,7 @@ class Records:
         self.workers: dict[str, KnownWorker] = {}
         self.leaders: dict[str, Leader] = {}
         self.topics: dict[str, None] = {}  # to be rung when the verb is over
+        self.books = Books(clock, self._reopen)
 
     def queue(self, name: str) -> Queue:
         """A queue exists from its first job, declaration, override or pause on."""
@@ -87,6 +91,12 @@ class Records:
         if queue is None:
             queue = self.queues[name] = Queue(name, self.clock)
         return queue
+
+    def _reopen(self, place: PLACE) -> None:
+        """P15: whoever waits for units of that account is woken, and asks again."""
+        for queue in self.queues.values():
+            if queue.lanes.reopen(place):
+                self.topics[queue_topic(queue.name)] = None
 
     def next_seq(self) -> int:
         self.seq += 1

@@ -8,6 +8,7 @@ from tidemill.core import transitions
 from tidemill.core.claims import ClaimRequest, Settled, Settlement, answer_to
 from tidemill.core.job import Job
 from tidemill.core.outcomes import Answer, Crashed, Fail, Outcome, Retrying
+from tidemill.stores.memory import pools
 from tidemill.stores.memory.claim import claim
 from tidemill.stores.memory.moves import move, record_attempt
 from tidemill.stores.memory.records import Records
@@ -23,9 +24,11 @@ def _settle_one(records: Records, settlement: Settlement) -> Answer:
     job = records.jobs.get(settlement.job)
     answer = answer_to(job, settlement.fence, settlement.claim)
     if job is None:
-        return _answer_from_memory(records, settlement)
-    if answer is Answer.OK:
+        answer = _answer_from_memory(records, settlement)
+    elif answer is Answer.OK:
         _apply(records, job, settlement.outcome)
+    if settlement.spent is not None or records.books.reserved:
+        _book(records, settlement, answer)
     return answer
 
 
@@ -35,6 +38,15 @@ def _answer_from_memory(records: Records, settlement: Settlement) -> Answer:
     if known is None or known.claim != settlement.claim or known.fence != settlement.fence:
         return Answer.GONE
     return Answer.AGAIN
+
+
+def _book(records: Records, settlement: Settlement, answer: Answer) -> None:
+    """P13, P16: whatever it was answered. One that is repeated was heard before."""
+    claim = (settlement.job, settlement.fence, settlement.claim)
+    ended = records.books.reserved.get(claim, [])
+    if ended or (settlement.spent is not None and answer is not Answer.AGAIN):
+        pools.conclude(records, ended, settlement.spent, settlement.job)
+        records.books.end(claim)
 
 
 def _apply(records: Records, job: Job, outcome: Outcome) -> None:

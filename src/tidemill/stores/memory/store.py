@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.pools import PoolView
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
 from tidemill.contract.upkeep import Progress, StoreFacts
@@ -20,7 +21,10 @@ from tidemill.core.changes import Amended, Change
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
+from tidemill.core.needs import Need
+from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
+from tidemill.core.spending import Observation
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError, StoreUnavailable
 from tidemill.stores.memory import (
@@ -35,6 +39,7 @@ from tidemill.stores.memory import (
     settle,
     steering,
 )
+from tidemill.stores.memory import pools as pooling
 from tidemill.stores.memory.records import Records
 from tidemill.stores.memory.wakeups import Hub, MemoryListener
 
@@ -183,6 +188,50 @@ class MemoryStore:
     async def queues(self) -> list[QueueInfo]:
         with self.verb() as records:
             return steering.queues(records)
+
+    async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
+        with self.verb() as records:
+            pooling.declare(records, pools)
+
+    async def override_pool(
+        self,
+        pool: str,
+        changes: PoolChanges | None,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | None = None,
+    ) -> None:
+        with self.verb() as records:
+            pooling.override(records, pool, changes, by=by, reason=reason, until=until)
+
+    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
+        with self.verb() as records:
+            return pooling.reserve(records, job, fence, claim, need)
+
+    async def observe(self, observations: Sequence[Observation]) -> None:
+        with self.verb() as records:
+            pooling.observe(records, observations)
+
+    async def close_pool(
+        self,
+        pool: str,
+        *,
+        key: str | None = None,
+        until: float | None = None,
+        by: str,
+        reason: str | None = None,
+    ) -> None:
+        with self.verb() as records:
+            pooling.close(records, (pool, key), until=until, by=by, reason=reason)
+
+    async def open_pool(self, pool: str, *, key: str | None = None) -> None:
+        with self.verb() as records:
+            pooling.open_again(records, (pool, key))
+
+    async def pools(self) -> list[PoolView]:
+        with self.verb() as records:
+            return pooling.pools(records)
 
     async def lead(self, duty: str, worker: str, lease: float) -> bool:
         with self.verb() as records:

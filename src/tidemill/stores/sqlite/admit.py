@@ -11,6 +11,7 @@ from tidemill.core import transitions
 from tidemill.core.job import Error, Group, NewJob, problem_with
 from tidemill.core.states import State
 from tidemill.stores.sqlite.insert import insert_admitted
+from tidemill.stores.sqlite.pools import problem_with_needs
 from tidemill.stores.sqlite.queues import appear
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -46,7 +47,7 @@ def _admit(transaction: Transaction, admission: Admission) -> None:
     verdict = admission.verdict
     if isinstance(verdict, NewJob):
         group = Group(admission.queue, (verdict,))
-        problem = problem_with(group)
+        problem = problem_with(group) or problem_with_needs(transaction, group.jobs)
         if problem is None:
             insert_admitted(transaction, group)
             return

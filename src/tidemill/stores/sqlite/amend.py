@@ -9,6 +9,7 @@ from tidemill.core.changes import Amended, Change, applies_to, changed
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.states import FINAL, State
+from tidemill.stores.sqlite import booking
 from tidemill.stores.sqlite.find import search
 from tidemill.stores.sqlite.transaction import Transaction
 
@@ -36,5 +37,6 @@ def _change(transaction: Transaction, before: Job, change: Change) -> None:
         transaction.save(before, after)
     if before.state is State.RUNNING and before.worker is not None:
         transaction.topics.add(worker_topic(before.worker))
+        booking.leave(transaction, before)
     if after is None or after.state in FINAL:
         transaction.release_successors([before.id])

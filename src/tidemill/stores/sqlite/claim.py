@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from array import array
 from collections.abc import Callable
 
@@ -11,12 +11,16 @@ import msgspec
 
 from tidemill.contract.jobs import PROMOTE_AT_ONCE
 from tidemill.contract.wakeups import queue_topic
-from tidemill.core import lanes, transitions
+from tidemill.core import ledger as books
+from tidemill.core import transitions
 from tidemill.core.claims import Claimed, ClaimRequest, Claims
 from tidemill.core.job import Job
+from tidemill.core.lanes import pick
+from tidemill.core.ledger import Reserved, Stopped
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import FINAL, State
 from tidemill.stores.sqlite.expire import expire
+from tidemill.stores.sqlite.lanes import UNLIMITED, Doors, Look, Offer, Ready, Rooms, next_wait
 from tidemill.stores.sqlite.queues import end_override
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -24,28 +28,6 @@ from tidemill.stores.sqlite.transaction import Transaction
 SQL = load("claim")
 
 
-class Ready(msgspec.Struct, array_like=True, frozen=True):
-    """A ready job as `claim.sql: ready` packs it."""
-
-    seq: int
-    id: str
-    task: str
-    payload: str
-    priority: int
-    lane: str
-    attempts: int
-    crashes: int
-    generation: int
-    timeout: float | None
-    trace: str | None
-    created: float
-    due: float
-    part: int
-    expires: float | None
-
-
-_ALL = -1
-_UNLIMITED = sys.maxsize
 _READY = msgspec.json.Decoder(list[Ready])
 
 
@@ -66,6 +48,7 @@ class Claiming:
     def __init__(self, transaction: Transaction, request: ClaimRequest, claim_id: Callable[[], int]) -> None:
         self.transaction, self.request = transaction, request
         self.jobs: list[Claimed] = []
+        self._looks: dict[str, Look] = {}
         self._claim_id = claim_id
         self._fence = self._claim = 0
 
@@ -73,21 +56,24 @@ class Claiming:
     def left(self) -> int:
         return self.request.limit - len(self.jobs)
 
+    def look(self, queue: str, *, again: bool = False) -> Look:
+        if again or queue not in self._looks:
+            self._looks[queue] = Look(*self.transaction.execute(SQL.look, (queue,)).fetchone())
+        return self._looks[queue]
+
     def room(self, queue: str, settings: QueueSettings) -> int:
         """How many jobs of the queue may start now, by its fleet-wide limit."""
         if settings.concurrency is None:
-            return _UNLIMITED
+            return UNLIMITED
         running: int = self.transaction.execute(SQL.running, (queue,)).get
         return settings.concurrency - running
 
-    def room_in_lane(self, queue: str, lane: str, settings: QueueSettings) -> int:
-        if not lane or settings.key_concurrency is None:
-            return _UNLIMITED
-        running: int = self.transaction.execute(SQL.running_in_lane, (queue, lane)).get
-        return settings.key_concurrency - running
+    def rooms(self, queue: str, settings: QueueSettings) -> Rooms:
+        """How many jobs of each of its keys may start now."""
+        return Rooms(self.transaction, queue, settings, SQL.running_with_key)
 
-    def mark(self, queue: str, jobs: list[Ready]) -> None:
-        """Jobs become running under this claim's one fence."""
+    def mark(self, queue: str, jobs: list[Ready], taken: dict[str, tuple[Reserved, ...]]) -> None:
+        """Jobs become running under this claim's one fence, with what they took of their pools."""
         if not jobs:
             return
         transaction, request = self.transaction, self.request
@@ -99,10 +85,13 @@ class Claiming:
         transaction.execute(SQL.mark, (*identity, apsw.carray(array("q", [job.seq for job in jobs]))))
         transaction.counted(queue, State.READY, State.RUNNING, len(jobs))
         fence, claim = self._fence, self._claim
+        for name, reserved in taken.items():
+            transaction.ledger.hold((name, fence, claim), request.worker, reserved)
         self.jobs += [
             Claimed(
                 job.id, queue, job.task, job.payload.encode(), fence, claim, job.attempts + 1, job.priority,
                 job.lane, job.crashes, job.generation, job.timeout, job.trace, job.created, job.due, job.part,
+                job.needs or (),
             )
             for job in jobs
         ]  # fmt: skip
@@ -131,7 +120,11 @@ def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
             expire(transaction, [name])
             gone.append(name)
         elif job.state is State.READY and claiming.left > 0 and _open(claiming, job):
-            claiming.mark(job.queue, [_as_ready(job)])
+            taken = _reserved(transaction, job)
+            if taken is None:
+                blocked.append(name)
+                continue
+            claiming.mark(job.queue, [_as_ready(job)], {name: taken} if taken else {})
             transaction.touch(job.queue, job.lane)
         else:
             blocked.append(name)
@@ -146,13 +139,22 @@ def _open(claiming: Claiming, job: Job) -> bool:
         return False
     settings = claiming.transaction.settings(job.queue)
     room = claiming.room(job.queue, settings)
-    return min(room, claiming.room_in_lane(job.queue, job.lane, settings)) > 0
+    return min(room, claiming.rooms(job.queue, settings).of(job.lane)) > 0
+
+
+def _reserved(transaction: Transaction, job: Job) -> tuple[Reserved, ...] | None:
+    """What a job takes of its pools; None when one of them refuses."""
+    if not job.needs:
+        return ()
+    answer = books.ask_all(transaction.ledger, job.id, job.priority, job.needs, transaction.ledger.now)
+    return None if isinstance(answer, Stopped) else answer
 
 
 def _as_ready(job: Job) -> Ready:
     return Ready(
         job.seq, job.id, job.task, job.payload.decode(), job.priority, job.lane, job.attempts, job.crashes,
         job.generation, job.timeout, job.trace, job.created, job.due, job.part, job.expires,
+        job.needs,
     )  # fmt: skip
 
 
@@ -160,28 +162,35 @@ def _by_queues(claiming: Claiming) -> Claims:
     transaction, request = claiming.transaction, claiming.request
     next_due: float | None = None
     open_queues: list[str] = []
+    unpaused: list[str] = []
     for share in request.shares:
         end_override(transaction, share.queue)
-        due = _promote(transaction, share.queue)
+        due = _promote(claiming, share.queue)
         row = transaction.queue(share.queue)
         times: list[float | None] = [next_due, due, None if row.override is None else row.override.until]
         if row.pause is not None and row.pause.closed(transaction.now):
             times = [next_due, row.pause.until]
-        elif not _take(claiming, share.queue, min(share.jobs, claiming.left)):
-            open_queues.append(share.queue)
+        else:
+            unpaused.append(share.queue)
+            if not _take(claiming, share.queue, min(share.jobs, claiming.left)):
+                open_queues.append(share.queue)
         next_due = min((time for time in times if time is not None), default=None)
     unexhausted = [queue for queue in open_queues if not _take(claiming, queue, claiming.left)]
     more = any(_startable(claiming, queue) for queue in unexhausted)
     claiming.note()
-    wait = None if next_due is None else max(0.0, next_due - transaction.now)
+    waits = [] if next_due is None else [next_due - transaction.now]
+    pooled = [queue for queue in unpaused if claiming.look(queue).waits]
+    untils = [next_wait(transaction, queue) for queue in pooled]
+    waits += [until - transaction.boot for until in untils if until is not None]
+    wait = min((max(0.0, wait) for wait in waits if math.isfinite(wait)), default=None)
     return Claims(jobs=claiming.jobs, more=more, next_due=wait)
 
 
-def _promote(transaction: Transaction, queue: str) -> float | None:
+def _promote(claiming: Claiming, queue: str) -> float | None:
     """Due jobs become ready; answers when the next one will be due."""
-    due = transaction.execute(SQL.next_due, (queue,)).get
+    transaction, due = claiming.transaction, claiming.look(queue).due
     if due is None or due > transaction.now:
-        return due if due is None else float(due)
+        return due
     rows = transaction.execute(SQL.due, (queue, transaction.now, PROMOTE_AT_ONCE)).fetchall()
     transaction.execute(SQL.promote, (apsw.carray(array("q", [seq for seq, _ in rows])),))
     transaction.counted(queue, State.SCHEDULED, State.READY, len(rows))
@@ -189,8 +198,7 @@ def _promote(transaction: Transaction, queue: str) -> float | None:
         transaction.touch(queue, lane)
     transaction.refresh_lanes()
     transaction.topics.add(queue_topic(queue))
-    following = transaction.execute(SQL.next_due, (queue,)).get
-    return None if following is None else float(following)
+    return claiming.look(queue, again=True).due
 
 
 def _take(claiming: Claiming, queue: str, wanted: int) -> bool:
@@ -200,61 +208,40 @@ def _take(claiming: Claiming, queue: str, wanted: int) -> bool:
     limit = min(wanted, claiming.room(queue, settings))
     if limit <= 0:
         return False
-    picked = _pick(claiming, queue, settings, limit)
+    rooms = claiming.rooms(queue, settings)
+    pooled = claiming.look(queue).waits
+    offer = Offer(transaction, queue, rooms, limit, pooled=pooled)
+    doors = Doors(transaction, queue, rooms) if pooled else None
+    picked = pick(
+        offer.first(),
+        limit,
+        transaction.number("picks"),
+        lambda lane, offset, count: _ready(transaction, queue, lane, offset, count),
+        lambda job: job.expires is not None and job.expires <= transaction.now,
+        admits=None if doors is None else doors.admits,
+        following=offer.following,
+    )
     for lane, served in picked.served.items():
         transaction.touch(queue, lane, served)
     if picked.jobs:
         transaction.advance("picks", len(picked.jobs))
-    claiming.mark(queue, picked.jobs)
+    claiming.mark(queue, picked.jobs, {} if doors is None else doors.taken)
     expire(transaction, [job.id for job in picked.passed])
     transaction.refresh_lanes()
-    return len(picked.jobs) < limit and not picked.stopped
-
-
-def _pick(claiming: Claiming, queue: str, settings: QueueSettings, limit: int) -> lanes.Picked[Ready]:
-    """Each job taken makes at most one lane give way, so the first `limit` lanes decide, unless an
-    expired head was met: then a lane behind them may come forward, and all are asked."""
-    transaction = claiming.transaction
-    picks = transaction.number("picks")
-
-    def pick(first: list[lanes.OpenLane]) -> lanes.Picked[Ready]:
-        return lanes.pick(
-            first,
-            limit,
-            picks,
-            lambda lane, offset, count: _ready(transaction, queue, lane, offset, count),
-            lambda job: job.expires is not None and job.expires <= transaction.now,
-        )
-
-    first = _open_lanes(claiming, queue, settings, limit)
-    picked = pick(first)
-    if picked.passed and len(first) == limit:
-        return pick(_open_lanes(claiming, queue, settings, _ALL))
-    return picked
+    if doors is not None:
+        doors.shut(picked)
+    if picked.passed:
+        claiming.look(queue, again=True)  # an end may have released a job with other needs
+    return len(picked.jobs) < limit and not picked.stopped and not offer.is_cut
 
 
 def _startable(claiming: Claiming, queue: str) -> bool:
     settings = claiming.transaction.settings(queue)
-    return claiming.room(queue, settings) > 0 and bool(_open_lanes(claiming, queue, settings, 1))
-
-
-def _open_lanes(claiming: Claiming, queue: str, settings: QueueSettings, limit: int) -> list[lanes.OpenLane]:
-    """The lanes that could give the next `limit` jobs; those found full are passed over from now on."""
-    transaction = claiming.transaction
-    found: list[lanes.OpenLane] = []
-    while True:
-        rows = transaction.execute(SQL.open_lanes, (queue, limit)).fetchall()
-        full = 0
-        for name, served, priority, seq in rows:
-            room = claiming.room_in_lane(queue, name, settings)
-            if room > 0:
-                found.append(lanes.OpenLane(name, served, priority, seq, room))
-            else:
-                transaction.execute(SQL.block, (queue, name))
-                full += 1
-        if not full:
-            return found
-        found.clear()
+    if claiming.room(queue, settings) <= 0:
+        return False
+    pooled = claiming.look(queue).waits
+    rooms = claiming.rooms(queue, settings)
+    return bool(Offer(claiming.transaction, queue, rooms, 1, pooled=pooled).first())
 
 
 def _ready(transaction: Transaction, queue: str, lane: str, offset: int, count: int) -> list[Ready]:

@@ -10,6 +10,7 @@ import apsw
 from tidemill.contract.jobs import Extended
 from tidemill.core import transitions
 from tidemill.core.claims import Heartbeat, Held
+from tidemill.stores.sqlite import booking
 from tidemill.stores.sqlite.rows import text_of
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -60,6 +61,7 @@ def _standings(transaction: Transaction, beat: Heartbeat) -> dict[tuple[str, int
 def _return_unlisted(transaction: Transaction, beat: Heartbeat, listed: set[str]) -> tuple[str, ...]:
     running = transaction.jobs(SQL.unlisted, (beat.worker, beat.received))
     unlisted = [job for job in running if job.id not in listed]
+    booking.count_anew(transaction, unlisted)
     for job in unlisted:
         transaction.save(job, transitions.returned(job))
     return tuple(job.id for job in unlisted)

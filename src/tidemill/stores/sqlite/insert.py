@@ -11,6 +11,7 @@ from tidemill.contract.wakeups import queue_topic
 from tidemill.core.job import Group, NewJob, lane_of, problem_with
 from tidemill.core.queues import Inserted, Verdict
 from tidemill.core.states import PENDING, State
+from tidemill.stores.sqlite.pools import problem_with_needs
 from tidemill.stores.sqlite.queues import appear
 from tidemill.stores.sqlite.rows import text_of
 from tidemill.stores.sqlite.statements import load
@@ -79,6 +80,8 @@ class _Incoming:
 
     def take(self, group: Group, answers: dict[str, Inserted]) -> list[Inserted]:
         fresh = [job for job in group.jobs if job.id not in answers]
+        if problem := problem_with_needs(self._transaction, fresh):
+            return [answers.get(job.id) or Inserted(_INVALID, job.id, problem) for job in group.jobs]
         if fresh and (refusal := self._no_room(group.queue, fresh)):
             return [answers.get(job.id) or Inserted(_FULL, job.id, refusal) for job in group.jobs]
         return [answers.get(job.id) or self._accept(job, group.queue, answers) for job in group.jobs]
@@ -117,7 +120,8 @@ class _Incoming:
         tags = text_of(job.tags) if job.tags else None
         self._rows.append(
             (job.id, queue, job.task, job.payload.decode(), state.value, job.priority,
-             lane_of(job), now, max(due, now), expires, job.timeout, job.trace, tags)
+             lane_of(job), now, max(due, now), expires, job.timeout, job.trace, tags,
+             text_of(job.needs) if job.needs else None)
         )  # fmt: skip
 
     def write(self) -> None:

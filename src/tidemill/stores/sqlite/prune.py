@@ -10,7 +10,7 @@ from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
 from tidemill.contract.reader import HISTORY_KEPT
 from tidemill.core.queues import HOUR
 from tidemill.core.states import FINAL, State
-from tidemill.stores.sqlite import queues
+from tidemill.stores.sqlite import pool_views, queues
 from tidemill.stores.sqlite.expire import expire
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -29,6 +29,7 @@ def prune(transaction: Transaction, limit: int) -> Pruned:
     transaction.execute(SQL.forget_ids, (transaction.now, transaction.boot, limit))
     forgotten = transaction.connection.changes()
     transaction.execute(SQL.forget_workers, (transaction.boot - HOUR,))
+    pool_views.forget_unused(transaction, limit)
     return Pruned(pruned, len(expired), more=limit in (pruned, len(expired), forgotten))
 
 

@@ -61,7 +61,8 @@ class ReadConnection:
     def _look(self, connection: apsw.Connection, read: Callable[[Transaction], T]) -> T:
         connection.execute("BEGIN")
         try:
-            return read(Transaction(connection, self._clock.wall(), self._clock.boot(), self._settings))
+            clock = self._clock
+            return read(Transaction(connection, clock.wall(), clock.boot(), clock.boot_id, self._settings))
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")  # nothing was written, and a damaged file refuses a COMMIT

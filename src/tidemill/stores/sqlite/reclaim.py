@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from tidemill.contract.jobs import Reclaimed
 from tidemill.core import transitions
 from tidemill.core.states import State
+from tidemill.stores.sqlite import booking
+from tidemill.stores.sqlite.ledger import ACCOUNTS
 from tidemill.stores.sqlite.rows import text_of
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -18,7 +20,10 @@ def reclaim(transaction: Transaction, dead: Sequence[str]) -> Reclaimed:
     names = text_of(list(dead))
     ready: list[str] = []
     poison: list[str] = []
-    for job in transaction.jobs(SQL.silent, (transaction.boot, names)):
+    silent = transaction.jobs(SQL.silent, (transaction.boot, names))
+    booking.count_anew(transaction, silent)
+    booking.end_left(transaction, dead)
+    for job in silent:
         settings, died = transaction.settings(job.queue), job.worker in dead
         after = transitions.reclaimed(job, settings, transaction.now, died=died)
         transaction.record_attempt(job, "reclaimed", after.error)
@@ -36,3 +41,7 @@ def notice_boot(transaction: Transaction, boot_id: str) -> None:
         return
     transaction.execute(SQL.new_boot)
     transaction.execute(SQL.set_boot, (boot_id,))
+    for pool, key in transaction.execute(ACCOUNTS.all).fetchall():
+        place = (pool, key or None)
+        if known := transaction.ledger.load(place):
+            transaction.ledger.save(place, known[1])  # what is lost with a boot is lost now

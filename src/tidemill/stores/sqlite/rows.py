@@ -7,14 +7,16 @@ from typing import Any
 import msgspec
 
 from tidemill.core.job import Error, Job
+from tidemill.core.needs import Need
 from tidemill.core.states import State
 
 FIELDS = Job.__struct_fields__
 
 _ERROR = msgspec.json.Decoder(Error)
+_NEEDS = msgspec.json.Decoder(tuple[Need, ...])
 _TAGS = msgspec.json.Decoder(tuple[str, ...])
 _PAYLOAD, _STATE, _TAGS_AT = FIELDS.index("payload"), FIELDS.index("state"), FIELDS.index("tags")
-_RESULT, _ERROR_AT = FIELDS.index("result"), FIELDS.index("error")
+_RESULT, _ERROR_AT, _NEEDS_AT = FIELDS.index("result"), FIELDS.index("error"), FIELDS.index("needs")
 _FLAGS = (FIELDS.index("unique_holds"), FIELDS.index("alone"))
 
 
@@ -25,6 +27,7 @@ def job_of(row: tuple[Any, ...]) -> Job:
     values[_TAGS_AT] = _TAGS.decode(values[_TAGS_AT]) if values[_TAGS_AT] else ()
     values[_RESULT] = None if values[_RESULT] is None else values[_RESULT].encode()
     values[_ERROR_AT] = None if values[_ERROR_AT] is None else _ERROR.decode(values[_ERROR_AT])
+    values[_NEEDS_AT] = _NEEDS.decode(values[_NEEDS_AT]) if values[_NEEDS_AT] else ()
     for flag in _FLAGS:
         values[flag] = bool(values[flag])
     return Job(**dict(zip(FIELDS, values, strict=True)))
@@ -37,6 +40,7 @@ def row_of(job: Job) -> dict[str, Any]:
     row["tags"] = text_of(job.tags) if job.tags else None
     row["result"] = None if job.result is None else job.result.decode()
     row["error"] = None if job.error is None else text_of(job.error)
+    row["needs"] = text_of(job.needs) if job.needs else None
     return row
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from tidemill.contract.queues import QueueInfo
 from tidemill.core.queues import Override, Pause, QueueSettings
+from tidemill.stores.sqlite.ledger import PoolCache
 from tidemill.stores.sqlite.statements import load
 
 SQL = load("queues")
@@ -47,6 +48,7 @@ class SettingsCache:
 
     def __init__(self) -> None:
         self._parsed: dict[str, tuple[QueueTexts, QueueRow]] = {}
+        self.pools = PoolCache()
 
     def read(self, connection: apsw.Connection, queue: str) -> QueueRow:
         texts = connection.execute(SQL.one, (queue,)).fetchone()

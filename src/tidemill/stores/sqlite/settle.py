@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import apsw
 import msgspec
@@ -13,6 +13,7 @@ from tidemill.core import transitions
 from tidemill.core.claims import Settlement
 from tidemill.core.outcomes import Answer, Crashed, Done, Fail, Outcome, Retrying
 from tidemill.core.states import FINAL, State
+from tidemill.stores.sqlite import booking
 from tidemill.stores.sqlite.rows import text_of
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -35,11 +36,14 @@ class Standing(msgspec.Struct, array_like=True, frozen=True):
 _STANDINGS = msgspec.json.Decoder(list[Standing])
 
 
-def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[Answer]:
+def settle(
+    transaction: Transaction, settlements: Sequence[Settlement], chance: Callable[[], float]
+) -> list[Answer]:
     if not settlements:
         return []
     ids = apsw.carray(tuple(item.job for item in settlements))
-    standings = {s.id: s for s in _STANDINGS.decode(transaction.execute(SQL.standing, (ids,)).get)}
+    packed, has_reserved = transaction.execute(SQL.standing, (ids,)).fetchone()
+    standings = {s.id: s for s in _STANDINGS.decode(packed)}
     answers: list[Answer] = []
     successes: list[tuple[Standing, bytes | None]] = []
     settled: set[str] = set()
@@ -55,6 +59,8 @@ def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[
         else:
             _apply(transaction, item.job, item.outcome)
     _succeed(transaction, successes)
+    if has_reserved or any(item.spent is not None for item in settlements):
+        booking.settle(transaction, settlements, answers, chance)
     return answers
 
 

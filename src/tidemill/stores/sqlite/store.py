@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.pools import PoolView
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
 from tidemill.contract.upkeep import Progress, StoreFacts
@@ -20,9 +21,13 @@ from tidemill.core.changes import Amended, Change
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
+from tidemill.core.needs import Need
+from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
+from tidemill.core.spending import Observation
 from tidemill.core.states import State
-from tidemill.stores.sqlite import coordinator, inbox, queues, reader, upkeep
+from tidemill.stores.sqlite import coordinator, inbox, pool_views, queues, reader, upkeep
+from tidemill.stores.sqlite import pools as pool_verbs
 from tidemill.stores.sqlite.admit import admit, arrivals
 from tidemill.stores.sqlite.amend import amend
 from tidemill.stores.sqlite.backup import backup
@@ -106,7 +111,7 @@ class SqliteStore:
 
     async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
         def settle_and_claim(transaction: Transaction) -> Settled:
-            answers = settle(transaction, settlements)
+            answers = settle(transaction, settlements, self._entropy.chance)
             transaction.refresh_lanes()
             claims = None if request is None else claim(transaction, request, self._entropy.claim_id)
             return Settled(answers, claims)
@@ -164,6 +169,54 @@ class SqliteStore:
 
     async def queues(self) -> list[QueueInfo]:
         return await self._reads.run(queues.every)
+
+    # -- pools
+
+    async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
+        await self._writer.submit(lambda transaction: pool_verbs.declare(transaction, pools), durable=True)
+
+    async def override_pool(
+        self,
+        pool: str,
+        changes: PoolChanges | None,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | None = None,
+    ) -> None:
+        set_ = partial(pool_verbs.override, pool=pool, changes=changes, by=by, reason=reason, until=until)
+        await self._writer.submit(set_, durable=True)
+
+    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
+        return await self._writer.submit(
+            lambda transaction: pool_verbs.reserve(transaction, job, fence, claim, need), durable=True
+        )
+
+    async def observe(self, observations: Sequence[Observation]) -> None:
+        await self._writer.submit(
+            lambda transaction: pool_verbs.observe(transaction, observations, self._entropy.chance),
+            durable=True,
+        )
+
+    async def close_pool(
+        self,
+        pool: str,
+        *,
+        key: str | None = None,
+        until: float | None = None,
+        by: str,
+        reason: str | None = None,
+    ) -> None:
+        close = partial(pool_verbs.close, place=(pool, key), until=until, by=by, reason=reason)
+        await self._writer.submit(close, durable=True)
+
+    async def open_pool(self, pool: str, *, key: str | None = None) -> None:
+        await self._writer.submit(
+            lambda transaction: pool_verbs.open_again(transaction, (pool, key)), durable=True
+        )
+
+    async def pools(self) -> list[PoolView]:
+        return await self._reads.run(pool_views.every)
 
     # -- reader
 

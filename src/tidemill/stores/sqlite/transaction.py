@@ -17,26 +17,32 @@ from tidemill.contract.jobs import MEMORY_OF_IDS
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core import transitions
 from tidemill.core.job import Error, Job
+from tidemill.core.needs import SEPARATOR, group_in, key_of
 from tidemill.core.queues import QueueSettings, Verdict
 from tidemill.core.states import FINAL, LIVE, State
+from tidemill.core.windows import Instant
+from tidemill.stores.sqlite.ledger import StepLedger
 from tidemill.stores.sqlite.rows import job_of, row_of, text_of
 from tidemill.stores.sqlite.settings import QueueRow, SettingsCache
 from tidemill.stores.sqlite.statements import load
 
 SQL = load("transaction")
+KEYED = SEPARATOR
+"""The group of lanes that need pools but share none: it is never shut."""
 _REMARKS = ("done", "failed", "cancelled", "retried", "reclaimed")
 
 
 class Transaction:
     def __init__(
-        self, connection: apsw.Connection, wall: float, boot: float, settings: SettingsCache
+        self, connection: apsw.Connection, wall: float, boot: float, boot_id: str, settings: SettingsCache
     ) -> None:
         self.connection = connection
         self.now = wall
         self.boot = boot
         self.topics: set[str] = set()
         self.ended: list[str] = []
-        self._settings = settings
+        self._settings, self._boot_id = settings, boot_id
+        self._ledger: StepLedger | None = None
         self._queues: dict[str, QueueRow] = {}
         self._counts: dict[tuple[str, str], int] = {}
         self._history: dict[tuple[str, str], int] = {}
@@ -45,6 +51,20 @@ class Transaction:
     @property
     def rings(self) -> bool:
         return bool(self.topics or self.ended)
+
+    @property
+    def ledger(self) -> StepLedger:
+        """The pools' accounts; a step that is not about any never asks."""
+        if self._ledger is None:
+            now = Instant(self.now, self.boot)
+            pools = self._settings.pools
+            self._ledger = StepLedger(self.connection, now, self._boot_id, pools, self.topics)
+        return self._ledger
+
+    @property
+    def has_reserved(self) -> bool:
+        """Units were taken: whoever gets them may spend them, so they must be on the disk."""
+        return self._ledger is not None and self._ledger.has_reserved
 
     # -- reading
 
@@ -110,7 +130,10 @@ class Transaction:
 
     def arrived(self, queue: str, lane: str, place: tuple[int, float, int]) -> None:
         """A job became ready at that place of its lane: it may be the new head."""
-        self.connection.execute(SQL.arrived, (queue, lane, *place))
+        group = group_of(lane)
+        if group:
+            self.connection.execute(SQL.try_again, (queue, lane, place[0]))
+        self.connection.execute(SQL.arrived, (queue, lane, group, *place))
 
     def _tell_queue(self, job: Job) -> None:
         """A parked worker has to know what it may start, and when something will be due."""
@@ -200,8 +223,8 @@ class Transaction:
     def freed(self, queue: str, lane: str) -> None:
         """A running job ended: a lane or queue at its limit has room again."""
         settings = self.settings(queue)
-        if lane and settings.key_concurrency is not None:
-            self.connection.execute(SQL.unblock, (queue, lane))
+        if settings.key_concurrency is not None and (key := key_of(lane)):
+            self.connection.execute(SQL.unblock, (queue, key))
             self.topics.add(queue_topic(queue))
         if settings.concurrency is not None:
             self.topics.add(queue_topic(queue))
@@ -214,8 +237,12 @@ class Transaction:
             remarks = [self._history.get((queue, what), 0) for what in _REMARKS]
             self.connection.execute(SQL.remark, (queue, int(self.now // 60), *remarks))
         self.refresh_lanes()
+        if self._ledger is not None:
+            self._ledger.write()
 
     def refresh_lanes(self) -> None:
+        if self._ledger is not None:
+            self._ledger.reopen()
         for (queue, lane), served in self._lanes.items():
             self._refresh_lane(queue, lane, served)
         self._lanes.clear()
@@ -228,6 +255,12 @@ class Transaction:
             return
         known = self.connection.execute(SQL.lane, (queue, lane)).fetchone()
         if known is None:
-            self.connection.execute(SQL.new_lane, (queue, lane, *head, self.number("picks")))
+            self.connection.execute(SQL.new_lane, (queue, lane, group_of(lane), *head, self.number("picks")))
         elif head != known or served is not None:
+            if head[0] < known[0] and group_of(lane):
+                self.connection.execute(SQL.try_again, (queue, lane, head[0]))
             self.connection.execute(SQL.move_lane, (*head, served, queue, lane))
+
+
+def group_of(lane: str) -> str:
+    return "" if SEPARATOR not in lane else group_in(lane) or KEYED

@@ -9,7 +9,11 @@ from pathlib import Path
 import apsw
 
 from tidemill.contract.upkeep import StoreFacts
+from tidemill.core.pools import amount_of
+from tidemill.core.windows.concurrent import Concurrent
+from tidemill.core.windows.window import TINY
 from tidemill.stores.sqlite import place, reader
+from tidemill.stores.sqlite.ledger import account_of, reservation_of
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
 
@@ -38,7 +42,7 @@ def check(transaction: Transaction) -> tuple[str, ...]:
         found = [str(error)]
     if found != ["ok"]:
         return tuple(f"SQLite finds the file damaged: {line}" for line in found)
-    return (*_miscounted(transaction), *_lanes(transaction))
+    return (*_miscounted(transaction), *_lanes(transaction), *_pools(transaction))
 
 
 def _miscounted(transaction: Transaction) -> Iterator[str]:
@@ -59,6 +63,20 @@ def _lanes(transaction: Transaction) -> Iterator[str]:
         yield f"queue {queue!r} has ready jobs with the key {lane!r} that no worker would find"
     for queue, lane in transaction.execute(SQL.wrong_heads):
         yield f"queue {queue!r} does not start the jobs with the key {lane!r} in their order"
+
+
+def _pools(transaction: Transaction) -> Iterator[str]:
+    for job, pool in transaction.execute(SQL.ownerless):
+        yield f"pool {pool!r} keeps units for job {job!r}, which does not run with them"
+    for pool, key, text in transaction.execute(SQL.accounts).fetchall():
+        row = transaction.ledger.pool(pool)
+        held = [reservation_of(kept) for (kept,) in transaction.execute(SQL.reserved, (pool, key))]
+        for limit in () if row is None else row.declared.limits:
+            window = account_of(text).state.window(limit)
+            entered = sum(amount_of(kept.units, limit) or 0.0 for kept in held if limit.name in kept.marks)
+            if isinstance(window, Concurrent) and abs(window.held - entered) > TINY:
+                at = pool if not key else f"{pool} ({key})"
+                yield f"pool {at!r} counts {window.held:g} {limit.name} but {entered:g} are reserved"
 
 
 def compact(connection: apsw.Connection) -> None:

@@ -16,7 +16,7 @@ A store's author writes one test module::
         return arrive
 
 `make_store` gives a new, empty store that is not opened yet and reads the clock it is handed.
-The test names cite the obligations of `tidemill.contract` (J, Q, R, C, W, S, U) and the project's
+The test names cite the obligations of `tidemill.contract` (J, Q, P, R, C, W, S, U) and the project's
 invariants (I). It runs with pytest-asyncio, in whatever mode.
 
 `lockstep` holds the second half: a state machine that drives the store side by side with
@@ -32,17 +32,22 @@ _TOPICS = (
     "arriving",
     "backlog",
     "claiming",
+    "closing",
+    "declaring",
     "driver",
     "inserting",
     "leasing",
     "ordering",
     "overriding",
+    "pooling",
     "reading",
     "searching",
     "settling",
+    "spending",
     "steering",
     "uniqueness",
     "upkeep",
+    "waiting",
     "waking",
 )
 # Before they are imported, or a failed assertion would not say what it compared.
@@ -59,11 +64,23 @@ from tidemill.testing.conformance.claiming import (  # noqa: E402
     TestPause,
     TestRepeatedClaim,
 )
+from tidemill.testing.conformance.closing import TestProbe, TestRefusals  # noqa: E402
+from tidemill.testing.conformance.declaring import (  # noqa: E402
+    TestClosedByHand,
+    TestDeclaredPools,
+    TestPoolOverrides,
+    TestPoolViews,
+)
 from tidemill.testing.conformance.fixtures import clock, drive, entropy, store  # noqa: E402
 from tidemill.testing.conformance.inserting import TestInsert, TestRememberedIds  # noqa: E402
 from tidemill.testing.conformance.leasing import TestClocks, TestHeartbeat, TestReclaim  # noqa: E402
 from tidemill.testing.conformance.ordering import TestLanes, TestOrder, TestShares  # noqa: E402
 from tidemill.testing.conformance.overriding import TestOverrideEnds, TestOverrides  # noqa: E402
+from tidemill.testing.conformance.pooling import (  # noqa: E402
+    TestPooledClaim,
+    TestPooledLanes,
+    TestReserve,
+)
 from tidemill.testing.conformance.reading import (  # noqa: E402
     TestAttempts,
     TestCounts,
@@ -80,6 +97,12 @@ from tidemill.testing.conformance.searching import (  # noqa: E402
     TestWhatMatches,
 )
 from tidemill.testing.conformance.settling import TestAnswers, TestOutcomes  # noqa: E402
+from tidemill.testing.conformance.spending import (  # noqa: E402
+    TestConservation,
+    TestLostHolders,
+    TestObservations,
+    TestSpent,
+)
 from tidemill.testing.conformance.steering import TestCoordinator, TestHandles, TestQueues  # noqa: E402
 from tidemill.testing.conformance.uniqueness import (  # noqa: E402
     TestMerge,
@@ -89,6 +112,11 @@ from tidemill.testing.conformance.uniqueness import (  # noqa: E402
     TestSkip,
 )
 from tidemill.testing.conformance.upkeep import TestUpkeep  # noqa: E402
+from tidemill.testing.conformance.waiting import (  # noqa: E402
+    TestPoolRings,
+    TestWaitingForPools,
+    asked,
+)
 from tidemill.testing.conformance.waking import TestListener, TestRings  # noqa: E402
 
 __all__ = [
@@ -101,8 +129,11 @@ __all__ = [
     "TestClaim",
     "TestClaimByIds",
     "TestClocks",
+    "TestClosedByHand",
+    "TestConservation",
     "TestCoordinator",
     "TestCounts",
+    "TestDeclaredPools",
     "TestExpiry",
     "TestFields",
     "TestFilters",
@@ -115,28 +146,41 @@ __all__ = [
     "TestLimits",
     "TestListener",
     "TestLogs",
+    "TestLostHolders",
     "TestMerge",
+    "TestObservations",
     "TestOrder",
     "TestOutcomes",
     "TestOverrideEnds",
     "TestOverrides",
     "TestPause",
     "TestPeriod",
+    "TestPoolOverrides",
+    "TestPoolRings",
+    "TestPoolViews",
+    "TestPooledClaim",
+    "TestPooledLanes",
+    "TestProbe",
     "TestPrune",
     "TestQueues",
     "TestReclaim",
+    "TestRefusals",
     "TestRememberedIds",
     "TestRepeatedClaim",
     "TestReplace",
     "TestRerun",
+    "TestReserve",
     "TestRings",
     "TestShares",
     "TestSkip",
+    "TestSpent",
     "TestText",
     "TestTimes",
     "TestUpkeep",
+    "TestWaitingForPools",
     "TestWhatMatches",
     "TestWorkers",
+    "asked",
     "clock",
     "drive",
     "entropy",

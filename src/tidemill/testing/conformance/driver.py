@@ -9,13 +9,17 @@ from typing import Any
 
 import msgspec
 
+from tidemill.contract.pools import LimitView, PoolView
 from tidemill.contract.store import Store
 from tidemill.core.changes import Amended, Change
 from tidemill.core.claims import Claimed, ClaimRequest, Claims, Heartbeat, Held, Settlement, Share
 from tidemill.core.filters import Filter
 from tidemill.core.job import Error, Group, Job, NewJob
+from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer, Done, Outcome
 from tidemill.core.queues import Inserted
+from tidemill.core.refusals import Reason, Refusal
+from tidemill.core.spending import Observation, Spent, Usage
 from tidemill.core.states import State
 from tidemill.testing.manual import ManualClock
 
@@ -27,6 +31,24 @@ def new(job: str, **options: Any) -> NewJob:
     """Payloads are JSON, as everywhere."""
     body = msgspec.json.encode({"of": options.pop("payload", job)})
     return NewJob(id=job, task=options.pop("task", "task"), payload=body, **options)
+
+
+def need(pool: str, key: str | None = None, **units: float) -> Need:
+    return Need(pool, key, units)
+
+
+def using(pool: str, key: str | None = None, *, well: bool = True, **units: float) -> Spent:
+    """A call that came back well and cost that much."""
+    return Spent(well=well, usages=(Usage(pool=pool, key=key, units=units),))
+
+
+def refusing(pool: str, reason: Reason, key: str | None = None, **more: Any) -> Spent:
+    """A call the provider refused."""
+    refusal = Refusal(reason=reason, **more)
+    return Spent(observations=(Observation(pool=pool, key=key, refusal=refusal),))
+
+
+UNMADE = Spent(made=False)
 
 
 def ids(jobs: Iterable[Claimed | Job]) -> list[str]:
@@ -78,9 +100,23 @@ class Driver:
         assert len(jobs) == 1, "the test expects a job to claim"
         return jobs[0]
 
-    async def settle(self, job: Claimed, outcome: Outcome | None = None) -> Answer:
-        settlement = Settlement(job.id, job.fence, job.claim, outcome or Done())
+    async def settle(
+        self, job: Claimed, outcome: Outcome | None = None, spent: Spent | None = None
+    ) -> Answer:
+        settlement = Settlement(job.id, job.fence, job.claim, outcome or Done(), spent)
         return (await self.store.settle([settlement])).answers[0]
+
+    async def used(self, pool: str, limit: str, key: str | None = None) -> float:
+        """Of one limit, as everybody can see it."""
+        return (await self.limit(pool, limit, key)).used
+
+    async def limit(self, pool: str, limit: str, key: str | None = None) -> LimitView:
+        (found,) = [view for view in (await self.pool(pool, key)).limits if view.name == limit]
+        return found
+
+    async def pool(self, pool: str, key: str | None = None) -> PoolView:
+        (found,) = [view for view in await self.store.pools() if (view.name, view.key) == (pool, key)]
+        return found
 
     async def beat(
         self, *held: Claimed | Held, worker: str = "w", received: int | None = None, lease: float = LEASE

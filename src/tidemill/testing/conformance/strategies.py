@@ -15,8 +15,10 @@ from tidemill.core.outcomes import Cancelled, Crashed, Done, Fail, Outcome, Rele
 from tidemill.core.queues import QueueChanges, QueueSettings, Retention
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
+from tidemill.testing.conformance.metering import NEEDS
 
 T = TypeVar("T")
+MEETABLE = NEEDS[:-3]
 
 QUEUES = ("a", "b")
 WORKERS = ("w", "x")
@@ -62,6 +64,7 @@ new_jobs = st.builds(
     timeout=mostly(None, 30.0),
     unique=st.one_of(st.none(), uniques),
     tags=mostly((), ("red",), ("red", "blue")),
+    needs=mostly((), *MEETABLE),
 )
 
 groups = st.builds(Group, queues, st.lists(new_jobs, min_size=1, max_size=4).map(tuple))

@@ -6,28 +6,38 @@ import asyncio
 import contextvars
 import os
 import signal
+import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
+from tidemill.clock import SystemClock
 from tidemill.core.job import Error
+from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done, Fail, Outcome
 from tidemill.core.retry import Retry
-from tidemill.errors import InvalidPayload
+from tidemill.core.spending import Observation, Usage
+from tidemill.errors import InvalidPayload, StoreUnavailable
 from tidemill.logs import LogSettings, configure
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.tasks.metering import Meter
 from tidemill.telemetry.current import CURRENT
 from tidemill.worker.attempt import storable
 from tidemill.worker.parent import die_with_parent
+from tidemill.worker.refused import refused
 from tidemill.worker.runners.messages import (
     Ended,
+    Heard,
     Line,
     Place,
     Prepare,
     Progress,
     Ready,
+    Reserve,
+    Reserved,
     Run,
+    Used,
     encode,
     for_child,
 )
@@ -39,8 +49,10 @@ class PipeReporter:
     """News of an attempt, sent up the pipe. A cancelled job's process is killed, so `cancelled` is
     only ever true when the worker itself is gone."""
 
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, pipe: Connection, run: Run) -> None:
         self._pipe = pipe
+        self._tally = PipeTally(pipe, run)
+        self._meter = Meter(run.job.needs, run.pools, self._tally)
 
     def progress(self, fraction: float, note: str | None) -> None:
         self._pipe.send_bytes(encode(Progress(fraction, None if note is None else storable(note))))
@@ -49,7 +61,43 @@ class PipeReporter:
         self._pipe.send_bytes(encode(Line(storable(line))))
 
     def cancelled(self) -> bool:
-        return self._pipe.poll()
+        return not self._tally.asking.locked() and self._pipe.poll()
+
+    def meter(self) -> Meter:
+        return self._meter
+
+
+class PipeTally:
+    """What the attempt tells of its pools, sent up the pipe. One question at a time has its answer."""
+
+    def __init__(self, pipe: Connection, run: Run) -> None:
+        self._pipe = pipe
+        self._clock = SystemClock()
+        self._began, self._wall, self._timeout = self._clock.boot(), run.wall, run.timeout
+        self.asking = threading.Lock()
+
+    def used(self, usage: Usage) -> None:
+        self._pipe.send_bytes(encode(Used(usage)))
+
+    def heard(self, seen: Observation) -> None:
+        self._pipe.send_bytes(encode(Heard(seen)))
+
+    def wall(self) -> float:
+        return self._wall + self._clock.boot() - self._began
+
+    def left(self) -> float:
+        return self._timeout - (self._clock.boot() - self._began)
+
+    async def reserve(self, need: Need) -> float | None:
+        return await asyncio.to_thread(self._ask, need)
+
+    def _ask(self, need: Need) -> float | None:
+        with self.asking:
+            self._pipe.send_bytes(encode(Reserve(need)))
+            answer = for_child(self._pipe.recv_bytes())
+        if not isinstance(answer, Reserved) or answer.problem is not None:
+            raise StoreUnavailable(answer.problem if isinstance(answer, Reserved) else "answered out of turn")
+        return answer.wait
 
 
 def main(pipe: Connection, parent: int, logs: LogSettings | None) -> None:
@@ -75,7 +123,7 @@ def main(pipe: Connection, parent: int, logs: LogSettings | None) -> None:
             case Run():
                 # What a handler sets in its context ends with its attempt, as it does in a worker.
                 attempt = contextvars.copy_context()
-                outcome = attempt.run(_run, message, found[message.place], PipeReporter(pipe))
+                outcome = attempt.run(_run, message, found[message.place], PipeReporter(pipe, message))
                 pipe.send_bytes(encode(Ended(outcome)))
 
 
@@ -102,7 +150,8 @@ def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Outcom
     except BaseException as error:  # noqa: BLE001
         # Another name: a plain function, or one that is registered as several tasks.
         policy = definition.retry if definition.name == run.job.task else Retry(**run.policy)  # type: ignore[arg-type]
-        return outcome_of(error, policy, run.job.attempt, run.job.priority, run.chance)
+        judged = refused(reporter.meter(), error)
+        return judged or outcome_of(error, policy, run.job.attempt, run.job.priority, run.chance)
     try:
         return Done(definition.result.encode(result))
     except Exception as error:  # noqa: BLE001 - encoding runs a user's own methods

@@ -24,6 +24,7 @@ from tidemill.worker.attempt import Attempt
 from tidemill.worker.runners.messages import Place, Prepare, Run
 from tidemill.worker.runners.places import CannotIsolate, place_of
 from tidemill.worker.runners.process import Died, IsolatedProcess
+from tidemill.worker.translate import Ends
 
 START_WITHIN = 60.0
 
@@ -49,7 +50,8 @@ class IsolatedRunner:
         self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
     ) -> Outcome:
         """`started` is called when the handler is about to run: its timeout counts from there.
-        Raises `CannotIsolate` when a process does not find the handler."""
+        Raises `CannotIsolate` when a process does not find the handler, and what `started` raises: the
+        process is there then for the next job."""
         place = place_of(definition)
         async with self._places:
             process = self._take()
@@ -59,7 +61,7 @@ class IsolatedRunner:
                 )
             except Died as error:
                 return Crashed(Error("ProcessDied", str(error)))
-            except CannotIsolate:
+            except (CannotIsolate, Ends):
                 self._put_back(process)
                 raise
             except BaseException:  # cancelled: whatever the handler is doing ends now
@@ -107,7 +109,16 @@ class IsolatedRunner:
 
 
 def _message(definition: TaskDefinition, place: Place, attempt: Attempt, chance: float) -> Run:
-    return Run(place=place, job=attempt.job, chance=chance, policy=_policy(definition.retry))
+    job, metering = attempt.job, attempt.metering
+    return Run(
+        place=place,
+        job=job,
+        chance=chance,
+        policy=_policy(definition.retry),
+        pools={need.pool: metering.pools[need.pool] for need in job.needs if need.pool in metering.pools},
+        wall=metering.wall(),
+        timeout=job.timeout or definition.timeout,
+    )
 
 
 def _policy(retry: Retry) -> dict[str, int | float | str]:

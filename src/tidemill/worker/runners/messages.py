@@ -5,7 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from tidemill.core.claims import Claimed
+from tidemill.core.needs import Need
 from tidemill.core.outcomes import Outcome
+from tidemill.core.pools import PoolSettings
+from tidemill.core.spending import Observation, Usage
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -23,12 +26,23 @@ class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     """`chance` is the worker's random number for the retry's jitter. `policy` is the task's retry
-    policy without its matchers, for a plain function whose definition only the worker knows."""
+    policy without its matchers, for a plain function whose definition only the worker knows. `pools` are
+    those the job needs, `wall` is the store's wall time as the message leaves, `timeout` in seconds."""
 
     place: Place
     job: Claimed
     chance: float
     policy: dict[str, int | float | str]
+    pools: dict[str, PoolSettings]
+    wall: float
+    timeout: float
+
+
+class Reserved(msgspec.Struct, frozen=True, tag="reserved"):
+    """The answer to `Reserve`: how long to wait, if at all, or why nobody could be asked."""
+
+    wait: float | None = None
+    problem: str | None = None
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -50,8 +64,20 @@ class Line(msgspec.Struct, frozen=True, tag="line"):
     line: str
 
 
-ToChild = Prepare | Run
-FromChild = Ready | Ended | Progress | Line
+class Used(msgspec.Struct, frozen=True, tag="used"):
+    usage: Usage
+
+
+class Heard(msgspec.Struct, frozen=True, tag="heard"):
+    seen: Observation
+
+
+class Reserve(msgspec.Struct, frozen=True, tag="reserve"):
+    need: Need
+
+
+ToChild = Prepare | Run | Reserved
+FromChild = Ready | Ended | Progress | Line | Used | Heard | Reserve
 
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_CHILD = msgspec.msgpack.Decoder(ToChild)

@@ -17,18 +17,24 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from queue import Empty, SimpleQueue
 
+from tidemill.core.needs import Need
 from tidemill.core.outcomes import Outcome
+from tidemill.errors import StoreError
 from tidemill.logs import in_force
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.runners.child import main
 from tidemill.worker.runners.messages import (
     Ended,
     FromChild,
+    Heard,
     Line,
     Prepare,
     Progress,
     Ready,
+    Reserve,
+    Reserved,
     ToChild,
+    Used,
     encode,
     from_child,
 )
@@ -140,8 +146,21 @@ class IsolatedProcess:
                     attempt.progress(fraction, note)
                 case Line(line) if attempt is not None:
                     attempt.log(line)
+                case Used(usage) if attempt is not None:
+                    attempt.tally().used(usage)
+                case Heard(seen) if attempt is not None:
+                    attempt.tally().heard(seen)
+                case Reserve(need) if attempt is not None:
+                    pipe.send_bytes(encode(self._reserve(attempt, need)))
                 case Ready() | Ended():
                     return message
+
+    def _reserve(self, attempt: Attempt, need: Need) -> Reserved:
+        asked = asyncio.run_coroutine_threadsafe(attempt.tally().reserve(need), self._loop)
+        try:
+            return Reserved(asked.result())
+        except StoreError as error:
+            return Reserved(problem=str(error))
 
     def _how(self, error: Exception) -> str:
         if self._process is None:

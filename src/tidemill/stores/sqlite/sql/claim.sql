@@ -6,27 +6,25 @@ SELECT seq, lane FROM jobs WHERE state = 'scheduled' AND queue = ? AND due <= ? 
 -- name: promote  (carray of seqs)
 UPDATE jobs SET state = 'ready' WHERE seq IN carray(?);
 
--- name: next_due  (queue)
-SELECT min(due) FROM jobs WHERE state = 'scheduled' AND queue = ?;
+-- name: look  (queue) when something is due, whether open lanes need pools, when a shut lane is to be tried again
+SELECT (SELECT min(due) FROM jobs WHERE state = 'scheduled' AND queue = ?1),
+       EXISTS (SELECT 1 FROM lanes WHERE blocked = 0 AND queue = ?1 AND grp > ''),
+       (SELECT min(wake) FROM lanes INDEXED BY lanes_shut WHERE blocked = 2 AND queue = ?1);
 
 -- name: running  (queue)
 SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND queue = ?;
 
--- name: running_in_lane  (queue, lane)
-SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND queue = ? AND lane = ?;
-
--- name: open_lanes  (queue, limit) in the order they are served
-SELECT lane, served, priority, seq FROM lanes
-WHERE blocked = 0 AND queue = ? ORDER BY priority, served, seq LIMIT ?;
-
--- name: block  (queue, lane)
-UPDATE lanes SET blocked = 1 WHERE queue = ? AND lane = ?;
+-- name: running_with_key  (queue, key) in every lane of the key, whatever its pools
+SELECT (SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND queue = ?1 AND lane = ?2)
+     + (SELECT count(*) FROM jobs INDEXED BY jobs_running
+        WHERE state = 'running' AND queue = ?1 AND lane > ?2 || char(31) AND lane < ?2 || char(32));
 
 -- name: ready  (queue, lane, limit, offset) as one row: Python takes its interpreter lock once, not once a job
 SELECT json_group_array(json_array(seq, id, task, payload, priority, lane, attempts, crashes, generation,
-                                   timeout, trace, created, due, part, expires))
+                                   timeout, trace, created, due, part, expires, json(needs)))
 FROM (SELECT seq, id, task, payload, priority, lane, attempts, crashes, generation,
-             timeout, trace, created, due, part, expires FROM jobs WHERE state = 'ready' AND queue = ? AND lane = ?
+             timeout, trace, created, due, part, expires, needs
+      FROM jobs WHERE state = 'ready' AND queue = ? AND lane = ?
       ORDER BY priority, due, seq LIMIT ? OFFSET ?);
 
 -- name: mark  (fence, claim, worker, number, lease, started, carray of seqs)
@@ -46,5 +44,6 @@ ON CONFLICT (id) DO UPDATE SET number = excluded.number;
 -- name: of_claim  (worker, number)
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
-       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
+       needs
 FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = ? AND number = ? ORDER BY seq;

@@ -6,7 +6,8 @@
 -- name: rows
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
-       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
+       needs
 FROM jobs
 
 -- name: newest_first
@@ -33,8 +34,8 @@ state IN (SELECT value FROM json_each(:states))
 -- name: task
 task = :task
 
--- name: key
-lane = :key
+-- name: key  a lane is its key, or begins with it where there are pools
+(lane = :key OR substr(lane, 1, length(:key) + 1) = :key || char(31))
 
 -- name: tag
 instr(tags, :tag)

@@ -3,13 +3,15 @@
 -- name: by_id  (carray of ids)
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
-       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
+       needs
 FROM jobs WHERE id IN carray(?);
 
 -- name: successors  (carray of the ids they wait for)
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
-       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
+       needs
 FROM jobs WHERE state = 'waiting' AND after IN carray(?) ORDER BY seq;
 
 -- name: next_seq  a place in line is never given twice, also when the last in line was deleted
@@ -24,12 +26,13 @@ ON CONFLICT (queue, name) DO UPDATE SET value = max(value, excluded.value);
 INSERT INTO jobs
       (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
-       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for)
+       number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
+       needs)
 VALUES
       (:seq, :id, :queue, :task, :payload, :state, :priority, :lane, :created, :due, :expires, :timeout, :trace,
        :tags, :attempts, :crashes, :generation, :unique_key, :unique_until, :unique_holds, :after, :fence, :claim,
        :worker, :number, :lease, :alone, :started, :finished, :result, :error, :reason, :progress, :note, :part,
-       :unknown_for);
+       :unknown_for, :needs);
 
 -- name: save
 UPDATE jobs SET
@@ -39,7 +42,7 @@ UPDATE jobs SET
        unique_holds = :unique_holds, after = :after, fence = :fence, claim = :claim, worker = :worker,
        number = :number, lease = :lease, alone = :alone, started = :started, finished = :finished,
        result = :result, error = :error, reason = :reason, progress = :progress, note = :note, part = :part,
-       unknown_for = :unknown_for
+       unknown_for = :unknown_for, needs = :needs
 WHERE seq = :seq;
 
 -- name: drop  (seq)
@@ -88,8 +91,9 @@ SET done = done + excluded.done, failed = failed + excluded.failed,
     cancelled = cancelled + excluded.cancelled, retried = retried + excluded.retried,
     reclaimed = reclaimed + excluded.reclaimed;
 
--- name: unblock  (queue, lane)
-UPDATE lanes SET blocked = 0 WHERE queue = ? AND lane = ? AND blocked = 1;
+-- name: unblock  (queue, key) every lane of that key, whatever its pools
+UPDATE lanes SET blocked = 0
+WHERE queue = ?1 AND blocked = 1 AND lane >= ?2 AND lane < ?2 || char(32) AND (lane = ?2 OR lane > ?2 || char(31));
 
 -- name: reopen_lanes  (queue) limits changed: every lane is looked at again
 UPDATE lanes SET blocked = 0 WHERE queue = ? AND blocked = 1;
@@ -102,18 +106,22 @@ ORDER BY priority, due, seq LIMIT 1;
 -- name: lane  (queue, lane)
 SELECT priority, due, seq FROM lanes WHERE queue = ? AND lane = ?;
 
--- name: arrived  (queue, lane, priority, due, seq) a new lane counts as served when it is born
-INSERT INTO lanes (queue, lane, priority, due, seq, served)
-VALUES (?, ?, ?, ?, ?, coalesce((SELECT value FROM counters WHERE queue = '' AND name = 'picks'), 0))
+-- name: arrived  (queue, lane, grp, priority, due, seq) a new lane counts as served when it is born
+INSERT INTO lanes (queue, lane, grp, priority, due, seq, served)
+VALUES (?, ?, ?, ?, ?, ?, coalesce((SELECT value FROM counters WHERE queue = '' AND name = 'picks'), 0))
 ON CONFLICT (queue, lane) DO UPDATE
 SET priority = excluded.priority, due = excluded.due, seq = excluded.seq
 WHERE (excluded.priority, excluded.due, excluded.seq) < (priority, due, seq);
 
--- name: new_lane  (queue, lane, priority, due, seq, served)
-INSERT INTO lanes (queue, lane, priority, due, seq, served) VALUES (?, ?, ?, ?, ?, ?);
+-- name: new_lane  (queue, lane, grp, priority, due, seq, served)
+INSERT INTO lanes (queue, lane, grp, priority, due, seq, served) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: move_lane  (priority, due, seq, served, queue, lane)
 UPDATE lanes SET priority = ?, due = ?, seq = ?, served = coalesce(?, served) WHERE queue = ? AND lane = ?;
+
+-- name: try_again  (queue, lane, priority) a lane that was shut gets a head that is more urgent; apart, because
+-- who writes `blocked` pays for every index of it
+UPDATE lanes SET blocked = 0 WHERE queue = ? AND lane = ? AND blocked = 2 AND priority > ?;
 
 -- name: forget_lane  (queue, lane)
 DELETE FROM lanes WHERE queue = ? AND lane = ?;

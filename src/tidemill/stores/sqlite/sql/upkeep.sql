@@ -12,3 +12,19 @@ SELECT queue, lane FROM lanes
 WHERE (priority, due, seq) IS NOT (SELECT priority, due, seq FROM jobs
                                    WHERE state = 'ready' AND jobs.queue = lanes.queue AND jobs.lane = lanes.lane
                                    ORDER BY priority, due, seq LIMIT 1);
+
+-- name: flush  any write will do: its commit waits for the disk, and for all that was committed before
+INSERT INTO facts (name, value) VALUES ('flushed', '1')
+ON CONFLICT (name) DO UPDATE SET value = CAST(value + 1 AS TEXT);
+
+-- name: ownerless  units of claims that are over and that nobody will ever settle
+SELECT job, pool FROM reservations
+WHERE ends IS NULL
+  AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = reservations.job AND jobs.state = 'running'
+                    AND jobs.fence = reservations.fence AND jobs.claim = reservations.claim);
+
+-- name: accounts
+SELECT pool, key, account FROM accounts ORDER BY pool, key;
+
+-- name: reserved  (pool, key)
+SELECT reservation FROM reservations WHERE pool = ? AND key = ?;

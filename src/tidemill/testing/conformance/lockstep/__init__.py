@@ -21,6 +21,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tidemill.testing.conformance.fixtures import Arrive, MakeStore
 from tidemill.testing.conformance.lockstep.holders import Holders
 from tidemill.testing.conformance.lockstep.incoming import Incoming, arrive_in_memory
+from tidemill.testing.conformance.lockstep.meters import Meters
 from tidemill.testing.conformance.lockstep.pair import DIFFERS
 from tidemill.testing.conformance.lockstep.people import People
 from tidemill.testing.conformance.lockstep.readers import Readers
@@ -38,7 +39,7 @@ SETTINGS = settings(
 )
 
 
-class Lockstep(Incoming, Holders, People, Readers):
+class Lockstep(Incoming, Holders, Meters, People, Readers):
     """All rules on one pair of stores."""
 
 

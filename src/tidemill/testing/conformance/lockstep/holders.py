@@ -7,7 +7,9 @@ from hypothesis.stateful import precondition, rule
 
 from tidemill.core.claims import Claimed, ClaimRequest, Claims, Heartbeat, Held, Said, Settlement, Share
 from tidemill.core.outcomes import Outcome
+from tidemill.core.spending import Spent
 from tidemill.core.states import State
+from tidemill.testing.conformance import metering
 from tidemill.testing.conformance import strategies as some
 from tidemill.testing.conformance.lockstep.pair import Pair
 
@@ -61,8 +63,8 @@ class Holders(Pair):
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), worker=st.one_of(st.none(), some.workers), limit=some.limits)
     def settle(self, data: st.DataObject, worker: str | None, limit: int) -> None:
-        named = data.draw(st.lists(st.tuples(self.some_claims(), some.outcomes), min_size=1, max_size=4))
-        items = [_settlement(claimed, outcome) for claimed, outcome in named]
+        told = st.tuples(self.some_claims(), some.outcomes, metering.spents)
+        items = [_settlement(*each) for each in data.draw(st.lists(told, min_size=1, max_size=4))]
         shares = [(queue, limit) for queue in some.QUEUES]
         request = None if worker is None else self.request(worker, shares=shares, limit=limit)
         settled = self.both(lambda store: store.settle(items, request))
@@ -108,8 +110,8 @@ class Holders(Pair):
         return st.one_of(st.sampled_from(current), anything) if current else anything
 
 
-def _settlement(claimed: Claimed, outcome: Outcome) -> Settlement:
-    return Settlement(claimed.id, claimed.fence, claimed.claim, outcome)
+def _settlement(claimed: Claimed, outcome: Outcome, spent: Spent | None) -> Settlement:
+    return Settlement(claimed.id, claimed.fence, claimed.claim, outcome, spent)
 
 
 def _held(claimed: Claimed) -> st.SearchStrategy[Held]:

@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from tidemill.contract.jobs import Admission, Refused
 from tidemill.contract.store import Store
 from tidemill.core.job import Group, NewJob
+from tidemill.core.needs import Need
 from tidemill.stores.memory import MemoryStore
+from tidemill.testing.conformance import metering
 from tidemill.testing.conformance import strategies as some
 from tidemill.testing.conformance.lockstep.pair import EVERYTHING, Pair
 
@@ -38,6 +40,10 @@ class Incoming(Pair):
     def insert_something_invalid(self, group: Group) -> None:
         last = replace(group.jobs[-1], priority=10**6)
         self.insert([Group(group.queue, (*group.jobs[:-1], last))])
+
+    @rule(group=some.groups, needs=metering.needs)
+    def insert_with_needs(self, group: Group, needs: tuple[Need, ...]) -> None:
+        self.insert([Group(group.queue, tuple(replace(job, needs=needs) for job in group.jobs))])
 
     def named(self, job: NewJob) -> NewJob:
         if job.id != some.FRESH:

@@ -38,7 +38,8 @@ CREATE TABLE jobs (
     progress       REAL,
     note           TEXT,
     part           INTEGER NOT NULL DEFAULT 0,
-    unknown_for    REAL    NOT NULL DEFAULT 0
+    unknown_for    REAL    NOT NULL DEFAULT 0,
+    needs          TEXT
 ) STRICT;
 
 CREATE UNIQUE INDEX jobs_id        ON jobs (id);
@@ -53,19 +54,74 @@ CREATE INDEX jobs_expiring         ON jobs (expires)
 CREATE INDEX jobs_unique           ON jobs (queue, unique_key)
     WHERE unique_key IS NOT NULL AND (unique_holds OR state IN ('scheduled', 'ready', 'waiting', 'running'));
 
--- The lanes that have something ready, with their heads. `blocked` is a hint that the lane
--- was at its limit; whoever frees a place clears it.
+-- The lanes that have something ready, with their heads. `grp` are the pools its jobs share with other
+-- lanes, '' for none. `blocked`: 0 open; 1 a hint that the lane was at its limit, which whoever frees a
+-- place clears; 2 a pool with a key refused its head. Then `waits` is that pool and key, and `wake` the
+-- boot time when it is asked again at the latest.
 CREATE TABLE lanes (
     queue     TEXT    NOT NULL,
     lane      TEXT    NOT NULL,
+    grp       TEXT    NOT NULL DEFAULT '',
     priority  INTEGER NOT NULL,
     due       REAL    NOT NULL,
     seq       INTEGER NOT NULL,
     served    INTEGER NOT NULL,
     blocked   INTEGER NOT NULL DEFAULT 0,
+    wake      REAL    NOT NULL DEFAULT 0,
+    waits     TEXT    NOT NULL DEFAULT '',
     PRIMARY KEY (queue, lane)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX lanes_open ON lanes (queue, priority, served, seq) WHERE blocked = 0;
+CREATE INDEX lanes_open  ON lanes (queue, grp, priority, served, seq) WHERE blocked = 0;
+CREATE INDEX lanes_shut  ON lanes (queue, wake)                       WHERE blocked = 2;
+CREATE INDEX lanes_waits ON lanes (waits)                             WHERE blocked = 2;
+
+-- Groups of lanes that one of their pools refused, each as one row, however many lanes it has: as
+-- core.ledger.Shut. Whatever frees units of that pool deletes it.
+CREATE TABLE blocks (
+    queue     TEXT    NOT NULL,
+    grp       TEXT    NOT NULL,
+    pool      TEXT    NOT NULL,
+    priority  INTEGER NOT NULL,
+    until     REAL    NOT NULL,
+    again     REAL    NOT NULL,
+    PRIMARY KEY (queue, grp)
+) STRICT, WITHOUT ROWID;
+
+-- What providers meter: declared by code, overridden by people.
+CREATE TABLE pools (
+    name      TEXT NOT NULL PRIMARY KEY,
+    declared  TEXT NOT NULL,
+    override  TEXT
+) STRICT, WITHOUT ROWID;
+
+-- All that is known of a pool, or of one key of it (`key` is '' for none), as core.accounts.Account.
+-- `looked` is the wall time it was last written, or found to be worth keeping.
+CREATE TABLE accounts (
+    pool     TEXT NOT NULL,
+    key      TEXT NOT NULL,
+    looked   REAL NOT NULL,
+    account  TEXT NOT NULL,
+    PRIMARY KEY (pool, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX accounts_looked ON accounts (looked) WHERE key <> '';
+
+-- Units that a claim holds, as core.reserving.Reservation. They outlive the claim when it is taken from
+-- its holder by hand: then `ends` is the boot time from which on nobody will speak for them.
+CREATE TABLE reservations (
+    job          TEXT    NOT NULL,
+    fence        INTEGER NOT NULL,
+    claim        INTEGER NOT NULL,
+    number       INTEGER NOT NULL,
+    pool         TEXT    NOT NULL,
+    key          TEXT    NOT NULL,
+    reservation  TEXT    NOT NULL,
+    probe        INTEGER NOT NULL,
+    worker       TEXT    NOT NULL,
+    ends         REAL,
+    PRIMARY KEY (job, fence, claim, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reservations_account ON reservations (pool, key);
+CREATE INDEX reservations_ends    ON reservations (ends) WHERE ends IS NOT NULL;
 
 -- Jobs per queue and state, and the store-wide numbers (queue ''): 'fence', 'picks', and in 'seq' the
 -- highest place in line of a job that is gone.

@@ -1,0 +1,116 @@
+"""What providers meter: declared by code, overridden by people, kept full and never passed.
+
+A reservation is taken by a claim, in the same step, for every pool a job needs, or by `reserve` while
+it runs. It belongs to that claim and ends exactly once: with the settlement of the attempt, with a
+reclaim, or by itself. The arithmetic is `core.windows` and `core.reserving`, and the stores apply it
+to the state they keep per pool and key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from tidemill.core.accounts import HandClosure
+from tidemill.core.closing import Closure
+from tidemill.core.needs import Need
+from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings
+from tidemill.core.spending import Observation
+from tidemill.core.units import Units
+
+
+class LimitView(msgspec.Struct, frozen=True, kw_only=True):
+    """`free_in` is how many seconds until the whole limit is free again, None when nobody can say."""
+
+    name: str
+    unit: str
+    amount: float
+    declared: float
+    used: float
+    free_in: float | None
+
+
+class PoolView(msgspec.Struct, frozen=True, kw_only=True):
+    """One pool, or one key of it. `foreign` are units somebody else was seen to use."""
+
+    name: str
+    key: str | None
+    declared: PoolSettings
+    override: PoolOverride | None
+    limits: tuple[LimitView, ...]
+    closures: tuple[Closure, ...]
+    closed: HandClosure | None
+    reservations: int
+    foreign: Units
+    ramp: float | None
+
+
+class Pools(Protocol):
+    """Part of the other verbs:
+
+    P10 Insert: a need of a pool nobody declared, or that its limits could never let through
+        (`PoolSettings.problem_with`), makes the group INVALID, naming pool and unit.
+    P11 A claim takes what a job needs of all its pools in the same step (`core.accounts.ask`), or leaves the
+        job where it is and takes nothing. The order of J31 holds among the jobs whose pools let them.
+    P12 A pool that denies shuts every lane of the group for that claim, one with a key only the job's own
+        lane (`core.lanes.Gate`). Shut lanes cost the next claims nothing until the wait is over, the pool's
+        revision changed, or a more urgent job came; a head of every shut group is tried once a second at the
+        latest, so that nothing waits for a wake-up that was lost.
+    P13 Settling ends the reservations of that claim: what `Spent.usages` say, else all of it; without a call
+        (`made` is False) they are released. This holds for a stale settlement too, while the reservations
+        are there: units are booked once by the reservation, not by the job (I6).
+    P14 A reclaim, and a running job that goes back because its owner does not list it, count them anew.
+        Cancelling a running job leaves them to its holder, and to the end of its lease.
+    P15 What frees units or opens a pool rings the queues of the jobs that wait for it; `next_due` counts
+        with the soonest end of a wait.
+    P16 Observations of a settlement are applied in the same step, also when the settlement is stale.
+    """
+
+    async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
+        """P1 As Q1: overrides, closures and what was used stay. A limit that is new starts unused; one
+        whose amount changed keeps what was used of it."""
+        ...
+
+    async def override_pool(
+        self,
+        pool: str,
+        changes: PoolChanges | None,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | None = None,
+    ) -> None:
+        """P2 In the place of the override before; with the next verb on every worker. It ends by itself at
+        `until`, and None ends it now."""
+        ...
+
+    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
+        """P3 More units for a running job: None when they were taken, else how many seconds to wait,
+        infinite when a call must end first. A claim that is not current is given nothing, for ever."""
+        ...
+
+    async def observe(self, observations: Sequence[Observation]) -> None:
+        """P4 As P16, for whoever is not running a job."""
+        ...
+
+    async def close_pool(
+        self,
+        pool: str,
+        *,
+        key: str | None = None,
+        until: float | None = None,
+        by: str,
+        reason: str | None = None,
+    ) -> None:
+        """P5 A person's mark, apart from the breaker's: only `open_pool` or its time ends it."""
+        ...
+
+    async def open_pool(self, pool: str, *, key: str | None = None) -> None:
+        """P6 Ends every closure of it, whoever made it. No probe, no ramp."""
+        ...
+
+    async def pools(self) -> list[PoolView]:
+        """P7 Every declared pool, and of those with keys every key that has something taken or closed."""
+        ...

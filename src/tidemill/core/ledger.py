@@ -1,0 +1,181 @@
+"""What a verb does to the accounts of all pools it concerns, in the order every store keeps to.
+
+A store lends its accounts as a `Ledger` for the length of one step. Everything here is plain reading and
+writing of values, so two stores that lend the same accounts keep the same accounts afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from tidemill.core import accounts
+from tidemill.core.accounts import Account, Denied
+from tidemill.core.lanes import Gate
+from tidemill.core.needs import Need
+from tidemill.core.pools import PoolSettings
+from tidemill.core.reserving import Ask, Reservation
+from tidemill.core.spending import Spent, shared_out
+from tidemill.core.windows import Instant
+
+PLACE = tuple[str, str | None]
+"""An account's name: a pool, and the key when it has keys."""
+
+GROUP_ASKS_AGAIN = 1.0
+"""So often a head of a group that was refused tries again, whatever it was told: nothing waits for a
+wake-up that was lost, and a ramp that opens is followed."""
+LANE_ASKS_AGAIN = 60.0
+"""Lanes may be many thousand."""
+
+
+class Ledger(Protocol):
+    """`load` answers the pool as it is in force and its account as of this boot, None for a pool nobody
+    declared. `reservations` counts those that are open."""
+
+    def load(self, place: PLACE) -> tuple[PoolSettings, Account] | None: ...
+    def save(self, place: PLACE, account: Account) -> None: ...
+    def reservations(self, place: PLACE) -> int: ...
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """What one claim holds of one account."""
+
+    pool: str
+    key: str | None
+    reservation: Reservation
+    probe: bool = False
+
+    @property
+    def place(self) -> PLACE:
+        return self.pool, self.key
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """The first need that was denied. Only its account has changed: it may keep a place for the job."""
+
+    need: Need
+    denied: Denied
+
+    @property
+    def gate(self) -> Gate:
+        return Gate.GROUP_SHUT if self.need.key is None else Gate.LANE_SHUT
+
+
+class Shut(msgspec.Struct, frozen=True):
+    """Why a group of lanes of a queue, or one lane, is passed over. `until` and `again` are boot times: when
+    the wait is over, and when it is asked again at the latest. `priority`: more urgent jobs are not meant.
+
+    A group's is kept by (queue, group) until it is over or another takes its place, whether or not jobs
+    wait; a lane's goes with the lane, or with a head that is more urgent than the one it had. A store drops
+    it when the account it names has another revision, or its pool other limits."""
+
+    pool: str
+    key: str | None
+    until: float
+    again: float
+    priority: int
+
+    @property
+    def place(self) -> PLACE:
+        return self.pool, self.key
+
+    def holds(self, boot: float) -> bool:
+        return boot < self.again
+
+
+def ask_all(
+    ledger: Ledger, job: str, priority: int, needs: Iterable[Need], now: Instant
+) -> tuple[Reserved, ...] | Stopped:
+    """P11: of all pools or of none. Those that many lanes share are asked first: their refusal saves
+    asking for all the others."""
+    taken: list[tuple[Reserved, Account]] = []
+    for need in sorted(needs, key=lambda need: need.key is not None):
+        place = (need.pool, need.key)
+        known = ledger.load(place)
+        if known is None:
+            continue
+        answer = accounts.ask(known[0], known[1], Ask(job, need.units, priority), now)
+        if isinstance(answer, Denied):
+            ledger.save(place, answer.account)
+            return Stopped(need, answer)
+        reserved = Reserved(need.pool, need.key, answer.reservation, answer.probe)
+        taken.append((reserved, answer.account))
+    for reserved, account in taken:
+        ledger.save(reserved.place, account)
+    return tuple(reserved for reserved, _ in taken)
+
+
+def shut_by(stopped: Stopped, priority: int, override_ends: float | None, now: Instant) -> Shut:
+    """`override_ends` is the wall time when other limits will be in force, if one is known."""
+    wait = stopped.denied.wait
+    if override_ends is not None:
+        wait = min(wait, max(0.0, override_ends - now.wall))
+    patience = GROUP_ASKS_AGAIN if stopped.gate is Gate.GROUP_SHUT else LANE_ASKS_AGAIN
+    return Shut(
+        pool=stopped.need.pool,
+        key=stopped.need.key,
+        until=now.boot + wait,
+        again=now.boot + min(wait, patience),
+        priority=priority,
+    )
+
+
+def conclude(  # noqa: PLR0917 - a settlement is told whole
+    ledger: Ledger,
+    ended: Sequence[Reserved],
+    spent: Spent | None,
+    job: str,
+    now: Instant,
+    chance: Callable[[], float],
+) -> None:
+    """P13, P16: a settlement. First what was used is booked, then what the provider said is heard (its
+    counts have the call in them), then whether a probe came back. `ended` are the claim's reservations, none
+    when they ended before; the store still counts them as open, and forgets them after this. What is said of
+    a pool nobody declared, or of a key it cannot have, is passed over."""
+    spent = spent or Spent()
+    running = {seen.place: max(1, ledger.reservations(seen.place)) for seen in spent.observations}
+    for place in dict.fromkeys(reserved.place for reserved in ended):
+        _book(ledger, [reserved for reserved in ended if reserved.place == place], spent, now)
+    probes = [reserved.place for reserved in ended if reserved.probe]
+    for seen in spent.observations:
+        known = ledger.load(seen.place)
+        if known is None or known[0].keyed != (seen.key is not None):
+            continue
+        prober = job if seen.place in probes else None
+        drawn = 0.0 if seen.refusal is None else chance()
+        account = accounts.observed(*known, seen, prober, now, chance=drawn, running=running[seen.place])
+        ledger.save(seen.place, account)
+    for place in probes:
+        if known := ledger.load(place):
+            ledger.save(place, accounts.heard(known[1], job, now, well=spent.well and spent.made))
+
+
+def count_anew(ledger: Ledger, ended: Sequence[Reserved], job: str, now: Instant) -> None:
+    """P14: whoever held them fell silent."""
+    for reserved in ended:
+        known = ledger.load(reserved.place)
+        if known is None:
+            continue
+        account = accounts.counted_anew(*known, reserved.reservation, now)
+        if reserved.probe:
+            account = accounts.heard(account, job, now, well=False)
+        ledger.save(reserved.place, account)
+
+
+def _book(ledger: Ledger, ended: Sequence[Reserved], spent: Spent, now: Instant) -> None:
+    """The reservations of one account. A usage is over all of them."""
+    place = ended[0].place
+    known = ledger.load(place)
+    if known is None:
+        return
+    pool, account = known
+    used = next((usage.units for usage in spent.usages if usage.place == place), None)
+    shares = shared_out(used, [reserved.reservation.units for reserved in ended])
+    for reserved, share in zip(ended, shares, strict=True):
+        if spent.made:
+            account = accounts.settled(pool, account, reserved.reservation, share, now)
+        else:
+            account = accounts.released(pool, account, reserved.reservation, now)
+    ledger.save(place, account)

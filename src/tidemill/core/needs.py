@@ -1,0 +1,63 @@
+"""What a job needs of which pools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tidemill.core.units import Units
+
+if TYPE_CHECKING:
+    from tidemill.core.pools import PoolSettings
+
+SEPARATOR = "\x1f"
+"""Between the parts of a lane's name. No key and no name of a pool may hold it."""
+
+
+class Need(msgspec.Struct, frozen=True):
+    """Units of one pool, taken with the claim. `key` is which of a keyed pool's windows are meant."""
+
+    pool: str
+    key: str | None = None
+    units: Units = msgspec.field(default_factory=dict)
+
+    def problem(self, declared: PoolSettings | None, in_force: PoolSettings | None) -> str | None:
+        """P10: why it can never be met, naming pool and unit. Where a person allows other amounts than the
+        code, the larger one decides: an override ends."""
+        if declared is None or in_force is None:
+            return f"pool: nobody declared {self.pool!r}; declare it before jobs need it"
+        if declared.keyed and self.key is None:
+            return f"pool: {self.pool!r} has keys; say which one is meant"
+        if not declared.keyed and self.key is not None:
+            return f"pool: {self.pool!r} has no keys; leave the key {self.key!r} out"
+        problem = declared.problem_with(self.units)
+        if problem is None or in_force.problem_with(self.units) is None:
+            return None
+        return f"pool {self.pool!r}: {problem}"
+
+
+def lane_of(key: str | None, needs: tuple[Need, ...]) -> str:
+    """Jobs with the same key and the same pools stand in one line. Without pools a lane is its key."""
+    if not needs:
+        return key or ""
+    return SEPARATOR.join((key or "", group_of(needs), keys_of(needs)))
+
+
+def key_of(lane: str) -> str:
+    return lane.partition(SEPARATOR)[0]
+
+
+def group_in(lane: str) -> str:
+    """The group a lane belongs to, '' when its jobs need no pool that others share."""
+    return lane.split(SEPARATOR)[1] if SEPARATOR in lane else ""
+
+
+def group_of(needs: tuple[Need, ...]) -> str:
+    """The unkeyed pools of a job: when one of them refuses, every lane of the group has to wait."""
+    return "+".join(sorted(need.pool for need in needs if need.key is None))
+
+
+def keys_of(needs: tuple[Need, ...]) -> str:
+    """The keyed pools of a job: when one of them refuses, only its own lane has to wait."""
+    return "+".join(sorted(f"{need.pool}/{need.key}" for need in needs if need.key is not None))

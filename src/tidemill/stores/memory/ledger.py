@@ -1,0 +1,130 @@
+"""What the store keeps of pools: their settings, an account per pool and key, and who holds units."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from tidemill.clock import Clock
+from tidemill.core import accounts, ledger, usage
+from tidemill.core.accounts import Account
+from tidemill.core.ledger import PLACE, Reserved
+from tidemill.core.pools import PoolOverride, PoolSettings, in_force
+from tidemill.core.windows import Instant
+
+Claim = tuple[str, int, int]
+"""Job, fence and claim id."""
+
+
+class Pool(msgspec.Struct):
+    declared: PoolSettings
+    override: PoolOverride | None = None
+
+
+class Left(msgspec.Struct, frozen=True):
+    """A running job was cancelled: its units are its holder's to settle, until its lease is over."""
+
+    worker: str
+    lease: float
+
+
+class Books:
+    """A `core.ledger.Ledger`. `freed` is told of every account that may let others in now."""
+
+    def __init__(self, clock: Clock, freed: Callable[[PLACE], None]) -> None:
+        self._clock, self._freed = clock, freed
+        self.pools: dict[str, Pool] = {}
+        self.accounts: dict[PLACE, Account] = {}
+        self.reserved: dict[Claim, list[Reserved]] = {}
+        self.left: dict[Claim, Left] = {}
+        self._open: Counter[PLACE] = Counter()
+        self._looked: dict[PLACE, float] = {}  # when each was last written, or found worth keeping
+
+    def now(self) -> Instant:
+        return Instant(self._clock.wall(), self._clock.boot())
+
+    def load(self, place: PLACE) -> tuple[PoolSettings, Account] | None:
+        pool = self.pools.get(place[0])
+        if pool is None:
+            return None
+        self._end_override(place[0], pool)
+        return self.look_at(pool, place)
+
+    def look_at(self, pool: Pool, place: PLACE) -> tuple[PoolSettings, Account]:
+        """As `load`, and changes nothing."""
+        settings, account = self.in_force(pool), self.accounts.get(place, Account())
+        return settings, accounts.at_boot(settings, account, self._clock.boot_id, self.now())
+
+    def save(self, place: PLACE, account: Account) -> None:
+        before = self.accounts.get(place)
+        self.accounts[place] = account
+        self._looked[place] = self._clock.wall()
+        if before is not None and before.state.revision != account.state.revision:
+            self._freed(place)
+
+    def reservations(self, place: PLACE) -> int:
+        return self._open[place]
+
+    def in_force(self, pool: Pool) -> PoolSettings:
+        return in_force(pool.declared, pool.override, self._clock.wall())
+
+    def override_ends(self, pool: str) -> float | None:
+        override = self.pools[pool].override
+        return None if override is None else override.until
+
+    def _end_override(self, name: str, pool: Pool) -> None:
+        """P2. Its time is over: it does not come back when the wall clock is set back."""
+        if pool.override is not None and not pool.override.holds(self._clock.wall()):
+            pool.override = None
+            self.reopen(name)
+
+    def reopen(self, pool: str) -> None:
+        """Other limits hold: whoever waits for it, with whatever key, asks again."""
+        for place in [(pool, None), *(place for place in self.accounts if place[0] == pool)]:
+            self._freed(place)
+
+    def hold(self, claim: Claim, taken: Sequence[Reserved]) -> None:
+        if taken:
+            self.reserved.setdefault(claim, []).extend(taken)
+            self._open.update(reserved.place for reserved in taken)
+
+    def leave(self, claim: Claim, worker: str, lease: float) -> None:
+        if claim in self.reserved:
+            self.left[claim] = Left(worker, lease)
+
+    def end(self, claim: Claim) -> None:
+        for reserved in self.reserved.pop(claim, ()):
+            self._open[reserved.place] -= 1
+        self.left.pop(claim, None)
+
+    def count_anew(self, claim: Claim) -> None:
+        """P14."""
+        ended = self.reserved.get(claim)
+        if ended:
+            ledger.count_anew(self, ended, claim[0], self.now())
+            self.end(claim)
+
+    def notice_boot(self) -> None:
+        """What is lost with a boot is lost now, and nobody who was left units speaks again."""
+        for place in self.accounts:
+            if known := self.load(place):
+                self.save(place, known[1])
+        self.left = {claim: replace(left, lease=0.0) for claim, left in self.left.items()}
+
+    def forget_resting(self, limit: int) -> None:
+        """Keys nobody uses any more: an account that is not there would answer the same."""
+        since = self._clock.wall() - usage.UNUSED_FOR
+        unused = [
+            (looked, place)
+            for place, looked in self._looked.items()
+            if place[1] is not None and looked < since
+        ]
+        for _, place in sorted(unused)[:limit]:
+            known = self.load(place)
+            if known and not self._open[place] and usage.at_rest(*known, self.now()):
+                del self.accounts[place], self._looked[place]
+            else:
+                self._looked[place] = self._clock.wall()

@@ -1,0 +1,183 @@
+"""The accounts a step concerns: each is read once and written once, however many jobs need it.
+
+Whatever frees units opens what waits for them in the same step: a shut group is one row of `blocks`, a
+lane shut by a key is marked with it, so nobody has to compare revisions.
+"""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from tidemill.contract.wakeups import queue_topic
+from tidemill.core import accounts
+from tidemill.core.accounts import Account
+from tidemill.core.ledger import PLACE, Reserved
+from tidemill.core.needs import SEPARATOR
+from tidemill.core.pools import PoolOverride, PoolSettings
+from tidemill.core.reserving import Reservation
+from tidemill.core.windows import Instant
+from tidemill.stores.sqlite.rows import text_of
+from tidemill.stores.sqlite.statements import load
+
+POOLS, ACCOUNTS, RESERVATIONS, LANES = load("pools"), load("accounts"), load("reservations"), load("lanes")
+Claim = tuple[str, int, int]
+"""Job, fence and claim."""
+_SETTINGS = msgspec.json.Decoder(PoolSettings)
+_OVERRIDE = msgspec.json.Decoder(PoolOverride)
+_ACCOUNT = msgspec.json.Decoder(Account)
+_RESERVATION = msgspec.json.Decoder(Reservation)
+
+
+class PoolRow(msgspec.Struct, frozen=True):
+    declared: PoolSettings
+    override: PoolOverride | None
+    overridden: PoolSettings
+
+    def in_force(self, now: float) -> PoolSettings:
+        return self.declared if self.override is None or not self.override.holds(now) else self.overridden
+
+
+class PoolCache:
+    """As `settings.SettingsCache`: only a changed row is parsed."""
+
+    def __init__(self) -> None:
+        self._parsed: dict[str, tuple[tuple[str, str | None], PoolRow]] = {}
+
+    def read(self, connection: apsw.Connection, pool: str) -> PoolRow | None:
+        texts = connection.execute(POOLS.one, (pool,)).fetchone()
+        if texts is None:
+            return None
+        known = self._parsed.get(pool)
+        if known is None or known[0] != texts:
+            known = self._parsed[pool] = (texts, pool_row(*texts))
+        return known[1]
+
+
+def pool_row(declared: str, override: str | None) -> PoolRow:
+    settings = _SETTINGS.decode(declared)
+    over = None if override is None else _OVERRIDE.decode(override)
+    return PoolRow(settings, over, settings if over is None else over.changes.over(settings))
+
+
+class StepLedger:
+    """A `core.ledger.Ledger` for the length of one step."""
+
+    def __init__(
+        self, connection: apsw.Connection, now: Instant, boot_id: str, cache: PoolCache, topics: set[str]
+    ) -> None:
+        self.now = now
+        self._connection, self._boot_id, self._cache, self._topics = connection, boot_id, cache, topics
+        self._pools: dict[str, PoolRow | None] = {}
+        self._accounts: dict[PLACE, Account] = {}
+        self._changed: set[PLACE] = set()
+        self._freed: set[PLACE] = set()
+        self.has_reserved = False
+
+    # -- pools
+
+    def pool(self, name: str) -> PoolRow | None:
+        if name not in self._pools:
+            self._pools[name] = self._cache.read(self._connection, name)
+        return self._pools[name]
+
+    def pool_changed(self, name: str) -> None:
+        """Its row was written by this step: it is read anew, and whoever waits for it asks again."""
+        self._pools.pop(name, None)
+        self._ring(LANES.open_groups_of, name)
+        self._ring(LANES.open_lanes_of_pool, name)
+
+    def override_ends(self, pool: str) -> float | None:
+        row = self.pool(pool)
+        return None if row is None or row.override is None else row.override.until
+
+    def _end_override(self, name: str, row: PoolRow) -> None:
+        """P2. It does not come back when the wall clock is set back."""
+        if row.override is not None and not row.override.holds(self.now.wall):
+            self._connection.execute(POOLS.override, (None, name))
+            self.pool_changed(name)
+
+    # -- accounts
+
+    def load(self, place: PLACE) -> tuple[PoolSettings, Account] | None:
+        row = self.pool(place[0])
+        if row is None:
+            return None
+        self._end_override(place[0], row)
+        settings = row.in_force(self.now.wall)
+        account = self._accounts.get(place)
+        if account is None:
+            account = self._accounts[place] = self._read(place, settings)
+        return settings, account
+
+    def _read(self, place: PLACE, settings: PoolSettings) -> Account:
+        text = self._connection.execute(ACCOUNTS.one, (place[0], place[1] or "")).get
+        stored = Account() if text is None else _ACCOUNT.decode(text)
+        return self.as_of_now(settings, stored)
+
+    def as_of_now(self, settings: PoolSettings, stored: Account) -> Account:
+        return accounts.at_boot(settings, stored, self._boot_id, self.now)
+
+    def save(self, place: PLACE, account: Account) -> None:
+        before = self._accounts[place]
+        if account.state.revision != before.state.revision:
+            self._freed.add(place)
+        self._accounts[place] = account
+        self._changed.add(place)
+
+    def forget(self, place: PLACE) -> None:
+        self._accounts.pop(place, None)
+        self._changed.discard(place)
+
+    def write(self) -> None:
+        rows = [
+            (pool, key or "", self.now.wall, text_of(self._accounts[pool, key]))
+            for pool, key in self._changed
+        ]
+        self._connection.executemany(ACCOUNTS.save, rows)
+        self._changed.clear()
+
+    # -- reservations
+
+    def reservations(self, place: PLACE) -> int:
+        return int(self._connection.execute(RESERVATIONS.count, (place[0], place[1] or "")).get)
+
+    def hold(self, claim: Claim, worker: str, taken: tuple[Reserved, ...]) -> None:
+        self.has_reserved = True
+        first: int = self._connection.execute(RESERVATIONS.next_number, claim).get
+        rows = [
+            (*claim, number, of.pool, of.key or "", text_of(of.reservation), of.probe, worker)
+            for number, of in enumerate(taken, first)
+        ]
+        self._connection.executemany(RESERVATIONS.add, rows)
+
+    # -- who waits
+
+    def reopen(self) -> None:
+        """P15: what waits for units that came free is open again, and its queues are rung."""
+        for pool, key in self._freed:
+            if key is None:
+                self._ring(LANES.open_groups_of, pool)
+            else:
+                self._ring(LANES.open_lanes_of, waits_for((pool, key)))
+        self._freed.clear()
+
+    def _ring(self, sql: str, waited_for: str) -> None:
+        for (queue,) in self._connection.execute(sql, (waited_for,)).fetchall():
+            self._topics.add(queue_topic(str(queue)))
+
+
+def waits_for(place: PLACE) -> str:
+    return f"{place[0]}{SEPARATOR}{place[1] or ''}"
+
+
+def reserved_of(pool: str, key: str, reservation: str, probe: int) -> Reserved:
+    return Reserved(pool, key or None, _RESERVATION.decode(reservation), bool(probe))
+
+
+def reservation_of(text: str) -> Reservation:
+    return _RESERVATION.decode(text)
+
+
+def account_of(text: str) -> Account:
+    return _ACCOUNT.decode(text)

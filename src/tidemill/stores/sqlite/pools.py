@@ -1,0 +1,145 @@
+"""Declaring, overriding, closing, opening and watching pools; units for a job that runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from tidemill.core import accounts, reserving
+from tidemill.core import ledger as books
+from tidemill.core.accounts import HandClosure
+from tidemill.core.claims import is_current
+from tidemill.core.job import NewJob
+from tidemill.core.ledger import PLACE, Stopped
+from tidemill.core.names import problem_with_name
+from tidemill.core.needs import SEPARATOR, Need
+from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings, going_on, problem_with_mark
+from tidemill.core.spending import Observation, Spent
+from tidemill.errors import ConfigurationError
+from tidemill.stores.sqlite.ledger import ACCOUNTS, POOLS, RESERVATIONS, PoolRow, reservation_of
+from tidemill.stores.sqlite.rows import text_of
+from tidemill.stores.sqlite.transaction import Transaction
+
+
+def declare(transaction: Transaction, pools: Mapping[str, PoolSettings]) -> None:
+    """P1."""
+    for name, settings in pools.items():
+        problem = problem_with_name("pool", name) or settings.problem()
+        if SEPARATOR in name:
+            problem = "the name must not hold the character U+001F"
+        if problem:
+            raise ConfigurationError(f"pool {name!r}: {problem}")
+        before = transaction.ledger.pool(name)
+        if before is not None and before.declared == settings:
+            continue
+        if before is not None:
+            _keep_what_goes_on(transaction, name, going_on(before.declared, settings))
+        transaction.execute(POOLS.declare, (name, text_of(settings)))
+        transaction.ledger.pool_changed(name)
+
+
+def _keep_what_goes_on(transaction: Transaction, pool: str, names: frozenset[str]) -> None:
+    ledger = transaction.ledger
+    for (key,) in transaction.execute(ACCOUNTS.keys, (pool,)).fetchall():
+        if known := ledger.load((pool, key or None)):
+            ledger.save((pool, key or None), accounts.redeclared(known[1], names))
+    for *which, text in transaction.execute(RESERVATIONS.entered, (pool,)).fetchall():
+        kept = reserving.redeclared(reservation_of(text), names)
+        transaction.execute(RESERVATIONS.enter, (text_of(kept), *which))
+
+
+def override(
+    transaction: Transaction,
+    pool: str,
+    changes: PoolChanges | None,
+    *,
+    by: str,
+    reason: str | None,
+    until: float | None,
+) -> None:
+    """P2."""
+    row = _declared(transaction, pool)
+    problem = problem_with_mark(by, reason, until) or (changes and changes.problem(row.declared))
+    if problem:
+        raise ConfigurationError(f"pool {pool!r}: {problem}")
+    new = None
+    if changes is not None:
+        new = PoolOverride(changes=changes, by=by, reason=reason, since=transaction.now, until=until)
+    transaction.execute(POOLS.override, (None if new is None else text_of(new), pool))
+    transaction.ledger.pool_changed(pool)
+
+
+def close(
+    transaction: Transaction, place: PLACE, *, until: float | None, by: str, reason: str | None
+) -> None:
+    """P5."""
+    _check_place(transaction, place)
+    if problem := problem_with_mark(by, reason, until):
+        raise ConfigurationError(f"pool {place[0]!r}: {problem}")
+    mark = HandClosure(by=by, since=transaction.now, until=until, reason=reason)
+    if known := transaction.ledger.load(place):
+        transaction.ledger.save(place, accounts.closed(known[1], mark))
+
+
+def open_again(transaction: Transaction, place: PLACE) -> None:
+    """P6."""
+    _check_place(transaction, place)
+    if known := transaction.ledger.load(place):
+        transaction.ledger.save(place, accounts.opened(known[1]))
+
+
+def observe(
+    transaction: Transaction, observations: Sequence[Observation], chance: Callable[[], float]
+) -> None:
+    """P4."""
+    ledger = transaction.ledger
+    books.conclude(ledger, (), Spent(observations=tuple(observations)), "", ledger.now, chance)
+
+
+def reserve(transaction: Transaction, job: str, fence: int, claim: int, need: Need) -> float | None:
+    """P3."""
+    ledger = transaction.ledger
+    if problem := problem_with(transaction, need):
+        raise ConfigurationError(problem)
+    running = transaction.by_id([job]).get(job)
+    if running is None or not is_current(running, fence, claim):
+        return math.inf
+    answer = books.ask_all(ledger, job, running.priority, (need,), ledger.now)
+    if isinstance(answer, Stopped):
+        return answer.denied.wait
+    ledger.hold((job, fence, claim), running.worker or "", answer)
+    return None
+
+
+def problem_with(transaction: Transaction, need: Need) -> str | None:
+    """P10."""
+    row = transaction.ledger.pool(need.pool)
+    if row is None:
+        return need.problem(None, None)
+    return need.problem(row.declared, row.in_force(transaction.now))
+
+
+def problem_with_needs(transaction: Transaction, jobs: Sequence[NewJob]) -> str | None:
+    for job in jobs:
+        for need in job.needs:
+            if problem := problem_with(transaction, need):
+                return f"{problem} (job {job.id!r})"
+    return None
+
+
+def _declared(transaction: Transaction, pool: str) -> PoolRow:
+    row = transaction.ledger.pool(pool)
+    if row is None:
+        raise ConfigurationError(f"pool {pool!r}: nobody declared it; see the pools for those there are")
+    return row
+
+
+def _check_place(transaction: Transaction, place: PLACE) -> None:
+    pool, key = place
+    keyed = _declared(transaction, pool).declared.keyed
+    if keyed and key is None:
+        raise ConfigurationError(f"pool {pool!r}: it has keys; say which one is meant")
+    if not keyed and key is not None:
+        raise ConfigurationError(f"pool {pool!r}: it has no keys; leave the key {key!r} out")
+    if key is not None and (problem := problem_with_name("key", key)):
+        raise ConfigurationError(f"pool {pool!r}: {problem}")

@@ -1,0 +1,38 @@
+-- Units that claims hold.
+
+-- name: anything
+SELECT EXISTS (SELECT 1 FROM reservations);
+
+-- name: add  (job, fence, claim, number, pool, key, reservation, probe, worker)
+INSERT INTO reservations (job, fence, claim, number, pool, key, reservation, probe, worker)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: next_number  (job, fence, claim)
+SELECT coalesce(max(number), 0) + 1 FROM reservations WHERE job = ? AND fence = ? AND claim = ?;
+
+-- name: of_jobs  (carray of ids) of all their claims
+SELECT job, fence, claim, pool, key, reservation, probe FROM reservations
+WHERE job IN carray(?) ORDER BY job, fence, claim, number;
+
+-- name: over  (boot, json array of dead workers) claims that were taken away by hand, and whose lease is over
+SELECT job, fence, claim, pool, key, reservation, probe FROM reservations INDEXED BY reservations_ends
+WHERE ends IS NOT NULL AND (ends <= ?1 OR worker IN (SELECT value FROM json_each(?2)))
+ORDER BY job, fence, claim, number;
+
+-- name: end  (job, fence, claim)
+DELETE FROM reservations WHERE job = ? AND fence = ? AND claim = ?;
+
+-- name: leave  (ends, job, fence, claim) to whoever holds them, and to the end of its lease
+UPDATE reservations SET ends = ? WHERE job = ? AND fence = ? AND claim = ?;
+
+-- name: count  (pool, key)
+SELECT count(*) FROM reservations WHERE pool = ? AND key = ?;
+
+-- name: entered  (pool) where the units of all of them are entered
+SELECT job, fence, claim, number, reservation FROM reservations WHERE pool = ?;
+
+-- name: enter  (reservation, job, fence, claim, number)
+UPDATE reservations SET reservation = ? WHERE job = ? AND fence = ? AND claim = ? AND number = ?;
+
+-- name: of_pool  (pool) how many there are of each key
+SELECT key, count(*) FROM reservations WHERE pool = ? GROUP BY key;

@@ -1,0 +1,94 @@
+"""What one job needs of its task's pools, computed from its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidemill.core.names import problem_with_name
+from tidemill.core.needs import SEPARATOR, Need
+from tidemill.core.units import Units
+from tidemill.errors import InvalidJob
+from tidemill.tasks.pools import Pool, PoolUse
+
+if TYPE_CHECKING:
+    from tidemill.tasks.definition import TaskDefinition
+
+
+def needs_of(
+    task: TaskDefinition, arguments: Mapping[str, Any], cost: Mapping[Any, Any] | None = None
+) -> tuple[Need, ...]:
+    """`cost` goes before the task's own. Refused, naming pool and unit, is what a pool could never let
+    through: it would wait for ever."""
+    if cost is None:
+        cost = _computed("cost", task, task.cost, arguments) if callable(task.cost) else task.cost
+    needs = []
+    for use in task.pools:
+        units = units_for(use.pool, cost, task.pools)
+        if problem := use.pool.settings.problem_with(units):
+            raise InvalidJob(f"pool {use.pool.name!r}: {problem}")
+        needs.append(Need(use.pool.name, _key(task, use, arguments), units))
+    return tuple(needs)
+
+
+def units_for(pool: Pool, cost: Any, uses: tuple[PoolUse, ...] = ()) -> Units:
+    """Of a cost for all pools or for each: what concerns this one."""
+    if cost is None:
+        return {}
+    if not isinstance(cost, Mapping):
+        raise InvalidJob(f'cost: must be amounts by unit, such as {{"tokens": 900}}, is {cost!r}')
+    units: Units = {}
+    for name, value in cost.items():
+        if isinstance(value, Mapping):
+            _check_pool(name, uses)
+            if name is pool or name == pool.name:
+                units |= {unit: _amount(unit, amount) for unit, amount in value.items()}
+        else:
+            units.setdefault(name, _amount(name, value))
+    return units
+
+
+def _check_pool(name: Any, uses: tuple[PoolUse, ...]) -> None:
+    known = [use.pool.name for use in uses]
+    called = name.name if isinstance(name, Pool) else name
+    if called not in known:
+        raise InvalidJob(
+            f"cost: {called!r} is not a pool of the task, which has {', '.join(known) or 'none'}"
+        )
+
+
+def _amount(unit: Any, amount: Any) -> float:
+    if not isinstance(unit, str):
+        raise InvalidJob(f"cost: a unit must be a string, is {unit!r}")
+    if isinstance(amount, bool) or not isinstance(amount, int | float):
+        raise InvalidJob(f"cost: {unit} must be a number, is {amount!r}")
+    return float(amount)
+
+
+def _key(task: TaskDefinition, use: PoolUse, arguments: Mapping[str, Any]) -> str | None:
+    if use.key is None:
+        return None
+    field = f"pool {use.pool.name!r}: by"
+    key = _computed(field, task, use.key, arguments)
+    if not isinstance(key, str):
+        raise InvalidJob(
+            f"{field}: the function given to task {task.name!r} must return str, "
+            f"returned {type(key).__name__}"
+        )
+    if problem := problem_with_name(field, key):
+        raise InvalidJob(problem)
+    if SEPARATOR in key:
+        raise InvalidJob(f"{field}: must not hold the character U+001F")
+    return key
+
+
+def _computed(
+    field: str, task: TaskDefinition, function: Callable[..., Any], arguments: Mapping[str, Any]
+) -> Any:
+    """The user's own code runs here: whatever it raises must name where it came from."""
+    try:
+        return function(**arguments)
+    except Exception as error:
+        raise InvalidJob(
+            f"{field}: the function given to task {task.name!r} raised {type(error).__name__}: {error}"
+        ) from error

@@ -1,0 +1,182 @@
+"""What an attempt uses of its pools, and what their providers say, as its handler tells it.
+
+A `Meter` stands where the handler runs: on the worker's loop, in a thread, in a process of its own. It
+reads responses and exceptions there and passes on values only, to a `Tally`.
+
+Which pool is meant: the one that is named; else that of the innermost `ctx.spend` around; else the
+first of the task's own, which is the provider it calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from tidemill.core.needs import Need
+from tidemill.core.pools import PoolSettings
+from tidemill.core.refusals import Refusal
+from tidemill.core.spending import Observation, Usage
+from tidemill.core.units import Units
+from tidemill.errors import ConfigurationError, SnoozeFor, StoreError
+from tidemill.tasks.costs import units_for
+from tidemill.tasks.pools import Pool
+
+SHORT_WAIT = 5.0
+"""A wait in the middle of a handler keeps its slot; a longer one gives the job back."""
+ASK_AGAIN = 0.25
+LONGEST_SNOOZE = 3600.0
+NOBODY_KNOWS = 60.0
+"""When to try again where only a call that ends, or a person, can free units."""
+MOST_LINKS = 10
+
+_INSIDE: ContextVar[Need | None] = ContextVar("tidemill_spend", default=None)
+
+
+class Tally(Protocol):
+    """Where it adds up: the worker's record of the attempt, or the pipe to it. Any thread may tell."""
+
+    def used(self, usage: Usage) -> None: ...
+    def heard(self, seen: Observation) -> None: ...
+    def wall(self) -> float:
+        """The store's wall time, as far as it is known here."""
+        ...
+
+    def left(self) -> float:
+        """Seconds until the attempt's timeout."""
+        ...
+
+    async def reserve(self, need: Need) -> float | None:
+        """As `contract.pools.Pools.reserve`, for this claim."""
+        ...
+
+
+class Meter:
+    def __init__(self, needs: tuple[Need, ...], pools: Mapping[str, PoolSettings], tally: Tally) -> None:
+        self._needs, self._tally = needs, tally
+        self._pools = {need.pool: pools[need.pool] for need in needs if need.pool in pools}
+        self._told: list[tuple[BaseException, Refusal | None]] = []
+
+    def used(self, pool: Any, response: Any, key: str | None, units: Units) -> None:
+        """As `Context.used`: a lone argument may be either."""
+        if response is None and not isinstance(pool, Pool):
+            pool, response = None, pool
+        if not isinstance(pool, Pool | None):
+            raise TypeError(f"used: the first of two must be a pool, is {type(pool).__name__}")
+        need = self._meant(pool, key)
+        if need is None:
+            return  # without pools nobody counts
+        if response is not None:
+            units = {**self._read(need, response), **units}
+        if units:
+            self._tally.used(Usage(pool=need.pool, key=need.key, units=units))
+
+    def refused(self, error: BaseException) -> Refusal | None:
+        """What a provider meant by the exception that ended the handler, told unless it was before. Never
+        raises: the attempt must end."""
+        for one, refusal in self._told:
+            if any(link is one for link in _links(error)):
+                return refusal
+        need = self._meant(None, None)
+        if need is None:
+            return None
+        try:
+            self._read(need, error)
+        except Exception:  # noqa: BLE001 - an exception may be any object of anybody's
+            return None
+        return self._told[-1][1]
+
+    @asynccontextmanager
+    async def spend(self, pool: Pool, key: str | None, units: Units) -> AsyncIterator[None]:
+        need = _needed(pool, key, units)
+        self._pools.setdefault(pool.name, pool.settings)
+        await self._reserve(need)
+        before = _INSIDE.set(need)
+        try:
+            yield
+        except Exception as error:
+            self.refused(error)
+            raise
+        finally:
+            _INSIDE.reset(before)
+
+    async def _reserve(self, need: Need) -> None:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + min(SHORT_WAIT, self._tally.left())
+        jitter = self._pools[need.pool].guards.jitter
+        while True:
+            asked = loop.time()
+            try:
+                wait = await self._tally.reserve(need)
+            except StoreError:
+                wait = ASK_AGAIN
+            else:
+                # Units that arrived too late count for a call that can no longer be made in time.
+                if wait is None and loop.time() - asked <= jitter:
+                    return
+            wait = ASK_AGAIN if wait is None else wait
+            if loop.time() + wait > give_up:
+                raise _come_back(need, wait)
+            await asyncio.sleep(max(wait, 0.001))
+
+    def _meant(self, pool: Pool | None, key: str | None) -> Need | None:
+        inside = _INSIDE.get()
+        if pool is None:
+            return inside or (self._needs[0] if self._needs else None)
+        for need in (inside, *self._needs):
+            if need is not None and need.pool == pool.name and key in (None, need.key):
+                return need
+        if pool.settings.keyed is not (key is not None):
+            raise ConfigurationError(f"used: {_which(pool)}")
+        self._pools.setdefault(pool.name, pool.settings)
+        return Need(pool.name, key)
+
+    def _read(self, need: Need, source: Any) -> Units:
+        """What was used, by a response or an exception; what it says about the pool is told."""
+        from tidemill.feedback import observation, read
+
+        reading = read(source, now=self._tally.wall())
+        seen = Observation(pool=need.pool, key=need.key, refusal=reading.refusal)
+        if (settings := self._pools.get(need.pool)) is not None:
+            seen = observation(need.pool, settings, reading, need.key)
+        if seen.remaining or seen.amounts or seen.refusal is not None:
+            self._tally.heard(seen)
+        if isinstance(source, BaseException):
+            self._told.append((source, seen.refusal))
+        # A response is an answer to a call: two of them are two calls, whatever was reserved.
+        return {"requests": 1.0, **(reading.usage or {})}
+
+
+def _links(error: BaseException | None) -> list[BaseException]:
+    """An exception and what it was raised from."""
+    links: list[BaseException] = []
+    while error is not None and len(links) < MOST_LINKS:
+        links.append(error)
+        error = error.__cause__ or error.__context__
+    return links
+
+
+def _needed(pool: Any, key: str | None, units: Units) -> Need:
+    if not isinstance(pool, Pool):
+        raise ConfigurationError(f"spend: pool: must be what app.pool(…) returned, is {pool!r}")
+    if pool.settings.keyed is not (key is not None):
+        raise ConfigurationError(f"spend: {_which(pool)}")
+    units = units_for(pool, units)
+    if problem := pool.settings.problem_with(units):
+        raise ConfigurationError(f"spend: pool {pool.name!r}: {problem}")
+    return Need(pool.name, key, units)
+
+
+def _which(pool: Pool) -> str:
+    if pool.settings.keyed:
+        return f"pool {pool.name!r} is keyed: say which of its windows is meant by key=…"
+    return f"pool {pool.name!r} is not keyed: leave out key"
+
+
+def _come_back(need: Need, wait: float) -> SnoozeFor:
+    delay = NOBODY_KNOWS if math.isinf(wait) else min(wait, LONGEST_SNOOZE)
+    whose = need.pool if need.key is None else f"{need.pool} of {need.key}"
+    return SnoozeFor(delay, f"waits for pool {whose}")

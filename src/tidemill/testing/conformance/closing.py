@@ -1,0 +1,182 @@
+"""Refusals close a pool, one probe tries it, a ramp opens it (I15, I16)."""
+
+# ruff: noqa: S101, PLR2004 - a test suite asserts, and its numbers are its data
+from __future__ import annotations
+
+import pytest
+
+from tidemill.core.calendars import Day
+from tidemill.core.limits import Limit
+from tidemill.core.outcomes import Answer, Release
+from tidemill.core.pools import PoolSettings
+from tidemill.core.refusals import Reason
+from tidemill.core.spending import Spent
+from tidemill.core.states import State
+from tidemill.testing.conformance.driver import UNMADE, Driver, ids, need, new, refusing
+
+MODEL = PoolSettings(limits=(Limit.requests(20, per="minute"), Limit.requests(500, per=Day())))
+WELL = Spent(well=True)
+
+
+async def begin(drive: Driver, jobs: int = 30, pool: PoolSettings = MODEL) -> None:
+    await drive.store.declare_pools({"m": pool})
+    await drive.add(*[new(f"{n:02}", needs=(need("m"),)) for n in range(jobs)])
+
+
+async def close_for(drive: Driver, seconds: float) -> None:
+    """By a refusal that states when it ends; the refused job is back in its place."""
+    job = await drive.take_one()
+    until = drive.clock.wall() + seconds
+    await drive.settle(job, Release(), refusing("m", Reason.STATED, resets_at=until))
+
+
+class TestRefusals:
+    async def test_p16_i16_the_settlement_itself_closes_and_costs_no_attempt(self, drive: Driver) -> None:
+        """What the same trip claims has heard of it."""
+        await begin(drive)
+        job = await drive.take_one()
+        spent = refusing("m", Reason.DAY_QUOTA, text="quota")
+        assert await drive.settle(job, Release(), spent) is Answer.OK
+        claims = await drive.claim("x")
+        assert claims.jobs == []
+        assert claims.next_due == pytest.approx(6400 + 300), "midnight and the guard"
+        (closure,) = (await drive.pool("m")).closures
+        assert (closure.reason, closure.text) == (Reason.DAY_QUOTA, "quota")
+        back = await drive.job(job.id)
+        assert (back.state, back.attempts) == (State.READY, 0)
+
+    async def test_p16_one_keys_refusal_leaves_the_others_at_full_speed(self, drive: Driver) -> None:
+        pool = PoolSettings(limits=(Limit.requests(5, per="minute"),), keyed=True)
+        await drive.store.declare_pools({"m": pool})
+        await drive.add(*[new(f"{key}{n}", needs=(need("m", key),)) for n in range(4) for key in "ab"])
+        first = await drive.take_one()
+        await drive.settle(first, Release(), refusing("m", Reason.RATE, "a", retry_after=30))
+        assert ids(await drive.take()) == ["b0", "b1", "b2", "b3"]
+        drive.clock.advance(31)
+        assert ids(await drive.take()) == ["a0", "a1", "a2", "a3"]
+
+    async def test_p16_a_stale_refusal_closes_too(self, drive: Driver) -> None:
+        await begin(drive, 2)
+        job = await drive.take_one()
+        await drive.store.reclaim(["w"])
+        assert await drive.settle(job, spent=refusing("m", Reason.DAY_QUOTA)) is Answer.STALE
+        assert await drive.take() == []
+
+    async def test_p16_a_rate_closes_for_its_hint_and_needs_no_probe(self, drive: Driver) -> None:
+        await begin(drive, 5)
+        job = await drive.take_one()
+        await drive.settle(job, Release(), refusing("m", Reason.RATE, retry_after=10))
+        assert (await drive.claim()).next_due == pytest.approx(10.5)
+        drive.clock.advance(10)
+        assert await drive.take() == []
+        drive.clock.advance(1)
+        assert len(await drive.take()) == 5
+
+    async def test_p6_a_person_opens_without_probe_and_ramp(self, drive: Driver) -> None:
+        await begin(drive, 30)
+        await close_for(drive, 3_600)
+        await drive.store.open_pool("m")
+        assert len(await drive.take()) == 19, "the refused call was one of twenty"
+        view = await drive.pool("m")
+        assert (view.closures, view.ramp) == ((), None)
+
+    async def test_i15_no_call_before_the_stored_time_also_after_another_boot(self, drive: Driver) -> None:
+        await begin(drive)
+        await close_for(drive, 1_000)
+        for _ in range(3):
+            drive.clock.reboot(100.0)
+            drive.store = await drive.store.another().open()
+            assert await drive.take() == []
+        drive.clock.advance(690)
+        assert await drive.take() == []
+        drive.clock.advance(100)
+        assert len(await drive.take()) == 1, "the probe"
+
+    async def test_p5_i15_a_persons_mark_outlives_the_breaker(self, drive: Driver) -> None:
+        await begin(drive)
+        await drive.store.close_pool("m", by="ann")
+        await drive.store.observe(refusing("m", Reason.RATE, retry_after=5).observations)
+        drive.clock.advance(100)
+        assert await drive.take() == []
+        assert (await drive.pool("m")).closed is not None
+
+
+class TestProbe:
+    async def test_i15_exactly_one_probes_and_the_others_wait_for_it(self, drive: Driver) -> None:
+        await begin(drive)
+        await close_for(drive, 100)
+        drive.clock.advance(101)
+        (probe,) = await drive.take()
+        claims = await drive.claim("x")
+        assert claims.jobs == []
+        assert claims.next_due == pytest.approx(60)
+        await drive.settle(probe, spent=WELL)
+        assert (await drive.pool("m")).closures == ()
+        assert len(await drive.take("x")) == 1, "a tenth of twenty, the probe among them"
+
+    async def test_i15_a_dead_prober_is_replaced_after_a_minute(self, drive: Driver) -> None:
+        await begin(drive)
+        await close_for(drive, 100)
+        drive.clock.advance(101)
+        (probe,) = await drive.take(lease=1_000.0)
+        drive.clock.advance(59)
+        assert await drive.take("x") == []
+        drive.clock.advance(2)
+        (second,) = await drive.take("x")
+        assert second.id != probe.id
+
+    async def test_p14_i15_a_reclaimed_probe_is_replaced_at_once(self, drive: Driver) -> None:
+        await begin(drive)
+        await close_for(drive, 100)
+        drive.clock.advance(101)
+        await drive.take()
+        await drive.store.reclaim(["w"])
+        assert len(await drive.take("x")) == 1
+
+    async def test_i15_a_refused_probe_closes_again(self, drive: Driver) -> None:
+        await begin(drive)
+        await close_for(drive, 100)
+        drive.clock.advance(101)
+        (probe,) = await drive.take()
+        until = drive.clock.wall() + 500
+        await drive.settle(probe, Release(), refusing("m", Reason.STATED, resets_at=until))
+        assert await drive.take("x") == []
+        (closure,) = (await drive.pool("m")).closures
+        assert closure.times == 2
+        assert closure.until == pytest.approx(until + 0.5)
+
+    async def test_i15_a_probe_that_made_no_call_leaves_it_to_the_next(self, drive: Driver) -> None:
+        await begin(drive)
+        await close_for(drive, 100)
+        drive.clock.advance(101)
+        (probe,) = await drive.take()
+        await drive.settle(probe, Release(), UNMADE)
+        assert len(await drive.take()) == 1
+        assert len((await drive.pool("m")).closures) == 1
+
+    async def test_i15_only_the_probes_answer_opens(self, drive: Driver) -> None:
+        await begin(drive)
+        early = await drive.take_one("x")
+        await close_for(drive, 100)
+        drive.clock.advance(101)
+        (probe,) = await drive.take()
+        await drive.settle(early, spent=WELL)
+        assert await drive.take() == []
+        await drive.settle(probe, spent=WELL)
+        assert len(await drive.take()) == 1, "a tenth of twenty, the probe among them"
+
+    async def test_i15_a_ramp_follows_from_a_tenth_to_the_whole(self, drive: Driver) -> None:
+        await begin(drive, 90)
+        await close_for(drive, 100)
+        drive.clock.advance(101)
+        (probe,) = await drive.take()
+        await drive.settle(probe, spent=WELL)
+        share = (await drive.pool("m")).ramp
+        assert share == pytest.approx(0.1)
+        started = 1 + len(await drive.take())
+        assert started <= 2, "a tenth of twenty"
+        while (now := (await drive.pool("m")).ramp) is not None:
+            drive.clock.advance(1)
+            started += len(await drive.take())
+            assert started <= 20 * now + 2
+        assert started <= 21

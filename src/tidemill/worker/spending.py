@@ -1,0 +1,136 @@
+"""What one attempt took of its pools and what became of it, until its settlement says so."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from tidemill.contract.store import Store
+from tidemill.core.claims import Claimed
+from tidemill.core.needs import Need
+from tidemill.core.outcomes import Done, Outcome
+from tidemill.core.pools import PoolSettings
+from tidemill.core.refusals import Refusal
+from tidemill.core.spending import Observation, Spent, Usage
+from tidemill.core.units import IMPLIED, Units
+from tidemill.core.windows import Guards
+from tidemill.tasks.metering import Meter
+
+Whose = tuple[str, str | None]
+"""A pool, and the key of a keyed one."""
+
+
+class Metering(msgspec.Struct, frozen=True):
+    """What all attempts of a worker share. `wall` is the store's wall time as it was last read."""
+
+    pools: Mapping[str, PoolSettings]
+    store: Store
+    wall: Callable[[], float]
+    loop: asyncio.AbstractEventLoop
+
+    def start_by(self, job: Claimed, sent: float) -> float:
+        """When the handler must have begun: the store took its units after `sent`, and counts with
+        their call for no longer than the jitter."""
+        settings = [self.pools.get(need.pool) for need in job.needs]
+        return sent + min(_guards(one).jitter for one in settings)
+
+
+class Spending:
+    """A `Tally` of one attempt. `made` says that its handler has begun: from then on a call may have been
+    made. Handlers tell from any thread, so telling only appends."""
+
+    def __init__(
+        self,
+        metering: Metering,
+        job: Claimed,
+        deadline: Callable[[], float],
+        *,
+        start_by: float = math.inf,
+        made: bool = False,
+    ) -> None:
+        self._metering, self._job, self._deadline = metering, job, deadline
+        self._start_by, self.made = start_by, made
+        self.late = False
+        self.meter = Meter(job.needs, metering.pools, self)
+        self._reserved = list(job.needs)
+        self._usages: list[Usage] = []
+        self._observations: dict[tuple[Whose, bool], Observation] = {}
+
+    def begin(self) -> bool:
+        """The handler is about to run. False when its units are too old for that."""
+        self.late = self._metering.loop.time() > self._start_by
+        self.made = self.made or not self.late
+        return not self.late
+
+    def used(self, usage: Usage) -> None:
+        self._usages.append(usage)
+
+    def heard(self, seen: Observation) -> None:
+        """The last state and the last refusal of each pool: who reads a thousand responses sends two."""
+        self._observations[(seen.pool, seen.key), seen.refusal is not None] = seen
+
+    def wall(self) -> float:
+        return self._metering.wall()
+
+    def left(self) -> float:
+        return self._deadline() - self._metering.loop.time()
+
+    async def reserve(self, need: Need) -> float | None:
+        loop = self._metering.loop
+        if asyncio.get_running_loop() is loop:
+            return await self._reserve(need)
+        elsewhere = asyncio.run_coroutine_threadsafe(self._reserve(need), loop)
+        return await asyncio.wrap_future(elsewhere)
+
+    async def _reserve(self, need: Need) -> float | None:
+        job = self._job
+        wait = await self._metering.store.reserve(job.id, job.fence, job.claim, need)
+        if wait is None:
+            self._reserved.append(need)
+        return wait
+
+    @property
+    def refusals(self) -> list[tuple[Observation, Refusal]]:
+        return [(seen, seen.refusal) for seen in self._observations.values() if seen.refusal is not None]
+
+    def spent(self, outcome: Outcome | None) -> Spent:
+        if not self.made:
+            return Spent(made=False)
+        answered = isinstance(outcome, Done) or bool(self._usages)
+        return Spent(
+            well=answered and not self.refusals,
+            usages=tuple(self._summed()),
+            observations=tuple(self._observations.values()),
+        )
+
+    def _summed(self) -> list[Usage]:
+        """Per pool. Of a pool that was reserved more often than was told of, the largest reservations
+        count whole: a call nobody spoke of was made all the same."""
+        told: dict[Whose, list[Units]] = {}
+        for usage in self._usages:
+            told.setdefault((usage.pool, usage.key), []).append(usage.units)
+        reserved: dict[Whose, list[Units]] = {}
+        for need in self._reserved:
+            reserved.setdefault((need.pool, need.key), []).append(need.units)
+        return [
+            Usage(pool=pool, key=key, units=_total(told[pool, key], kept))
+            for (pool, key), kept in reserved.items()
+            if (pool, key) in told
+        ]
+
+
+def _total(told: list[Units], reserved: list[Units]) -> Units:
+    total: Units = {}
+    for unit in {unit: None for units in told for unit in units}:
+        amounts = [units[unit] for units in told if unit in units]
+        kept = sorted((units.get(unit, IMPLIED.get(unit, 0.0)) for units in reserved), reverse=True)
+        total[unit] = sum(amounts) + sum(kept[: max(0, len(kept) - len(amounts))])
+    return total
+
+
+def _guards(settings: PoolSettings | None) -> Guards:
+    """A pool this application does not know is another's: what holds for one that says nothing."""
+    return Guards() if settings is None else settings.guards

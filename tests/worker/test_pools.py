@@ -1,0 +1,408 @@
+"""Jobs with pools in a worker's hands: never over, uncharged when refused, every unit accounted for."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tests.worker.bench import Bench, Unreliable, Virtually
+from tests.worker.provider import Provider, Refused
+from tidemill.core.changes import Cancel
+from tidemill.core.filters import Filter
+from tidemill.core.limits import Limit
+from tidemill.core.retry import Retry
+from tidemill.core.states import State
+from tidemill.tasks.context import Context
+from tidemill.telemetry.events import JobReleased, JobRetrying, JobSnoozed, PoolClosed
+from tidemill.testing.virtual import VirtualLoop
+
+MINUTE = 60.0
+
+
+def test_i14_a_backlog_keeps_the_quota_full_and_never_passes_it(virtually: Virtually) -> None:
+    """Two workers share the pool: 35 jobs against ten a minute take three minutes and little more."""
+
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        pool = await bench.pool("api", Limit.requests(10, per="minute"))
+
+        async def call() -> None:
+            provider.call()
+            await asyncio.sleep(2)
+
+        bench.task(call, pool=pool)
+        jobs = [await bench.enqueue("call") for _ in range(35)]
+        workers = [bench.worker(concurrency=5), bench.worker(concurrency=20)]
+        runs = [bench.start(worker) for worker in workers]
+        await bench.ended(*jobs)
+        assert len(provider.arrivals) == 35
+        assert provider.most_within(MINUTE) == 10
+        assert provider.arrivals[-1] < 3 * MINUTE + 5
+        for worker in workers:
+            worker.stop()
+        await asyncio.gather(*runs)
+
+    virtually(scenario)
+
+
+def test_what_was_not_used_comes_back_at_once(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        pool = await bench.pool("api", Limit.tokens(1000, per="minute"))
+
+        async def call(ctx: Context) -> None:
+            provider.call()
+            ctx.used(tokens=50)
+            ctx.used(tokens=50)
+
+        bench.task(call, pool=pool, cost={"tokens": 900})
+        jobs = [await bench.enqueue("call") for _ in range(5)]
+        worker = bench.worker()
+        running = bench.start(worker)
+        await bench.ended(*jobs[:2])
+        assert max(provider.arrivals) < 5, "each settled call leaves room for the next reservation"
+        assert await bench.used("api") == {"tokens per minute": 200}
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_a_response_says_what_was_used_and_what_is_left(virtually: Virtually) -> None:
+    """The provider has seen calls of somebody else: its count is believed."""
+    response = SimpleNamespace(
+        status_code=200,
+        headers={"x-ratelimit-limit-requests": "100", "x-ratelimit-remaining-requests": "3"},
+        usage={"total_tokens": 40, "prompt_tokens": 30, "completion_tokens": 10},
+    )
+
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.requests(100, per="minute"), Limit.tokens(10_000, per="minute"))
+
+        async def call(ctx: Context) -> None:
+            ctx.used(response)
+
+        bench.task(call, pool=pool, cost={"tokens": 900})
+        await bench.enqueue("call")
+        await bench.run_until_idle()
+        assert await bench.used("api") == {"requests per minute": 97, "tokens per minute": 40}
+
+    virtually(scenario)
+
+
+def test_i16_a_refused_job_is_uncharged_and_not_tried_before_retry_after(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        provider.refusals = [Refused(429, {"retry-after": "30"})]
+        pool = await bench.pool("api", Limit.requests(10, per="minute"))
+
+        async def call() -> str:
+            provider.call()
+            return "answered"
+
+        bench.task(call, pool=pool, retry=Retry(attempts=1))
+        job = await bench.enqueue("call")
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        waiting = await bench.job(job)
+        assert (waiting.state, waiting.attempts) == (State.READY, 0)
+        late = await bench.enqueue("call")
+        await bench.ended(job, late)
+        done = await bench.job(job)
+        assert (done.state, done.attempts) == (State.DONE, 1)
+        assert len(provider.arrivals) == 3
+        assert 30 <= provider.arrivals[1] < 35
+        assert [event.reason for event in bench.told(JobReleased)] == ["refused"]
+        [closed] = bench.told(PoolClosed)
+        assert (closed.pool, closed.retry_after, closed.status) == ("api", 30.0, 429)
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_a_call_that_is_too_large_fails_and_other_errors_are_retried(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.requests(10, per="minute"))
+
+        async def too_large() -> None:
+            raise Refused(413)
+
+        async def broken() -> None:
+            raise ValueError("a bug")
+
+        bench.task(too_large, pool=pool)
+        bench.task(broken, pool=pool)
+        large, buggy = await bench.enqueue("too_large"), await bench.enqueue("broken")
+        await bench.run_until_idle()
+        failed = await bench.job(large)
+        assert (failed.state, failed.reason) == (State.FAILED, "too large")
+        assert (await bench.job(buggy)).attempts == 1
+        assert len(bench.told(JobRetrying)) == 1
+        assert not bench.told(PoolClosed)
+
+    virtually(scenario)
+
+
+def test_a_job_without_pools_is_retried_as_ever(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        async def call(ctx: Context) -> None:
+            ctx.used(tokens=700)
+            raise Refused(429, {"retry-after": "30"})
+
+        bench.task(call)
+        job = await bench.enqueue("call")
+        await bench.run_until_idle()
+        assert (await bench.job(job)).attempts == 1
+        assert not bench.told(PoolClosed)
+
+    virtually(scenario)
+
+
+def test_i14_a_killed_workers_units_count_anew(virtually: Virtually) -> None:
+    """It may have made its call at any time before it was found dead."""
+
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        pool = await bench.pool("api", Limit.requests(1, per="minute"))
+
+        async def call() -> None:
+            provider.call()
+            await asyncio.sleep(3)
+
+        bench.task(call, pool=pool)
+        job = await bench.enqueue("call")
+        loop = cast("VirtualLoop", asyncio.get_running_loop())
+        process, _ = loop.spawn("victim", bench.worker(lease=30).run())
+        await asyncio.sleep(1)
+        process.kill()
+        other = bench.worker(lease=30, reclaim_every=10)
+        running = bench.start(other)
+        await bench.ended(job)
+        first, second = provider.arrivals
+        assert second - first >= 30 + MINUTE
+        other.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_i14_a_handler_that_would_start_too_late_is_not_started(virtually: Virtually) -> None:
+    """The claim's reply took longer than the pool's jitter: nothing was called, so nothing counts."""
+
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        pool = await bench.pool("api", Limit.requests(1, per="minute"), jitter=0.5)
+        bench.task(_calls(provider), pool=pool)
+        job = await bench.enqueue("call")
+        line = Unreliable(bench.store)
+        line.slow = 0.6
+        worker = bench.worker(store=line)
+        running = bench.start(worker)
+        await asyncio.sleep(5)
+        assert provider.arrivals == []
+        assert {event.reason for event in bench.told(JobReleased)} == {"too late"}
+        line.slow = 0.4
+        await bench.ended(job)
+        assert len(provider.arrivals) == 1
+        assert provider.arrivals[0] < 8, "what was handed back unrun is free at once"
+        assert (await bench.job(job)).attempts == 1
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_units_are_too_old_behind_slow_middleware_too(virtually: Virtually) -> None:
+    """Even one that keeps every exception to itself."""
+
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        pool = await bench.pool("api", Limit.requests(5, per="minute"))
+        bench.task(_calls(provider), pool=pool)
+        job = await bench.enqueue("call")
+        slow = [2.0, 0.0]
+
+        async def around(ctx: Context, run: Any) -> Any:
+            await asyncio.sleep(slow.pop(0))
+            try:
+                return await run()
+            except Exception:
+                return None
+
+        await bench.run_until_idle(middleware=(around,))
+        assert (await bench.job(job)).state is State.DONE
+        assert len(provider.arrivals) == 1
+        assert [event.reason for event in bench.told(JobReleased)] == ["too late"]
+        assert await bench.used("api") == {"requests per minute": 1}
+
+    virtually(scenario)
+
+
+def test_jobs_with_pools_are_not_claimed_ahead_of_a_slot(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.requests(100_000, per="minute"))
+
+        async def quick() -> None:
+            await asyncio.sleep(0.001)
+
+        bench.task(quick, pool=pool)
+        jobs = [await bench.enqueue("quick") for _ in range(200)]
+        line = Unreliable(bench.store)
+        worker = bench.worker(store=line, concurrency=4, until_idle=True)
+        await worker.run()
+        assert {(await bench.job(job)).state for job in jobs} == {State.DONE}
+        assert max(request.limit for request in line.requests if request is not None) <= 4
+
+    virtually(scenario)
+
+
+def test_i6_what_a_cancelled_job_used_is_booked(virtually: Virtually) -> None:
+    """Its holder says so, although its outcome is nobody's business any more."""
+
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.tokens(1000, per="minute"), Limit.concurrent(1))
+
+        async def call(ctx: Context) -> None:
+            ctx.used(tokens=10)
+            await asyncio.sleep(1000)
+
+        bench.task(call, pool=pool, cost={"tokens": 900})
+        job = await bench.enqueue("call")
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        await bench.store.amend(Filter(ids=(job,)), Cancel("enough"))
+        await asyncio.sleep(5)
+        assert (await bench.job(job)).state is State.CANCELLED
+        assert await bench.used("api") == {"tokens per minute": 10, "calls at once": 0}
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_spend_waits_a_moment_and_gives_the_job_back_for_longer(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        second = Limit.requests(1, per=3.0)
+        short = await bench.pool("short", second)
+        long = await bench.pool("long", Limit.tokens(100, per="minute"))
+
+        async def twice(ctx: Context) -> None:
+            for _ in range(2):
+                async with ctx.spend(short):
+                    provider.call()
+
+        async def big(ctx: Context) -> None:
+            async with ctx.spend(long, tokens=80):
+                provider.call()
+                ctx.used(tokens=60)
+
+        bench.task(twice)
+        bench.task(big)
+        await bench.enqueue("twice")
+        await bench.run_until_idle()
+        assert 3 <= provider.arrivals[1] - provider.arrivals[0] <= 5
+
+        provider.arrivals.clear()
+        jobs = [await bench.enqueue("big") for _ in range(2)]
+        worker = bench.worker(concurrency=1)
+        running = bench.start(worker)
+        await bench.ended(*jobs)
+        assert provider.arrivals[1] - provider.arrivals[0] >= MINUTE
+        [snoozed] = bench.told(JobSnoozed)
+        assert snoozed.reason == "waits for pool long"
+        assert [(await bench.job(job)).attempts for job in jobs] == [1, 1]
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_a_refusal_inside_spend_closes_that_pool_only(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        first = await bench.pool("first", Limit.requests(10, per="minute"))
+        other = await bench.pool("other", Limit.requests(10, per="minute"), keyed=True)
+
+        async def call(ctx: Context) -> None:
+            async with ctx.spend(other, key="eu"):
+                raise Refused(429, {"retry-after": "30"})
+
+        bench.task(call, pool=first)
+        job = await bench.enqueue("call")
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(0.5)
+        assert [(event.pool, event.key) for event in bench.told(PoolClosed)] == [("other", "eu")]
+        assert (await bench.job(job)).attempts == 0
+        worker.stop_now()
+        await running
+
+    virtually(scenario)
+
+
+def test_a_call_nobody_spoke_of_counts_as_it_was_reserved(virtually: Virtually) -> None:
+    """Two were reserved and one was told of: the larger reservation counts whole."""
+
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.tokens(10_000, per="minute"), Limit.requests(10, per="minute"))
+
+        async def call(ctx: Context) -> None:
+            async with ctx.spend(pool, tokens=4000):
+                ctx.used(tokens=100)
+
+        bench.task(call, pool=pool, cost={"tokens": 900})
+        await bench.enqueue("call")
+        await bench.run_until_idle()
+        assert await bench.used("api") == {"tokens per minute": 4100, "requests per minute": 2}
+
+    virtually(scenario)
+
+
+def test_another_pool_of_the_task_is_named(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        api = await bench.pool("api", Limit.tokens(1000, per="minute"))
+        site = await bench.pool("site", Limit.tokens(1000, per="minute"), keyed=True)
+
+        async def call(ctx: Context, host: str) -> None:
+            ctx.used(tokens=1)
+            ctx.used(site, tokens=2)
+
+        bench.task(call, pool=[api, site.by(lambda host: host)], cost={"tokens": 500})
+        await bench.enqueue("call", b'{"host":"example.org"}')
+        await bench.run_until_idle()
+        assert await bench.used("api") == {"tokens per minute": 1}
+        assert await bench.used("site", "example.org") == {"tokens per minute": 2}
+
+    virtually(scenario)
+
+
+def test_i20_a_job_handed_back_by_a_stopping_worker_counts_its_call(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        pool = await bench.pool("api", Limit.requests(2, per="minute"), Limit.concurrent(1))
+
+        async def call() -> None:
+            provider.call()
+            await asyncio.sleep(1000)
+
+        bench.task(call, pool=pool)
+        await bench.enqueue("call")
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        worker.stop_now()
+        await running
+        assert await bench.used("api") == {"requests per minute": 1, "calls at once": 0}
+
+    virtually(scenario)
+
+
+def _calls(provider: Provider) -> Any:
+    async def call() -> None:
+        provider.call()
+
+    return call
