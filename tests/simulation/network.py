@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from tests.simulation.watch import Call, Watch
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
-from tidemill.contract.pools import PoolView
+from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
 from tidemill.contract.upkeep import Progress, StoreFacts
@@ -184,6 +184,9 @@ class Network:
 
     async def pools(self) -> list[PoolView]:
         return cast("list[PoolView]", await self._call("pools"))
+
+    async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
+        return cast("list[PoolMinute]", await self._call("pool_history", pool, since))
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return cast("list[Job | None]", await self._call("get", ids))

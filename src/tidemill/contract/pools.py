@@ -47,6 +47,16 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     ramp: float | None
 
 
+class PoolMinute(msgspec.Struct, frozen=True, kw_only=True):
+    """One minute of a pool (`at` is its start), all its keys together: calls that ended, what they used by
+    unit, and refusals by reason."""
+
+    at: float
+    calls: int
+    units: Units
+    refusals: dict[str, int]
+
+
 class Pools(Protocol):
     """Part of the other verbs:
 
@@ -113,4 +123,10 @@ class Pools(Protocol):
 
     async def pools(self) -> list[PoolView]:
         """P7 Every declared pool, and of those with keys every key that has something taken or closed."""
+        ...
+
+    async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
+        """P8 Minute by minute since that wall time, quiet minutes left out, for HISTORY_KEPT. A call counts
+        in the minute its reservation was settled or counted anew, with what it is taken to have used; one
+        that was not made does not count. Every refusal that was told counts. No such pool: no minutes."""
         ...

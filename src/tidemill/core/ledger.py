@@ -15,6 +15,7 @@ from tidemill.core import accounts
 from tidemill.core.accounts import Account, Denied
 from tidemill.core.lanes import Gate
 from tidemill.core.needs import Need
+from tidemill.core.pool_history import Remark, of_call
 from tidemill.core.pools import PoolSettings
 from tidemill.core.reserving import Ask, Reservation
 from tidemill.core.spending import Spent, shared_out
@@ -32,11 +33,12 @@ LANE_ASKS_AGAIN = 60.0
 
 class Ledger(Protocol):
     """`load` answers the pool as it is in force and its account as of this boot, None for a pool nobody
-    declared. `reservations` counts those that are open."""
+    declared. `reservations` counts those that are open. `remark` adds to the pool's history (P8)."""
 
     def load(self, place: PLACE) -> tuple[PoolSettings, Account] | None: ...
     def save(self, place: PLACE, account: Account) -> None: ...
     def reservations(self, place: PLACE) -> int: ...
+    def remark(self, pool: str, what: Remark) -> None: ...
 
 
 class Reserved(msgspec.Struct, frozen=True):
@@ -145,6 +147,8 @@ def conclude(  # noqa: PLR0917 - a settlement is told whole
             continue
         prober = job if seen.place in probes else None
         drawn = 0.0 if seen.refusal is None else chance()
+        if seen.refusal is not None:
+            ledger.remark(seen.pool, Remark(refusals={seen.refusal.reason.value: 1}))
         account = accounts.observed(*known, seen, prober, now, chance=drawn, running=running[seen.place])
         ledger.save(seen.place, account)
     for place in probes:
@@ -159,6 +163,7 @@ def count_anew(ledger: Ledger, ended: Sequence[Reserved], job: str, now: Instant
         if known is None:
             continue
         account = accounts.counted_anew(*known, reserved.reservation, now)
+        ledger.remark(reserved.pool, of_call(known[0], reserved.reservation, None))
         if reserved.probe:
             account = accounts.heard(account, job, now, well=False)
         ledger.save(reserved.place, account)
@@ -176,6 +181,7 @@ def _book(ledger: Ledger, ended: Sequence[Reserved], spent: Spent, now: Instant)
     for reserved, share in zip(ended, shares, strict=True):
         if spent.made:
             account = accounts.settled(pool, account, reserved.reservation, share, now)
+            ledger.remark(reserved.pool, of_call(pool, reserved.reservation, share))
         else:
             account = accounts.released(pool, account, reserved.reservation, now)
     ledger.save(place, account)

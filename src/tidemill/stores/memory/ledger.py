@@ -12,6 +12,7 @@ from tidemill.clock import Clock
 from tidemill.core import accounts, ledger, usage
 from tidemill.core.accounts import Account
 from tidemill.core.ledger import PLACE, Reserved
+from tidemill.core.pool_history import Remark
 from tidemill.core.pools import PoolOverride, PoolSettings, in_force
 from tidemill.core.windows import Instant
 
@@ -40,6 +41,7 @@ class Books:
         self.accounts: dict[PLACE, Account] = {}
         self.reserved: dict[Claim, list[Reserved]] = {}
         self.left: dict[Claim, Left] = {}
+        self.history: dict[str, dict[float, Remark]] = {}
         self._open: Counter[PLACE] = Counter()
         self._looked: dict[PLACE, float] = {}  # when each was last written, or found worth keeping
 
@@ -67,6 +69,14 @@ class Books:
 
     def reservations(self, place: PLACE) -> int:
         return self._open[place]
+
+    def remark(self, pool: str, what: Remark) -> None:
+        minutes, minute = self.history.setdefault(pool, {}), self._clock.wall() // 60 * 60
+        minutes[minute] = minutes.get(minute, Remark()).plus(what)
+
+    def forget_minutes(self, before: float) -> None:
+        for pool, minutes in self.history.items():
+            self.history[pool] = {minute: what for minute, what in minutes.items() if minute >= before}
 
     def in_force(self, pool: Pool) -> PoolSettings:
         return in_force(pool.declared, pool.override, self._clock.wall())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tidemill.contract.pools import LimitView, PoolView
+from tidemill.contract.pools import LimitView, PoolMinute, PoolView
 from tidemill.core import accounts, breaker, ledger, reserving, usage
 from tidemill.core.accounts import HandClosure
 from tidemill.core.claims import is_current
@@ -130,6 +130,16 @@ def pools(records: Records) -> list[PoolView]:
         views.append(_view(books, (name, None)))
         views += [_view(books, (name, key)) for key in sorted(of_pool) if _is_busy(books, (name, key))]
     return views
+
+
+def history(records: Records, pool: str, since: float) -> list[PoolMinute]:
+    """P8."""
+    minutes = records.books.history.get(pool, {})
+    return [
+        PoolMinute(at=at, calls=what.calls, units=what.units, refusals=what.refusals)
+        for at, what in sorted(minutes.items())
+        if at >= since // 60 * 60
+    ]
 
 
 def problem_with_needs(records: Records, jobs: Sequence[NewJob]) -> str | None:

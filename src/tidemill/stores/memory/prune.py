@@ -66,9 +66,11 @@ def _forget(records: Records, limit: int, now: float) -> int:
     over = [id_ for id_, known in records.memory.items() if records.is_over(known.term)][:limit]
     for id_ in over:
         del records.memory[id_]
+    oldest = (now - HISTORY_KEPT) // 60 * 60
     for queue in records.queues.values():
-        for minute in [minute for minute in queue.history if minute < (now - HISTORY_KEPT) // 60 * 60]:
+        for minute in [minute for minute in queue.history if minute < oldest]:
             del queue.history[minute]
+    records.books.forget_minutes(oldest)
     silent_since = records.clock.boot() - HOUR
     for worker in [worker for worker, known in records.workers.items() if known.lease < silent_since]:
         if worker not in records.running:

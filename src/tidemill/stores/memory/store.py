@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
-from tidemill.contract.pools import PoolView
+from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
 from tidemill.contract.upkeep import Progress, StoreFacts
@@ -232,6 +232,10 @@ class MemoryStore:
     async def pools(self) -> list[PoolView]:
         with self.verb() as records:
             return pooling.pools(records)
+
+    async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
+        with self.verb() as records:
+            return pooling.history(records, pool, since)
 
     async def lead(self, duty: str, worker: str, lease: float) -> bool:
         with self.verb() as records:

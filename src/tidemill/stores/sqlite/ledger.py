@@ -14,6 +14,7 @@ from tidemill.core import accounts
 from tidemill.core.accounts import Account
 from tidemill.core.ledger import PLACE, Reserved
 from tidemill.core.needs import SEPARATOR
+from tidemill.core.pool_history import Remark
 from tidemill.core.pools import PoolOverride, PoolSettings
 from tidemill.core.reserving import Reservation
 from tidemill.core.windows import Instant
@@ -27,6 +28,8 @@ _SETTINGS = msgspec.json.Decoder(PoolSettings)
 _OVERRIDE = msgspec.json.Decoder(PoolOverride)
 _ACCOUNT = msgspec.json.Decoder(Account)
 _RESERVATION = msgspec.json.Decoder(Reservation)
+_UNITS = msgspec.json.Decoder(dict[str, float])
+_REFUSALS = msgspec.json.Decoder(dict[str, int])
 
 
 class PoolRow(msgspec.Struct, frozen=True):
@@ -72,6 +75,7 @@ class StepLedger:
         self._accounts: dict[PLACE, Account] = {}
         self._changed: set[PLACE] = set()
         self._freed: set[PLACE] = set()
+        self._remarks: dict[str, Remark] = {}
         self.has_reserved = False
 
     # -- pools
@@ -136,6 +140,21 @@ class StepLedger:
         ]
         self._connection.executemany(ACCOUNTS.save, rows)
         self._changed.clear()
+        for pool, remark in self._remarks.items():
+            self._write_minute(pool, remark)
+        self._remarks.clear()
+
+    # -- history
+
+    def remark(self, pool: str, what: Remark) -> None:
+        self._remarks[pool] = self._remarks.get(pool, Remark()).plus(what)
+
+    def _write_minute(self, pool: str, what: Remark) -> None:
+        minute = int(self.now.wall // 60)
+        before = self._connection.execute(POOLS.minute, (pool, minute)).fetchone()
+        total = what if before is None else remark_of(*before).plus(what)
+        row = (pool, minute, total.calls, text_of(total.units), text_of(total.refusals))
+        self._connection.execute(POOLS.save_minute, row)
 
     # -- reservations
 
@@ -173,6 +192,10 @@ def waits_for(place: PLACE) -> str:
 
 def reserved_of(pool: str, key: str, reservation: str, probe: int) -> Reserved:
     return Reserved(pool, key or None, _RESERVATION.decode(reservation), bool(probe))
+
+
+def remark_of(calls: int, units: str, refusals: str) -> Remark:
+    return Remark(calls=calls, units=_UNITS.decode(units), refusals=_REFUSALS.decode(refusals))
 
 
 def reservation_of(text: str) -> Reservation:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemill.contract.pools import LimitView, PoolView
+from tidemill.contract.pools import LimitView, PoolMinute, PoolView
 from tidemill.core import breaker as breakers
 from tidemill.core import usage
 from tidemill.core.accounts import Account
 from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings
 from tidemill.core.windows import Instant
-from tidemill.stores.sqlite.ledger import ACCOUNTS, POOLS, RESERVATIONS, PoolRow, account_of, pool_row
+from tidemill.stores.sqlite.ledger import (
+    ACCOUNTS,
+    POOLS,
+    RESERVATIONS,
+    PoolRow,
+    account_of,
+    pool_row,
+    remark_of,
+)
 from tidemill.stores.sqlite.transaction import Transaction
 
 UNUSED_FOR = 60.0
@@ -23,6 +31,16 @@ def every(transaction: Transaction) -> list[PoolView]:
     found: list[PoolView] = []
     for name, *texts in transaction.execute(POOLS.all).fetchall():
         found += _views(transaction, name, pool_row(*texts))
+    return found
+
+
+def history(transaction: Transaction, pool: str, since: float) -> list[PoolMinute]:
+    """P8."""
+    found: list[PoolMinute] = []
+    for minute, *row in transaction.execute(POOLS.minutes, (pool, int(since // 60))):
+        what = remark_of(*row)
+        at = minute * 60.0
+        found.append(PoolMinute(at=at, calls=what.calls, units=what.units, refusals=what.refusals))
     return found
 
 

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
-from tidemill.contract.pools import PoolView
+from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
 from tidemill.contract.upkeep import Progress, StoreFacts
@@ -217,6 +217,9 @@ class SqliteStore:
 
     async def pools(self) -> list[PoolView]:
         return await self._reads.run(pool_views.every)
+
+    async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
+        return await self._reads.run(lambda transaction: pool_views.history(transaction, pool, since))
 
     # -- reader
 

@@ -39,6 +39,7 @@ _TOPICS = (
     "leasing",
     "ordering",
     "overriding",
+    "pool_minutes",
     "pooling",
     "reading",
     "searching",
@@ -76,6 +77,7 @@ from tidemill.testing.conformance.inserting import TestInsert, TestRememberedIds
 from tidemill.testing.conformance.leasing import TestClocks, TestHeartbeat, TestReclaim  # noqa: E402
 from tidemill.testing.conformance.ordering import TestLanes, TestOrder, TestShares  # noqa: E402
 from tidemill.testing.conformance.overriding import TestOverrideEnds, TestOverrides  # noqa: E402
+from tidemill.testing.conformance.pool_minutes import TestPoolHistory  # noqa: E402
 from tidemill.testing.conformance.pooling import (  # noqa: E402
     TestPooledClaim,
     TestPooledLanes,
@@ -155,6 +157,7 @@ __all__ = [
     "TestOverrides",
     "TestPause",
     "TestPeriod",
+    "TestPoolHistory",
     "TestPoolOverrides",
     "TestPoolRings",
     "TestPoolViews",

@@ -12,3 +12,15 @@ ON CONFLICT (name) DO UPDATE SET declared = excluded.declared WHERE declared <> 
 
 -- name: override  (override, name) or NULL: there is none
 UPDATE pools SET override = ? WHERE name = ?;
+
+-- name: minute  (pool, minute)
+SELECT calls, units, refusals FROM pool_history WHERE pool = ? AND minute = ?;
+
+-- name: save_minute  (pool, minute, calls, units, refusals)
+INSERT OR REPLACE INTO pool_history (pool, minute, calls, units, refusals) VALUES (?, ?, ?, ?, ?);
+
+-- name: minutes  (pool, minute)
+SELECT minute, calls, units, refusals FROM pool_history WHERE pool = ? AND minute >= ? ORDER BY minute;
+
+-- name: forget_minutes  (minute)
+DELETE FROM pool_history WHERE pool IN (SELECT name FROM pools) AND minute < ?;

@@ -11,6 +11,7 @@ from tidemill.contract.store import Store
 from tidemill.core.filters import Filter
 from tidemill.testing.conformance import strategies as some
 from tidemill.testing.conformance.lockstep.pair import EVERYTHING, Pair
+from tidemill.testing.conformance.metering import POOLS
 
 
 class Readers(Pair):
@@ -42,6 +43,8 @@ class Readers(Pair):
         for queue in some.QUEUES:
             self.both(methodcaller("history", queue, 0.0))
             self.both(methodcaller("backlog", queue))
+        for pool in (*POOLS, "nobody"):
+            self.both(methodcaller("pool_history", pool, 0.0))
         self.both(lambda store: store.workers())
         self.both(_arrivals)
 

@@ -198,6 +198,16 @@ CREATE TABLE history (
     PRIMARY KEY (queue, minute)
 ) STRICT, WITHOUT ROWID;
 
+-- Minutes of pools, keys added up. `units` and `refusals` are JSON objects: which there are is the pool's.
+CREATE TABLE pool_history (
+    pool      TEXT    NOT NULL,
+    minute    INTEGER NOT NULL,
+    calls     INTEGER NOT NULL,
+    units     TEXT    NOT NULL,
+    refusals  TEXT    NOT NULL,
+    PRIMARY KEY (pool, minute)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE attempts (
     job         INTEGER NOT NULL,
     number      INTEGER NOT NULL,
