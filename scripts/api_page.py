@@ -36,6 +36,7 @@ SECTIONS = {
         "current",
     ],
     "Pools": ["Pool", "Limit", "Day", "Week", "Month", "TimeOfDay"],
+    "Batches": ["Batch", "split"],
     "Queues": ["QueueSettings", "Retention", "QueueChanges", "Override"],
     "Looking and steering": [
         "Inspector",

@@ -50,12 +50,14 @@ if TYPE_CHECKING:
     from tidemill.core.calendars import Day, Month, Week
     from tidemill.core.daytime import TimeOfDay
     from tidemill.core.limits import Limit
+    from tidemill.core.splitting import Batch, split
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
     from tidemill.inspect.views import Changed, JobView, Overview, QueueView
     from tidemill.tasks.pools import Pool
 else:
     _LAZY = {
+        "Batch": "core.splitting",
         "Changed": "inspect.views",
         "Day": "core.calendars",
         "Explanation": "inspect.explanation",
@@ -68,6 +70,7 @@ else:
         "QueueView": "inspect.views",
         "TimeOfDay": "core.daytime",
         "Week": "core.calendars",
+        "split": "core.splitting",
     }
 
     def __getattr__(name):  # noqa: ANN001, ANN202 - hidden from type checkers, or every name would be one
@@ -81,6 +84,7 @@ else:
 
 __all__ = [
     "Archive",
+    "Batch",
     "Cancel",
     "Change",
     "Changed",
@@ -141,4 +145,5 @@ __all__ = [
     "Unique",
     "Week",
     "current",
+    "split",
 ]
