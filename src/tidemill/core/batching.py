@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from tidemill.core.needs import Need
+from tidemill.core.needs import SEPARATOR, Need
 from tidemill.core.units import Units
+
+MOST_ITEMS = 10_000
+"""A claim reads as many jobs as its call may take, and no claim is ever a long one."""
 
 
 class Batching(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,74 +30,103 @@ class Batching(msgspec.Struct, frozen=True, kw_only=True):
     call: dict[str, Units] = msgspec.field(default_factory=dict)
 
     def problem(self) -> str | None:
-        if self.max_items < 1:
-            return f"max_items: must be 1 or more, is {self.max_items}"
+        if not 1 <= self.max_items <= MOST_ITEMS:
+            return f"max_items: must lie between 1 and {MOST_ITEMS}, is {self.max_items}"
         if not (math.isfinite(self.linger) and self.linger >= 0):
             return f"linger: must be 0 or more seconds, is {self.linger}"
         for unit, amount in self.max_units.items():
             if not (math.isfinite(amount) and amount > 0):
                 return f"max_units: {unit} must be above 0, is {amount}"
+        for pool, units in self.call.items():
+            for unit, amount in units.items():
+                if not (math.isfinite(amount) and amount >= 0):
+                    return f"call: {unit} of pool {pool!r} must be 0 or more, is {amount}"
         return None
 
 
-class Item(Protocol):
+class Costing(Protocol):
+    @property
+    def needs(self) -> tuple[Need, ...]: ...
+
+
+class Waiting(Costing, Protocol):
     """A ready job as a batch sees it."""
 
     @property
     def due(self) -> float: ...
-    @property
-    def needs(self) -> tuple[Need, ...]: ...
     @property
     def crashes(self) -> int: ...
     @property
     def part(self) -> str: ...
 
 
-def ripe_in(rule: Batching, waiting: Sequence[Item], now: float) -> float:
+class Placed(Protocol):
+    """A job that was claimed for a call."""
+
+    @property
+    def call(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def due(self) -> float: ...
+    @property
+    def seq(self) -> int: ...
+
+
+P = TypeVar("P", bound=Placed)
+
+
+def ripe_in(rule: Batching, waiting: Sequence[Waiting], now: float) -> float:
     """Seconds until the first jobs of a lane are worth a call; 0 when they are. `waiting` are its first
     `max_items`, in order, `now` is wall time. Part of a split batch lacks nobody. A job due after now was
     filed before the clock was set back, and has waited long enough."""
-    first = waiting[0]
-    if len(waiting) >= rule.max_items or first.part or first.crashes:
+    if len(waiting) >= rule.max_items or waiting[0].part or waiting[0].crashes:
         return 0.0
-    if prefix(rule, waiting) < len(waiting):
+    if prefix(rule, waiting) < len(waiting) or _is_full(rule, waiting):
         return 0.0
-    oldest = min(item.due for item in waiting)
+    oldest = min(job.due for job in waiting)
     return 0.0 if oldest > now else max(0.0, oldest + rule.linger - now)
 
 
-def prefix(rule: Batching, waiting: Sequence[Item]) -> int:
+def lacking(rule: Batching, waiting: Sequence[Waiting]) -> int:
+    """How many more jobs may make an unripe lane ripe: one will do where units are counted."""
+    return 1 if rule.max_units else rule.max_items - len(waiting)
+
+
+def prefix(rule: Batching, waiting: Sequence[Waiting]) -> int:
     """How many of the first jobs one call may take by its own rule. A suspect job, whose worker died, goes
     alone: poison never takes its neighbours along."""
     total: Units = {}
-    for at, item in enumerate(waiting[: rule.max_items]):
-        if at and (item.crashes or waiting[0].crashes):
+    for at, job in enumerate(waiting[: rule.max_items]):
+        if at and (job.crashes or waiting[0].crashes):
             return at
-        for unit, amount in _largest(item.needs).items():
-            total[unit] = total.get(unit, 0.0) + amount
+        _add(total, _largest(job.needs))
         if at and any(total.get(unit, 0.0) > most for unit, most in rule.max_units.items()):
             return at
     return min(len(waiting), rule.max_items)
 
 
-def needs_of_call(rule: Batching, items: Sequence[Item]) -> tuple[Need, ...]:
+def needs_of_call(rule: Batching, jobs: Sequence[Costing]) -> tuple[Need, ...]:
     """What one call with these jobs takes of their pools: what a call costs, and what each job adds. What
-    every call costs unasked, such as one request, it costs once."""
-    return tuple(
-        Need(
-            need.pool,
-            need.key,
-            _added(rule.call.get(need.pool, {}), [item.needs[at].units for item in items]),
-        )
-        for at, need in enumerate(items[0].needs)
-    )
+    every call costs unasked, such as one request, it costs once. All of them need the same pools, in
+    whatever order they name them."""
+    totals = {(need.pool, need.key): dict(rule.call.get(need.pool, {})) for need in jobs[0].needs}
+    for job in jobs:
+        for need in job.needs:
+            _add(totals[need.pool, need.key], need.units)
+    return tuple(Need(pool, key, units) for (pool, key), units in totals.items())
 
 
 def longest(count: int, fits: Callable[[int], bool]) -> int:
-    """The most jobs up to `count` for which `fits` is true, 0 when it is not even for one."""
-    low, high = 0, count
+    """The most jobs up to `count` for which `fits` is true, 0 when it is not even for one. All or none are
+    the usual answers, so they are tried first."""
+    if fits(count):
+        return count
+    if count == 1 or not fits(1):
+        return 0
+    low, high = 1, count - 1
     while low < high:
-        middle = high if low == 0 and high == count else (low + high + 1) // 2
+        middle = (low + high + 1) // 2
         if fits(middle):
             low = middle
         else:
@@ -102,12 +134,28 @@ def longest(count: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _added(call: Units, items: Sequence[Units]) -> Units:
-    total = dict(call)
-    for units in items:
-        for unit, amount in units.items():
-            total[unit] = total.get(unit, 0.0) + amount
-    return total
+def by_calls(jobs: Sequence[P]) -> list[P]:
+    """Jobs of one claim, calls kept together and in the order of their lane. The others stay as they are."""
+    calls: dict[str, list[P]] = {}
+    for job in jobs:
+        calls.setdefault(job.call or f"{SEPARATOR}{job.seq}", []).append(job)
+    return [
+        job
+        for call in calls.values()
+        for job in sorted(call, key=lambda job: (job.priority, job.due, job.seq))
+    ]
+
+
+def _is_full(rule: Batching, waiting: Sequence[Waiting]) -> bool:
+    total: Units = {}
+    for job in waiting:
+        _add(total, _largest(job.needs))
+    return any(total.get(unit, 0.0) >= most for unit, most in rule.max_units.items())
+
+
+def _add(total: Units, more: Units) -> None:
+    for unit, amount in more.items():
+        total[unit] = total.get(unit, 0.0) + amount
 
 
 def _largest(needs: tuple[Need, ...]) -> Units:

@@ -34,7 +34,11 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct):
-    """One job in a worker's hands. `attempt` is the number this run will be charged as."""
+    """One job in a worker's hands. `attempt` is the number this run will be charged as.
+
+    Jobs of a batch task come in calls, one behind the other; `call` is the id of the first of them, '' for
+    any other job. That first one holds what the call takes of its pools, so the `spent` of its settlement
+    is about the call, and the others' settlements have none."""
 
     id: str
     queue: str
@@ -51,8 +55,9 @@ class Claimed(msgspec.Struct):
     trace: str | None
     created: float
     due: float
-    part: int
+    part: str
     needs: tuple[Need, ...] = ()
+    call: str = ""
 
     @property
     def alone(self) -> bool:

@@ -7,6 +7,7 @@ import math
 import msgspec
 
 from tidemill.core import needs
+from tidemill.core.batching import Batching
 from tidemill.core.names import MAX_NAME, is_storable, problem_with_name
 from tidemill.core.needs import SEPARATOR, Need
 from tidemill.core.states import State
@@ -40,6 +41,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     trace: str | None = None
     tags: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
+    batching: Batching | None = None
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -55,7 +57,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `lease` is on the store's boot clock, every other time on its wall clock.
     `lane` is the line it stands in, see `core.needs.lane_of`; `key` is the key it was given, '' for none.
     `claim` is 0 when nobody may settle the job. `unknown_for` adds up how long workers that did not
-    know the task have put it off.
+    know the task have put it off. `batching` is how it shares calls with others; `part` names the part of
+    a split batch it belongs to, '' for none, and `call` the first job of the call it was last claimed for.
     """
 
     seq: int
@@ -92,9 +95,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     progress: float | None = None
     note: str | None = None
-    part: int = 0
+    part: str = ""
     unknown_for: float = 0.0
     needs: tuple[Need, ...] = ()
+    batching: Batching | None = None
+    call: str = ""
 
     @property
     def key(self) -> str:
@@ -103,7 +108,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 def lane_of(job: NewJob) -> str:
     """The lane a job is filed in. Jobs without a key and without pools share the lane ''."""
-    return needs.lane_of(job.key, job.needs)
+    return needs.lane_of(job.key, job.needs, None if job.batching is None else job.task)
 
 
 def problem_with(group: Group) -> str | None:
@@ -134,6 +139,7 @@ def _is_plain(job: NewJob) -> bool:
         and 0 < len(job.task) <= MAX_NAME
         and job.key is None
         and not job.needs
+        and job.batching is None
         and job.trace is None
         and not job.tags
         and names.isascii()
@@ -150,6 +156,8 @@ def _problem_with_texts(job: NewJob) -> str | None:
         problem = problem or _problem_with_need(need)
     if problem is None and len({(need.pool, need.key) for need in job.needs}) < len(job.needs):
         problem = "needs: names a pool twice; add the units up"
+    if problem is None and job.batching is not None:
+        problem = _problem_with_batching(job, job.batching)
     for field, value in (("trace", job.trace), *(("tags", tag) for tag in job.tags)):
         if problem is None and value is not None and not is_storable(value):
             problem = f"{field}: must be text without NUL characters or lone surrogates"
@@ -165,6 +173,16 @@ def _problem_with_need(need: Need) -> str | None:
             problem := problem_with_name(field, name) or _problem_with_separator(field, name)
         ):
             return problem
+    return None
+
+
+def _problem_with_batching(job: NewJob, rule: Batching) -> str | None:
+    if problem := rule.problem() or _problem_with_separator("task", job.task):
+        return problem
+    pools = {need.pool for need in job.needs}
+    for pool in rule.call:
+        if pool not in pools:
+            return f"call: names the pool {pool!r}, which the job does not need"
     return None
 
 

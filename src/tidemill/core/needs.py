@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from tidemill.core.pools import PoolSettings
 
 SEPARATOR = "\x1f"
-"""Between the parts of a lane's name. No key and no name of a pool may hold it."""
+"""Between the parts of a lane's name. No key, no name of a pool and no task of batches may hold it."""
+PARTS_OF_POOLED = 2
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -37,11 +38,19 @@ class Need(msgspec.Struct, frozen=True):
         return f"pool {self.pool!r}: {problem}"
 
 
-def lane_of(key: str | None, needs: tuple[Need, ...]) -> str:
-    """Jobs with the same key and the same pools stand in one line. Without pools a lane is its key."""
+def lane_of(key: str | None, needs: tuple[Need, ...], batch: str | None = None, part: str = "") -> str:
+    """Jobs with the same key and the same pools stand in one line. Without pools a lane is its key. Jobs
+    that share calls (`batch` is their task) stand apart from all others, and so does each part of a batch
+    that was split."""
+    if batch is not None:
+        return SEPARATOR.join((key or "", group_of(needs), keys_of(needs), batch, part))
     if not needs:
         return key or ""
     return SEPARATOR.join((key or "", group_of(needs), keys_of(needs)))
+
+
+def is_of_batches(lane: str) -> bool:
+    return lane.count(SEPARATOR) > PARTS_OF_POOLED
 
 
 def key_of(lane: str) -> str:

@@ -40,9 +40,10 @@ class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
 
 
 class Split(msgspec.Struct, frozen=True, tag="split"):
-    """Sent back, uncharged, to be claimed in a smaller batch."""
+    """Sent back, uncharged, to be claimed in a smaller batch: with those of the same `part`, and at once.
+    A job that is of no batch is given back as it is."""
 
-    part: int
+    part: str
 
 
 class Release(msgspec.Struct, frozen=True, tag="release"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from tidemill.core import needs
 from tidemill.core.claims import Claimed
 from tidemill.core.job import Error, Job, NewJob, lane_of
 from tidemill.core.outcomes import (
@@ -55,6 +56,7 @@ def created(new: NewJob, queue: str, seq: int, now: float) -> Job:
         trace=new.trace,
         tags=new.tags,
         needs=new.needs,
+        batching=new.batching,
         unique_key=None if unique is None else unique.key,
         unique_until=None if lasts is None else now + lasts,
         unique_holds=unique is not None and unique.period is not None,
@@ -106,7 +108,9 @@ def expired(job: Job, now: float) -> Job:
     return _ended(job, Verb.EXPIRE, State.CANCELLED, now, EXPIRED)
 
 
-def claimed(job: Job, *, fence: int, claim: int, worker: str, number: int, lease: float, now: float) -> Job:
+def claimed(
+    job: Job, *, fence: int, claim: int, worker: str, number: int, lease: float, now: float, call: str = ""
+) -> Job:
     return replace(
         job,
         state=require(Verb.CLAIM, job.state, State.RUNNING),
@@ -119,6 +123,7 @@ def claimed(job: Job, *, fence: int, claim: int, worker: str, number: int, lease
         started=now,
         progress=None,
         note=None,
+        call=call,
     )
 
 
@@ -142,6 +147,7 @@ def in_hand(job: Job) -> Claimed:
         job.due,
         job.part,
         job.needs,
+        job.call,
     )
 
 
@@ -158,12 +164,12 @@ def settled(job: Job, outcome: Outcome, settings: QueueSettings, now: float) -> 
         case Retrying(delay, error, priority):
             urgency = job.priority if priority is None else priority
             again = replace(job, attempts=job.attempts + 1, error=error, priority=urgency)
-            return _postponed(again, delay, now)
+            return _postponed(_in_part(again, ""), delay, now)
         case Snooze(delay, reason):
             postponed = _postponed(job, delay, now)
             return postponed if reason is None else replace(postponed, note=reason)
         case Split(part):
-            return replace(_given_back(job, Verb.SETTLE), part=part)
+            return _in_part(_given_back(job, Verb.SETTLE), part)
         case Release(unknown):
             return _unknown(job, now) if unknown else _given_back(job, Verb.SETTLE)
         case Crashed(error):
@@ -203,7 +209,7 @@ def archived(job: Job, reason: str, now: float) -> Job:
 def retried(job: Job, now: float) -> Job:
     """An operator's retry starts a new generation with its counts at zero."""
     return replace(
-        job,
+        _in_part(job, ""),
         state=require(Verb.RETRY, job.state, State.READY),
         generation=job.generation + 1,
         attempts=0,
@@ -237,6 +243,13 @@ def _postponed(job: Job, delay: float, now: float) -> Job:
 
 def _given_back(job: Job, verb: Verb) -> Job:
     return replace(job, state=require(verb, job.state, State.READY))
+
+
+def _in_part(job: Job, part: str) -> Job:
+    """Each part of a split batch has a lane of its own; whoever tries again joins the others."""
+    if job.batching is None or job.part == part:
+        return job
+    return replace(job, part=part, lane=needs.lane_of(job.key, job.needs, job.task, part))
 
 
 def _unknown(job: Job, now: float) -> Job:

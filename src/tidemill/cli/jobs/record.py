@@ -100,7 +100,7 @@ def _sentence(error: Error) -> str:
 
 _TIMES = frozenset({"created", "due", "expires", "started", "finished", "unique_until"})
 
-_INTERNAL = frozenset({"seq", "fence", "claim", "number", "lease", "alone", "part", "unique_holds"})
+_INTERNAL = frozenset({"seq", "fence", "claim", "number", "lease", "alone", "part", "call", "unique_holds"})
 
 _NOTHING = {"unknown_for": (0,)}
 """Values that say nothing, where they are not the usual ones."""

@@ -49,6 +49,7 @@ class Claiming:
             number=self.request.number,
             lease=self.lease,
             now=self.now,
+            call="" if job.batching is None else job.id,
         )
         move(self.records, claimed, self.now)
         if reserved:

@@ -85,13 +85,16 @@ class Claiming:
         transaction.execute(SQL.mark, (*identity, apsw.carray(array("q", [job.seq for job in jobs]))))
         transaction.counted(queue, State.READY, State.RUNNING, len(jobs))
         fence, claim = self._fence, self._claim
+        for job in jobs:
+            if job.batching is not None:
+                transaction.execute(SQL.mark_call, (job.id, apsw.carray(array("q", [job.seq]))))
         for name, reserved in taken.items():
             transaction.ledger.hold((name, fence, claim), request.worker, reserved)
         self.jobs += [
             Claimed(
                 job.id, queue, job.task, job.payload.encode(), fence, claim, job.attempts + 1, job.priority,
                 job.lane, job.crashes, job.generation, job.timeout, job.trace, job.created, job.due, job.part,
-                job.needs or (),
+                job.needs or (), job.id if job.batching else "",
             )
             for job in jobs
         ]  # fmt: skip
@@ -154,7 +157,7 @@ def _as_ready(job: Job) -> Ready:
     return Ready(
         job.seq, job.id, job.task, job.payload.decode(), job.priority, job.lane, job.attempts, job.crashes,
         job.generation, job.timeout, job.trace, job.created, job.due, job.part, job.expires,
-        job.needs,
+        job.needs, job.batching,
     )  # fmt: skip
 
 

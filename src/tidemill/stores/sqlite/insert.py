@@ -121,7 +121,8 @@ class _Incoming:
         self._rows.append(
             (job.id, queue, job.task, job.payload.decode(), state.value, job.priority,
              lane_of(job), now, max(due, now), expires, job.timeout, job.trace, tags,
-             text_of(job.needs) if job.needs else None)
+             text_of(job.needs) if job.needs else None,
+             None if job.batching is None else text_of(job.batching))
         )  # fmt: skip
 
     def write(self) -> None:

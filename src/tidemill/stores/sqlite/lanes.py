@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidemill.core import ledger as books
+from tidemill.core.batching import Batching
 from tidemill.core.lanes import Gate, OpenLane, Picked
 from tidemill.core.ledger import Reserved, Stopped
 from tidemill.core.needs import Need, key_of
@@ -44,9 +45,10 @@ class Ready(msgspec.Struct, array_like=True, frozen=True):
     trace: str | None
     created: float
     due: float
-    part: int
+    part: str
     expires: float | None
     needs: tuple[Need, ...] | None = None
+    batching: Batching | None = None
 
 
 class Look(NamedTuple):

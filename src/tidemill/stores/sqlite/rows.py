@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from tidemill.core.batching import Batching
 from tidemill.core.job import Error, Job
 from tidemill.core.needs import Need
 from tidemill.core.states import State
@@ -13,10 +14,12 @@ from tidemill.core.states import State
 FIELDS = Job.__struct_fields__
 
 _ERROR = msgspec.json.Decoder(Error)
+_BATCHING = msgspec.json.Decoder(Batching)
 _NEEDS = msgspec.json.Decoder(tuple[Need, ...])
 _TAGS = msgspec.json.Decoder(tuple[str, ...])
 _PAYLOAD, _STATE, _TAGS_AT = FIELDS.index("payload"), FIELDS.index("state"), FIELDS.index("tags")
 _RESULT, _ERROR_AT, _NEEDS_AT = FIELDS.index("result"), FIELDS.index("error"), FIELDS.index("needs")
+_BATCHING_AT = FIELDS.index("batching")
 _FLAGS = (FIELDS.index("unique_holds"), FIELDS.index("alone"))
 
 
@@ -28,6 +31,7 @@ def job_of(row: tuple[Any, ...]) -> Job:
     values[_RESULT] = None if values[_RESULT] is None else values[_RESULT].encode()
     values[_ERROR_AT] = None if values[_ERROR_AT] is None else _ERROR.decode(values[_ERROR_AT])
     values[_NEEDS_AT] = _NEEDS.decode(values[_NEEDS_AT]) if values[_NEEDS_AT] else ()
+    values[_BATCHING_AT] = _BATCHING.decode(values[_BATCHING_AT]) if values[_BATCHING_AT] else None
     for flag in _FLAGS:
         values[flag] = bool(values[flag])
     return Job(**dict(zip(FIELDS, values, strict=True)))
@@ -41,6 +45,7 @@ def row_of(job: Job) -> dict[str, Any]:
     row["result"] = None if job.result is None else job.result.decode()
     row["error"] = None if job.error is None else text_of(job.error)
     row["needs"] = text_of(job.needs) if job.needs else None
+    row["batching"] = None if job.batching is None else text_of(job.batching)
     return row
 
 

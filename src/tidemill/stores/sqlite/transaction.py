@@ -148,6 +148,8 @@ class Transaction:
             self._moved(before, after)
         if State.READY in (before.state, after.state):
             self.touch(before.queue, before.lane)
+            if after.lane != before.lane:
+                self.touch(after.queue, after.lane)
 
     def _moved(self, before: Job, after: Job) -> None:
         if before.state is State.RUNNING:
@@ -168,7 +170,7 @@ class Transaction:
         """The record goes, its id is remembered."""
         self.remember(job.id, Verdict.ACCEPTED, job.id, job.fence, job.claim)
         self.keep_place(job.seq)
-        for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts):
+        for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts, SQL.drop_checkpoints):
             self.connection.execute(sql, (job.seq,))
         self.counted(job.queue, job.state, None, 1)
         if job.state is State.READY:

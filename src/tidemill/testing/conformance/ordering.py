@@ -27,7 +27,7 @@ class TestOrder:
         assert ids(await drive.take(limit=2)) == ["c", "d"]
         assert ids(await drive.take(limit=2)) == ["e"]
 
-    @pytest.mark.parametrize("outcome", [Release(), Split(2)])
+    @pytest.mark.parametrize("outcome", [Release(), Split("2")])
     async def test_j43_a_job_given_back_keeps_its_place(
         self, drive: Driver, outcome: Release | Split
     ) -> None:

@@ -21,9 +21,9 @@ SELECT (SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running
 
 -- name: ready  (queue, lane, limit, offset) as one row: Python takes its interpreter lock once, not once a job
 SELECT json_group_array(json_array(seq, id, task, payload, priority, lane, attempts, crashes, generation,
-                                   timeout, trace, created, due, part, expires, json(needs)))
+                                   timeout, trace, created, due, part, expires, json(needs), json(batching)))
 FROM (SELECT seq, id, task, payload, priority, lane, attempts, crashes, generation,
-             timeout, trace, created, due, part, expires, needs
+             timeout, trace, created, due, part, expires, needs, batching
       FROM jobs WHERE state = 'ready' AND queue = ? AND lane = ?
       ORDER BY priority, due, seq LIMIT ? OFFSET ?);
 
@@ -32,6 +32,9 @@ UPDATE jobs
 SET state = 'running', fence = ?, claim = ?, worker = ?, number = ?, lease = ?, started = ?,
     alone = crashes > 0, progress = NULL, note = NULL
 WHERE seq IN carray(?);
+
+-- name: mark_call  (id of the first job of the call, carray of seqs)
+UPDATE jobs SET call = ? WHERE seq IN carray(?);
 
 -- name: last_claim  (worker)
 SELECT number FROM workers WHERE id = ?;
@@ -45,5 +48,5 @@ ON CONFLICT (id) DO UPDATE SET number = excluded.number;
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs
+       needs, batching, call
 FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = ? AND number = ? ORDER BY seq;

@@ -4,14 +4,14 @@
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs
+       needs, batching, call
 FROM jobs WHERE id IN carray(?);
 
 -- name: successors  (carray of the ids they wait for)
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs
+       needs, batching, call
 FROM jobs WHERE state = 'waiting' AND after IN carray(?) ORDER BY seq;
 
 -- name: next_seq  a place in line is never given twice, also when the last in line was deleted
@@ -27,12 +27,12 @@ INSERT INTO jobs
       (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs)
+       needs, batching, call)
 VALUES
       (:seq, :id, :queue, :task, :payload, :state, :priority, :lane, :created, :due, :expires, :timeout, :trace,
        :tags, :attempts, :crashes, :generation, :unique_key, :unique_until, :unique_holds, :after, :fence, :claim,
        :worker, :number, :lease, :alone, :started, :finished, :result, :error, :reason, :progress, :note, :part,
-       :unknown_for, :needs);
+       :unknown_for, :needs, :batching, :call);
 
 -- name: save
 UPDATE jobs SET
@@ -42,7 +42,7 @@ UPDATE jobs SET
        unique_holds = :unique_holds, after = :after, fence = :fence, claim = :claim, worker = :worker,
        number = :number, lease = :lease, alone = :alone, started = :started, finished = :finished,
        result = :result, error = :error, reason = :reason, progress = :progress, note = :note, part = :part,
-       unknown_for = :unknown_for, needs = :needs
+       unknown_for = :unknown_for, needs = :needs, batching = :batching, call = :call
 WHERE seq = :seq;
 
 -- name: drop  (seq)
@@ -53,6 +53,9 @@ DELETE FROM logs WHERE job = ?;
 
 -- name: drop_attempts  (seq)
 DELETE FROM attempts WHERE job = ?;
+
+-- name: drop_checkpoints  (seq)
+DELETE FROM checkpoints WHERE job = ?;
 
 -- name: remember  (id, verdict, job, fence, claim, until, on_boot)
 INSERT INTO remembered (id, verdict, job, fence, claim, until, on_boot) VALUES (?, ?, ?, ?, ?, ?, ?)

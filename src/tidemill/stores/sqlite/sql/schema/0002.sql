@@ -37,9 +37,11 @@ CREATE TABLE jobs (
     reason         TEXT,
     progress       REAL,
     note           TEXT,
-    part           INTEGER NOT NULL DEFAULT 0,
+    part           TEXT    NOT NULL DEFAULT '',
     unknown_for    REAL    NOT NULL DEFAULT 0,
-    needs          TEXT
+    needs          TEXT,
+    batching       TEXT,
+    call           TEXT    NOT NULL DEFAULT ''
 ) STRICT;
 
 CREATE UNIQUE INDEX jobs_id        ON jobs (id);
@@ -230,6 +232,24 @@ CREATE TABLE logs (
     line        TEXT    NOT NULL,
     PRIMARY KEY (job, generation, attempt, number)
 ) STRICT, WITHOUT ROWID;
+
+-- What paid steps have begun and what steps brought home, as core.checkpoints.Checkpoint. `number` is the
+-- order in which they were first begun; `fence`, `claim` and `try` say who marked it last.
+CREATE TABLE checkpoints (
+    number     INTEGER PRIMARY KEY,
+    job        INTEGER NOT NULL,
+    name       TEXT    NOT NULL,
+    arguments  TEXT    NOT NULL,
+    paid       INTEGER NOT NULL,
+    begun      REAL    NOT NULL,
+    fence      INTEGER NOT NULL,
+    claim      INTEGER NOT NULL,
+    try        INTEGER NOT NULL,
+    kept       REAL,
+    result     TEXT,
+    unknown    INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX checkpoints_step ON checkpoints (job, name, arguments);
 
 CREATE TABLE facts (
     name   TEXT NOT NULL PRIMARY KEY,
