@@ -16,7 +16,7 @@ import msgspec
 
 import tidemill
 from tidemill.client.options import JobOptions
-from tidemill.client.registry import TaskOptions
+from tidemill.client.registry import BatchTaskOptions, TaskOptions
 from tidemill.core.queue_options import QueueOptions
 from tidemill.settings.arguments import WorkerArguments
 from tidemill.tasks.pools import PoolOptions
@@ -36,7 +36,7 @@ SECTIONS = {
         "current",
     ],
     "Pools": ["Pool", "Limit", "Day", "Week", "Month", "TimeOfDay"],
-    "Batches": ["Batch", "split"],
+    "Batches": ["Failed", "Batch", "split"],
     "Queues": ["QueueSettings", "Retention", "QueueChanges", "Override"],
     "Looking and steering": [
         "Inspector",
@@ -62,12 +62,13 @@ This page is written by `scripts/api_page.py` from the code.
 
 OPTIONS = {
     TaskOptions: "task",
+    BatchTaskOptions: "",
     JobOptions: "job",
     QueueOptions: "queue",
     PoolOptions: "",
     WorkerArguments: "worker",
 }
-"""With the part of settings.md that says what each means; pools are set in code only."""
+"""With the part of settings.md that says what each means; pools and batches are set in code only."""
 
 OPTIONS_INTRODUCTION = """The names that stand behind `**options` above. They are types for editors: pass
 what they list as keyword arguments.

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
     from tidemill.inspect.views import Changed, JobView, Overview, QueueView
+    from tidemill.tasks.batches import Failed
     from tidemill.tasks.pools import Pool
 else:
     _LAZY = {
@@ -61,6 +62,7 @@ else:
         "Changed": "inspect.views",
         "Day": "core.calendars",
         "Explanation": "inspect.explanation",
+        "Failed": "tasks.batches",
         "Inspector": "inspect.inspector",
         "JobView": "inspect.views",
         "Limit": "core.limits",
@@ -96,6 +98,7 @@ __all__ = [
     "EnqueueError",
     "Error",
     "Explanation",
+    "Failed",
     "Filter",
     "GiveUp",
     "Inspector",

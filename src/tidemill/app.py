@@ -7,13 +7,22 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from tidemill.client.client import Client
 from tidemill.client.handle import JobHandle
 from tidemill.client.hooks import Opens, check_middleware, lifespan_of
 from tidemill.client.portal import refuse_running
-from tidemill.client.registry import Awaited, Decorator, TaskOptions, define_task, refuse_duplicate
+from tidemill.client.registry import (
+    Awaited,
+    BatchDecorator,
+    BatchTaskOptions,
+    Decorator,
+    TaskOptions,
+    define_batch_task,
+    define_task,
+    refuse_duplicate,
+)
 from tidemill.client.request import JobRequest
 from tidemill.client.task import Task
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
@@ -171,8 +180,20 @@ class Tidemill:
         The options are name, queue, priority, retry, timeout, isolate, expires, key, unique, pool, cost,
         warn_bytes, max_bytes. `key`, `unique` and `cost` may be functions of the task's arguments."""
         if handler is None:
-            return lambda function: self._register(function, options)
-        return self._register(handler, options)
+            return lambda function: self._register(define_task(function, options))
+        return self._register(define_task(handler, options))
+
+    def batch_task(self, *, max_items: int, **options: Unpack[BatchTaskOptions]) -> BatchDecorator:
+        """Register a function that takes many jobs in one call: `@app.batch_task(max_items=128, linger=0.2)`
+        above `async def embed(texts: list[Text]) -> list[Vector | Failed]`. A job is one item,
+        `await embed.enqueue(text)`, and has its own result: the one in its place of the list.
+
+        The options are those of `task` and max_units, linger, on_error, item_cost. `key`, `unique` and
+        `item_cost` may be functions of one item."""
+        return cast(
+            "BatchDecorator",
+            lambda function: self._register(define_batch_task(function, max_items, options)),
+        )
 
     def queue(self, name: str, **settings: Unpack[QueueOptions]) -> QueueSettings:
         """Declare a queue. What is not said here comes from the environment, the TOML file or the
@@ -315,8 +336,7 @@ class Tidemill:
             self._store = _make_store(self.url, self.clock, self.entropy)
         return self._store
 
-    def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[Any, Any]:
-        definition = define_task(handler, options)
+    def _register(self, definition: TaskDefinition) -> Task[Any, Any]:
         refuse_duplicate(self.tasks.get(definition.name), definition)
         self._refuse_strange_pools(definition)
         self.tasks[definition.name] = definition

@@ -18,10 +18,12 @@ from tidemill.tasks.definition import TaskDefinition, define
 from tidemill.times import read_seconds
 
 if TYPE_CHECKING:
+    from tidemill.tasks.batches import Failed, OnError
     from tidemill.tasks.pools import Cost, Pool, PoolUse
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 Awaited = Coroutine[Any, Any, R]
@@ -60,6 +62,48 @@ class Decorator(Protocol):
     def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
 
 
+class BatchTaskOptions(TypedDict, total=False):
+    """max_units: a call takes so much of each unit at most, as its jobs' `item_cost` adds up.
+    linger: seconds a job waits for others to share its call.
+    on_error: what becomes of a call that raised. "bisect" finds the bad item by halves, "singles" runs
+    each job alone, "fail" charges all of them with it.
+    cost: what every call costs beside its items.
+    item_cost: what a job adds to its call; as `key` and `unique`, it may be a function of one item."""
+
+    name: str
+    queue: str
+    priority: int
+    retry: Retry
+    timeout: float | timedelta
+    isolate: bool
+    expires: float | timedelta | None
+    key: Callable[[Any], str] | None
+    unique: Callable[[Any], Unique] | Unique | None
+    pool: Pool | PoolUse | Sequence[Pool | PoolUse] | None
+    cost: Cost | None
+    item_cost: Callable[[Any], Cost] | Cost | None
+    max_units: Mapping[str, float] | None
+    linger: float | timedelta
+    on_error: OnError
+    warn_bytes: int
+    max_bytes: int
+
+
+class BatchDecorator(Protocol):
+    """`@app.batch_task(…)`: its handler takes a list, a caller gives one item and gets one result."""
+
+    @overload
+    def __call__(
+        self, handler: Callable[[Context, list[T]], Awaited[Sequence[R | Failed]]], /
+    ) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, handler: Callable[[list[T]], Awaited[Sequence[R | Failed]]], /) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, handler: Callable[[Context, list[T]], Sequence[R | Failed]], /) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, handler: Callable[[list[T]], Sequence[R | Failed]], /) -> Task[[T], R]: ...
+
+
 def define_task(handler: Callable[..., Any], options: Mapping[str, Any]) -> TaskDefinition:
     """A definition, or a ConfigurationError that names the task, the option and the remedy."""
     if not (inspect.isfunction(handler) or inspect.ismethod(handler)):
@@ -69,6 +113,23 @@ def define_task(handler: Callable[..., Any], options: Mapping[str, Any]) -> Task
     refuse_unknown(options, TaskOptions.__annotations__, "task")
     try:
         return define(handler, **_checked(options))
+    except InvalidJob as error:
+        raise ConfigurationError(f"task {options.get('name') or handler.__qualname__!r}: {error}") from None
+
+
+def define_batch_task(
+    handler: Callable[..., Any], max_items: int, options: Mapping[str, Any]
+) -> TaskDefinition:
+    """As `define_task`."""
+    from tidemill.tasks.batches import define_batch  # with all there is to pools: most programs have none
+
+    if not (inspect.isfunction(handler) or inspect.ismethod(handler)):
+        raise ConfigurationError(
+            f"task: {handler!r} is not a function; decorate one with @app.batch_task(max_items=…)"
+        )
+    refuse_unknown(options, BatchTaskOptions.__annotations__, "batch_task")
+    try:
+        return define_batch(handler, max_items=max_items, **_checked(options))
     except InvalidJob as error:
         raise ConfigurationError(f"task {options.get('name') or handler.__qualname__!r}: {error}") from None
 

@@ -81,6 +81,7 @@ class RequestMaker:
             trace=options.trace,
             tags=options.tags,
             needs=needs,
+            batching=None if task.batch is None else task.batch.together,
         )
         return JobRequest(options.queue, job)
 

@@ -21,14 +21,25 @@ def needs_of(
     """`cost` goes before the task's own. Refused, naming pool and unit, is what a pool could never let
     through: it would wait for ever."""
     if cost is None:
-        cost = _computed("cost", task, task.cost, arguments) if callable(task.cost) else task.cost
+        field = "cost" if task.batch is None else "item_cost"
+        cost = _computed(field, task, task.cost, arguments) if callable(task.cost) else task.cost
     needs = []
     for use in task.pools:
         units = units_for(use.pool, cost, task.pools)
-        if problem := use.pool.settings.problem_with(units):
+        if problem := problem_with_call(task, use.pool, units):
             raise InvalidJob(f"pool {use.pool.name!r}: {problem}")
         needs.append(Need(use.pool.name, _key(task, use, arguments), units))
+    if task.batch is not None:
+        task.batch.check(needs, task.pools)
     return tuple(needs)
+
+
+def problem_with_call(task: TaskDefinition, pool: Pool, units: Units) -> str | None:
+    """Why a call for one job alone could never be made."""
+    if task.batch is not None:
+        call = task.batch.together.call.get(pool.name, {})
+        units = {**call, **{unit: amount + call.get(unit, 0.0) for unit, amount in units.items()}}
+    return pool.settings.problem_with(units)
 
 
 def units_for(pool: Pool, cost: Any, uses: tuple[PoolUse, ...] = ()) -> Units:

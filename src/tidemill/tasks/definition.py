@@ -18,6 +18,7 @@ from tidemill.tasks.context import Context
 from tidemill.tasks.payload import PayloadCodec, ResultCodec, resolved_hints
 
 if TYPE_CHECKING:
+    from tidemill.tasks.batches import BatchRule
     from tidemill.tasks.pools import Cost, PoolUse
 
 DEFAULT_TIMEOUT = 15 * 60.0
@@ -25,13 +26,15 @@ WARN_BYTES = 1024
 MAX_BYTES = 1024 * 1024
 
 Handler = Callable[..., Any]
+Codecs = tuple[PayloadCodec, ResultCodec]
 Middleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDefinition:
     """`key`, `unique` and `cost` are computed from the task's arguments when a job is made. The first of
-    `pools` is the provider the handler calls."""
+    `pools` is the provider the handler calls. A task with `batch` gets a list of what its jobs carry; `cost`
+    is what one of them adds to the call."""
 
     name: str
     handler: Handler
@@ -49,22 +52,36 @@ class TaskDefinition:
     unique: Callable[..., Unique] | Unique | None = None
     pools: tuple[PoolUse, ...] = ()
     cost: Callable[..., Cost] | Cost | None = None
+    batch: BatchRule | None = None
     warn_bytes: int = WARN_BYTES
     max_bytes: int = MAX_BYTES
 
 
-def define(handler: Handler, *, name: str | None = None, pool: Any = None, **options: Any) -> TaskDefinition:
-    """Read a function's signature; refuse, naming the parameter, what cannot be a payload."""
+def _codecs(handler: Handler, takes_context: bool) -> Codecs:
+    return PayloadCodec.of(handler, skip_first=takes_context), ResultCodec.of(handler)
+
+
+def define(
+    handler: Handler,
+    *,
+    name: str | None = None,
+    pool: Any = None,
+    codecs: Callable[[Handler, bool], Codecs] = _codecs,
+    **options: Any,
+) -> TaskDefinition:
+    """Read a function's signature; refuse, naming the parameter, what cannot be a payload. `codecs` says
+    how jobs carry it."""
     name = name or f"{_module_of(handler)}.{handler.__qualname__}"
     _require(0 < len(name) <= MAX_NAME, f"name: must have 1 to {MAX_NAME} characters, has {len(name)}")
     try:
         _refuse_generator(handler)
         takes_context = _takes_context(handler)
+        payload, result = codecs(handler, takes_context)
         definition = TaskDefinition(
             name=name,
             handler=handler,
-            payload=PayloadCodec.of(handler, skip_first=takes_context),
-            result=ResultCodec.of(handler),
+            payload=payload,
+            result=result,
             takes_context=takes_context,
             is_async=inspect.iscoroutinefunction(handler),
             pools=_uses(pool),
@@ -159,11 +176,11 @@ def _problem_with_cost(task: TaskDefinition) -> str | None:
         return "cost: the task has no pool to spend it in; give it one with pool=…"
     if callable(task.cost) or not task.pools:
         return None
-    from tidemill.tasks.costs import units_for
+    from tidemill.tasks.costs import problem_with_call, units_for
 
     for use in task.pools:
         try:
-            problem = use.pool.settings.problem_with(units_for(use.pool, task.cost, task.pools))
+            problem = problem_with_call(task, use.pool, units_for(use.pool, task.cost, task.pools))
         except InvalidJob as error:
             return str(error)
         if problem:

@@ -147,6 +147,7 @@ def _job(arrival: Arrival, task: TaskDefinition, options: Options) -> NewJob:
         trace=options.trace,
         tags=options.tags,
         needs=needs_of(task, arguments) if task.pools else (),
+        batching=None if task.batch is None else task.batch.together,
     )
 
 
