@@ -22,10 +22,12 @@ from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Pa
 from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.contract.wakeups import Listener
 from tidemill.core.changes import Amended, Change
+from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.needs import Need
+from tidemill.core.outcomes import Answer
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings
 from tidemill.core.spending import Observation
@@ -184,6 +186,24 @@ class Network:
 
     async def pools(self) -> list[PoolView]:
         return cast("list[PoolView]", await self._call("pools"))
+
+    async def begin_step(self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry") -> Beginning:
+        return cast("Beginning", await self._call("begin_step", job, by, step, on_unknown))
+
+    async def forget_step(self, job: str, by: Try, step: Step) -> None:
+        await self._call("forget_step", job, by, step)
+
+    async def keep_step(
+        self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
+    ) -> tuple[Answer, bytes]:
+        kept = await self._call("keep_step", job, by, step, result, paid=paid)
+        return cast("tuple[Answer, bytes]", kept)
+
+    async def checkpoints(self, job: str) -> list[Checkpoint]:
+        return cast("list[Checkpoint]", await self._call("checkpoints", job))
+
+    async def kept_step(self, job: str, step: Step) -> bytes | None:
+        return cast("bytes | None", await self._call("kept_step", job, step))
 
     async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
         return cast("list[PoolMinute]", await self._call("pool_history", pool, since))

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from itertools import islice
 
 from tidemill.contract.wakeups import worker_topic
-from tidemill.core.changes import Amended, Change, applies_to, changed
+from tidemill.core.changes import Amended, Change, RetryNow, applies_to, changed
 from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
 from tidemill.core.matching import matches
 from tidemill.core.states import LIVE, State
+from tidemill.stores.memory.checkpoints import forget_begun
 from tidemill.stores.memory.moves import gone, move
 from tidemill.stores.memory.records import Records
 
@@ -49,6 +50,8 @@ def _apply(records: Records, change: Change, job: Job) -> None:
         records.drop(job)
         if job.state in LIVE:
             gone(records, job, now)
+    if isinstance(change, RetryNow):
+        forget_begun(records, job.id)
     if job.state is State.RUNNING:
         records.books.leave((job.id, job.fence, job.claim), job.worker or "", job.lease)
         records.topics[worker_topic(job.worker or "")] = None

@@ -16,6 +16,7 @@ from tidemill.clock import Clock, Entropy
 from tidemill.contract.jobs import MEMORY_OF_IDS, Arrival
 from tidemill.contract.reader import AttemptRecord, LogLine, WorkerInfo
 from tidemill.contract.wakeups import queue_topic
+from tidemill.core.checkpoints import Checkpoint, Step
 from tidemill.core.job import Job
 from tidemill.core.ledger import PLACE
 from tidemill.core.queues import Verdict
@@ -80,6 +81,7 @@ class Records:
         self.arrivals: dict[int, Arrival] = {}
         self.logs: dict[str, dict[tuple[int, int], deque[LogLine]]] = {}
         self.attempts: dict[str, deque[AttemptRecord]] = {}
+        self.checkpoints: dict[str, dict[Step, Checkpoint]] = {}
         self.workers: dict[str, KnownWorker] = {}
         self.leaders: dict[str, Leader] = {}
         self.topics: dict[str, None] = {}  # to be rung when the verb is over
@@ -121,6 +123,7 @@ class Records:
         del self.jobs[job.id]
         self.logs.pop(job.id, None)
         self.attempts.pop(job.id, None)
+        self.checkpoints.pop(job.id, None)
         self.remember(job.id, Verdict.ACCEPTED, job.id, job.fence, job.claim)
 
     def remember(self, request: str, verdict: Verdict, job: str, fence: int = 0, claim: int = 0) -> None:

@@ -18,10 +18,12 @@ from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
 from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.core.changes import Amended, Change
+from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.needs import Need
+from tidemill.core.outcomes import Answer
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
 from tidemill.core.spending import Observation
@@ -30,6 +32,7 @@ from tidemill.errors import ConfigurationError, StoreUnavailable
 from tidemill.stores.memory import (
     admit,
     amend,
+    checkpoints,
     claim,
     extend,
     insert,
@@ -236,6 +239,28 @@ class MemoryStore:
     async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
         with self.verb() as records:
             return pooling.history(records, pool, since)
+
+    async def begin_step(self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry") -> Beginning:
+        with self.verb() as records:
+            return checkpoints.begin(records, job, by, step, on_unknown)
+
+    async def forget_step(self, job: str, by: Try, step: Step) -> None:
+        with self.verb() as records:
+            checkpoints.forget(records, job, by, step)
+
+    async def keep_step(
+        self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
+    ) -> tuple[Answer, bytes]:
+        with self.verb() as records:
+            return checkpoints.keep(records, job, by, step, result, paid=paid)
+
+    async def checkpoints(self, job: str) -> list[Checkpoint]:
+        with self.verb() as records:
+            return checkpoints.every(records, job)
+
+    async def kept_step(self, job: str, step: Step) -> bytes | None:
+        with self.verb() as records:
+            return checkpoints.result(records, job, step)
 
     async def lead(self, duty: str, worker: str, lease: float) -> bool:
         with self.verb() as records:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import islice
 
 from tidemill.contract.wakeups import worker_topic
-from tidemill.core.changes import Amended, Change, applies_to, changed
+from tidemill.core.changes import Amended, Change, RetryNow, applies_to, changed
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.states import FINAL, State
-from tidemill.stores.sqlite import booking
+from tidemill.stores.sqlite import booking, checkpoints
 from tidemill.stores.sqlite.find import search
 from tidemill.stores.sqlite.transaction import Transaction
 
@@ -35,6 +35,8 @@ def _change(transaction: Transaction, before: Job, change: Change) -> None:
         transaction.drop(before)
     else:
         transaction.save(before, after)
+    if isinstance(change, RetryNow):
+        checkpoints.forget_begun(transaction, before.seq)
     if before.state is State.RUNNING and before.worker is not None:
         transaction.topics.add(worker_topic(before.worker))
         booking.leave(transaction, before)

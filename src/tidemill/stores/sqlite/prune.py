@@ -54,6 +54,6 @@ def _drop(transaction: Transaction, queue: str, state: State, seqs: array[int]) 
     until = (transaction.now + MEMORY_OF_IDS, transaction.boot + MEMORY_OF_IDS)
     transaction.execute(SQL.remember, (*until, apsw.carray(seqs)))
     transaction.keep_place(max(seqs))
-    for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts):
+    for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts, SQL.drop_checkpoints):
         transaction.execute(sql, (apsw.carray(seqs),))
     transaction.counted(queue, state, None, len(seqs))

@@ -18,14 +18,17 @@ from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Pa
 from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.contract.wakeups import Listener, queue_topic
 from tidemill.core.changes import Amended, Change
+from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.needs import Need
+from tidemill.core.outcomes import Answer
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
 from tidemill.core.spending import Observation
 from tidemill.core.states import State
+from tidemill.stores.sqlite import checkpoints as steps
 from tidemill.stores.sqlite import coordinator, inbox, pool_views, queues, reader, upkeep
 from tidemill.stores.sqlite import pools as pool_verbs
 from tidemill.stores.sqlite.admit import admit, arrivals
@@ -220,6 +223,29 @@ class SqliteStore:
 
     async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
         return await self._reads.run(lambda transaction: pool_views.history(transaction, pool, since))
+
+    # -- checkpoints
+
+    async def begin_step(self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry") -> Beginning:
+        return await self._writer.submit(
+            lambda transaction: steps.begin(transaction, job, by, step, on_unknown), durable=True
+        )
+
+    async def forget_step(self, job: str, by: Try, step: Step) -> None:
+        await self._writer.submit(lambda transaction: steps.forget(transaction, job, by, step), durable=True)
+
+    async def keep_step(
+        self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
+    ) -> tuple[Answer, bytes]:
+        return await self._writer.submit(
+            lambda transaction: steps.keep(transaction, job, by, step, result, paid=paid), durable=True
+        )
+
+    async def checkpoints(self, job: str) -> list[Checkpoint]:
+        return await self._reads.run(lambda transaction: steps.every(transaction, job))
+
+    async def kept_step(self, job: str, step: Step) -> bytes | None:
+        return await self._reads.run(lambda transaction: steps.result(transaction, job, step))
 
     # -- reader
 

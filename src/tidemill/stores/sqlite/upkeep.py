@@ -42,7 +42,12 @@ def check(transaction: Transaction) -> tuple[str, ...]:
         found = [str(error)]
     if found != ["ok"]:
         return tuple(f"SQLite finds the file damaged: {line}" for line in found)
-    return (*_miscounted(transaction), *_lanes(transaction), *_pools(transaction))
+    return (
+        *_miscounted(transaction),
+        *_lanes(transaction),
+        *_pools(transaction),
+        *_orphans(transaction),
+    )
 
 
 def _miscounted(transaction: Transaction) -> Iterator[str]:
@@ -77,6 +82,12 @@ def _pools(transaction: Transaction) -> Iterator[str]:
             if isinstance(window, Concurrent) and abs(window.held - entered) > TINY:
                 at = pool if not key else f"{pool} ({key})"
                 yield f"pool {at!r} counts {window.held:g} {limit.name} but {entered:g} are reserved"
+
+
+def _orphans(transaction: Transaction) -> Iterator[str]:
+    for jobs, steps in transaction.execute(SQL.orphans):
+        if steps:
+            yield f"{steps} checkpoints are kept of {jobs} jobs that are gone"
 
 
 def compact(connection: apsw.Connection) -> None:

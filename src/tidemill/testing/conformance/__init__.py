@@ -16,7 +16,7 @@ A store's author writes one test module::
         return arrive
 
 `make_store` gives a new, empty store that is not opened yet and reads the clock it is handed.
-The test names cite the obligations of `tidemill.contract` (J, Q, P, R, C, W, S, U) and the project's
+The test names cite the obligations of `tidemill.contract` (J, Q, P, K, R, C, W, S, U) and the project's
 invariants (I). It runs with pytest-asyncio, in whatever mode.
 
 `lockstep` holds the second half: a state machine that drives the store side by side with
@@ -31,6 +31,7 @@ _TOPICS = (
     "amending",
     "arriving",
     "backlog",
+    "checkpointing",
     "claiming",
     "closing",
     "declaring",
@@ -57,6 +58,7 @@ pytest.register_assert_rewrite(*(f"{__name__}.{topic}" for topic in _TOPICS))
 from tidemill.testing.conformance.amending import TestAmend, TestPrune  # noqa: E402 - see above
 from tidemill.testing.conformance.arriving import TestAdmit  # noqa: E402
 from tidemill.testing.conformance.backlog import TestAhead, TestBacklog  # noqa: E402
+from tidemill.testing.conformance.checkpointing import TestBegun, TestKept, TestSteps  # noqa: E402
 from tidemill.testing.conformance.claiming import (  # noqa: E402
     TestClaim,
     TestClaimByIds,
@@ -128,6 +130,7 @@ __all__ = [
     "TestAnswers",
     "TestAttempts",
     "TestBacklog",
+    "TestBegun",
     "TestClaim",
     "TestClaimByIds",
     "TestClocks",
@@ -144,6 +147,7 @@ __all__ = [
     "TestHeartbeat",
     "TestHistory",
     "TestInsert",
+    "TestKept",
     "TestLanes",
     "TestLimits",
     "TestListener",
@@ -177,6 +181,7 @@ __all__ = [
     "TestShares",
     "TestSkip",
     "TestSpent",
+    "TestSteps",
     "TestText",
     "TestTimes",
     "TestUpkeep",

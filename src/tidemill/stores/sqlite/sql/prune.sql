@@ -29,6 +29,9 @@ DELETE FROM logs WHERE job IN carray(?);
 -- name: drop_attempts  (carray of seqs)
 DELETE FROM attempts WHERE job IN carray(?);
 
+-- name: drop_checkpoints  (carray of seqs)
+DELETE FROM checkpoints WHERE job IN carray(?);
+
 -- name: forget_ids  (now, boot, limit)
 DELETE FROM remembered WHERE id IN
     (SELECT id FROM remembered WHERE until <= ? AND on_boot <= ? ORDER BY until LIMIT ?);

@@ -26,5 +26,9 @@ WHERE ends IS NULL
 -- name: accounts
 SELECT pool, key, account FROM accounts ORDER BY pool, key;
 
+-- name: orphans  checkpoints that went on without their jobs
+SELECT count(DISTINCT job), count(*) FROM checkpoints
+WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.seq = checkpoints.job);
+
 -- name: reserved  (pool, key)
 SELECT reservation FROM reservations WHERE pool = ? AND key = ?;

@@ -25,6 +25,7 @@ from tidemill.testing.conformance.lockstep.meters import Meters
 from tidemill.testing.conformance.lockstep.pair import DIFFERS
 from tidemill.testing.conformance.lockstep.people import People
 from tidemill.testing.conformance.lockstep.readers import Readers
+from tidemill.testing.conformance.lockstep.steps import Steps
 
 __all__ = ["DIFFERS", "SETTINGS", "Lockstep", "arrive_in_memory", "run_lockstep"]
 
@@ -39,7 +40,7 @@ SETTINGS = settings(
 )
 
 
-class Lockstep(Incoming, Holders, Meters, People, Readers):
+class Lockstep(Incoming, Holders, Meters, Steps, People, Readers):
     """All rules on one pair of stores."""
 
 

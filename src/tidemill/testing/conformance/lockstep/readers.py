@@ -40,6 +40,7 @@ class Readers(Pair):
             self.both(methodcaller("logs", job.id))
             self.both(methodcaller("attempts", job.id))
             self.both(methodcaller("ahead", job.id))
+            self.both(methodcaller("checkpoints", job.id))
         for queue in some.QUEUES:
             self.both(methodcaller("history", queue, 0.0))
             self.both(methodcaller("backlog", queue))
