@@ -24,6 +24,7 @@ from tidemill.contract.wakeups import Listener
 from tidemill.core.changes import Amended, Change
 from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.needs import Need
@@ -234,6 +235,9 @@ class Network:
 
     async def ahead(self, job: str) -> int | None:
         return cast("int | None", await self._call("ahead", job))
+
+    async def demand(self) -> list[Demand]:
+        return cast("list[Demand]", await self._call("demand"))
 
     async def describe(self) -> StoreFacts:
         return cast("StoreFacts", await self._call("describe"))

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from tidemill.core.accounts import HandClosure
+from tidemill.core.accounts import Account, HandClosure
 from tidemill.core.closing import Closure
 from tidemill.core.needs import Need
 from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings
@@ -33,7 +33,8 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
-    """One pool, or one key of it. `foreign` are units somebody else was seen to use."""
+    """One pool, or one key of it. `foreign` are units somebody else was seen to use. `account` is what is
+    known of it as of now, from which every wait can be computed."""
 
     name: str
     key: str | None
@@ -45,6 +46,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     reservations: int
     foreign: Units
     ramp: float | None
+    account: Account
 
 
 class PoolMinute(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
 from tidemill.core.job import Error, Job
 from tidemill.core.queues import DAY
@@ -115,6 +116,12 @@ class Reader(Protocol):
     async def ahead(self, job: str) -> int | None:
         """R9 How many ready jobs of its lane start before a ready job, counted up to AHEAD_COUNTED;
         None when it is not ready."""
+        ...
+
+    async def demand(self) -> list[Demand]:
+        """R10 What the ready jobs that need pools or share calls ask for, by queue, lane and priority.
+        The jobs are counted exactly; what one needs is the average of those of its lane and priority that
+        start first (`core.demand`)."""
         ...
 
 

@@ -194,6 +194,25 @@ class Lanes:
                 yield due
                 at = lane.jobs.place((priority + 1,))
 
+    def pooled(self) -> list[str]:
+        """The lanes whose jobs need pools or share calls, and have some ready."""
+        return sorted(name for name, lane in self._lanes.items() if SEPARATOR in name and len(lane.jobs))
+
+    def priorities(self, name: str) -> Iterator[tuple[int, int]]:
+        """The priorities in a lane, each with how many jobs have it."""
+        jobs, at = self._lanes[name].jobs, 0
+        while at < len(jobs):
+            priority = jobs[at][0]
+            end = jobs.place((priority + 1,))
+            yield priority, end - at
+            at = end
+
+    def ids_of(self, name: str, priority: int, count: int) -> list[str]:
+        """The first of a lane with that priority."""
+        jobs = self._lanes[name].jobs
+        begin, end = jobs.place((priority,)), jobs.place((priority + 1,))
+        return [key[-1] for key in jobs.slice(begin, min(count, end - begin))]
+
     def place_of(self, job: Job) -> int:
         """How many of its lane stand before a ready job."""
         return self._lanes[job.lane].jobs.place(_key(job))

@@ -203,6 +203,7 @@ def _view(books: Books, place: PLACE) -> PoolView:
         reservations=books.reservations(place),
         foreign=account.foreign,
         ramp=breaker.ramp_share(settings, account.breaker, now),
+        account=account,
     )
 
 

@@ -16,6 +16,7 @@ from tidemill.contract.reader import (
     Page,
     WorkerInfo,
 )
+from tidemill.core.demand import SAMPLED, Demand, averaged
 from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
 from tidemill.core.matching import matches
@@ -104,3 +105,24 @@ def ahead(records: Records, id_: str) -> int | None:
     if job is None or job.state is not State.READY:
         return None
     return min(records.queues[job.queue].lanes.place_of(job), AHEAD_COUNTED)
+
+
+def demand(records: Records) -> list[Demand]:
+    """R10."""
+    found: list[Demand] = []
+    for name, queue in sorted(records.queues.items()):
+        for lane in queue.lanes.pooled():
+            for priority, count in queue.lanes.priorities(lane):
+                ids = queue.lanes.ids_of(lane, priority, SAMPLED)
+                sample = [records.jobs[id_] for id_ in ids]
+                found.append(
+                    Demand(
+                        queue=name,
+                        lane=lane,
+                        priority=priority,
+                        jobs=count,
+                        needs=averaged([job.needs for job in sample]),
+                        batching=sample[0].batching,
+                    )
+                )
+    return found

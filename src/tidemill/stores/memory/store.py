@@ -20,6 +20,7 @@ from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.core.changes import Amended, Change
 from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.needs import Need
@@ -304,6 +305,10 @@ class MemoryStore:
     async def ahead(self, job: str) -> int | None:
         with self.verb() as records:
             return reader.ahead(records, job)
+
+    async def demand(self) -> list[Demand]:
+        with self.verb() as records:
+            return reader.demand(records)
 
     async def describe(self) -> StoreFacts:
         return StoreFacts(kind="memory", engine=f"Python {python_version()}", location="this process")

@@ -83,6 +83,7 @@ def _view(  # noqa: PLR0917 - a row, and what it is about
         reservations=reservations,
         foreign=account.foreign,
         ramp=breakers.ramp_share(settings, account.breaker, now),
+        account=account,
     )
 
 

@@ -17,8 +17,11 @@ from tidemill.contract.reader import (
     Page,
     WorkerInfo,
 )
+from tidemill.core.batching import Batching
+from tidemill.core.demand import SAMPLED, Demand, averaged
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
+from tidemill.core.needs import Need
 from tidemill.core.states import State
 from tidemill.stores.sqlite.find import search
 from tidemill.stores.sqlite.statements import load
@@ -26,6 +29,8 @@ from tidemill.stores.sqlite.transaction import Transaction
 
 SQL = load("reader")
 _ATTEMPT = msgspec.json.Decoder(AttemptRecord)
+_BATCHING = msgspec.json.Decoder(Batching)
+_NEEDS = msgspec.json.Decoder(tuple[Need, ...])
 
 
 def get(transaction: Transaction, ids: Sequence[str]) -> list[Job | None]:
@@ -95,3 +100,22 @@ def ahead(transaction: Transaction, job: str) -> int | None:
     if place is None:
         return None
     return int(transaction.execute(SQL.ahead, (*place, AHEAD_COUNTED)).get)
+
+
+def demand(transaction: Transaction) -> list[Demand]:
+    """R10."""
+    found: list[Demand] = []
+    for queue, lane in transaction.execute(SQL.pooled_lanes).fetchall():
+        for priority, jobs in transaction.execute(SQL.priorities, (queue, lane)).fetchall():
+            sample = transaction.execute(SQL.first_needs, (queue, lane, priority, SAMPLED)).fetchall()
+            found.append(
+                Demand(
+                    queue=queue,
+                    lane=lane,
+                    priority=priority,
+                    jobs=jobs,
+                    needs=averaged([_NEEDS.decode(needs) if needs else () for needs, _ in sample]),
+                    batching=_BATCHING.decode(sample[0][1]) if sample[0][1] else None,
+                )
+            )
+    return found

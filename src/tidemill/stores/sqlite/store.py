@@ -20,6 +20,7 @@ from tidemill.contract.wakeups import Listener, queue_topic
 from tidemill.core.changes import Amended, Change
 from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.needs import Need
@@ -275,6 +276,9 @@ class SqliteStore:
 
     async def ahead(self, job: str) -> int | None:
         return await self._reads.run(lambda transaction: reader.ahead(transaction, job))
+
+    async def demand(self) -> list[Demand]:
+        return await self._reads.run(reader.demand)
 
     # -- coordinator
 

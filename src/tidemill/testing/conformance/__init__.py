@@ -35,6 +35,7 @@ _TOPICS = (
     "claiming",
     "closing",
     "declaring",
+    "demanding",
     "driver",
     "inserting",
     "leasing",
@@ -74,6 +75,7 @@ from tidemill.testing.conformance.declaring import (  # noqa: E402
     TestPoolOverrides,
     TestPoolViews,
 )
+from tidemill.testing.conformance.demanding import TestAccounts, TestDemand  # noqa: E402
 from tidemill.testing.conformance.fixtures import clock, drive, entropy, store  # noqa: E402
 from tidemill.testing.conformance.inserting import TestInsert, TestRememberedIds  # noqa: E402
 from tidemill.testing.conformance.leasing import TestClocks, TestHeartbeat, TestReclaim  # noqa: E402
@@ -124,6 +126,7 @@ from tidemill.testing.conformance.waiting import (  # noqa: E402
 from tidemill.testing.conformance.waking import TestListener, TestRings  # noqa: E402
 
 __all__ = [
+    "TestAccounts",
     "TestAdmit",
     "TestAhead",
     "TestAmend",
@@ -139,6 +142,7 @@ __all__ = [
     "TestCoordinator",
     "TestCounts",
     "TestDeclaredPools",
+    "TestDemand",
     "TestExpiry",
     "TestFields",
     "TestFilters",

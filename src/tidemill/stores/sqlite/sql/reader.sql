@@ -56,3 +56,14 @@ SELECT count(*) FROM (
     SELECT 1 FROM jobs
     WHERE state = 'ready' AND queue = ? AND lane = ? AND (priority, due, seq) < (?, ?, ?) LIMIT ?
 );
+
+-- name: pooled_lanes  those whose jobs need pools or share calls: their names have parts
+SELECT queue, lane FROM lanes WHERE instr(lane, char(31)) ORDER BY queue, lane;
+
+-- name: priorities  (queue, lane) with how many jobs have each, from the index alone
+SELECT priority, count(*) FROM jobs INDEXED BY jobs_ready
+WHERE state = 'ready' AND queue = ? AND lane = ? GROUP BY priority ORDER BY priority;
+
+-- name: first_needs  (queue, lane, priority, limit)
+SELECT needs, batching FROM jobs INDEXED BY jobs_ready
+WHERE state = 'ready' AND queue = ? AND lane = ? AND priority = ? ORDER BY due, seq LIMIT ?;

@@ -46,6 +46,7 @@ class Readers(Pair):
             self.both(methodcaller("backlog", queue))
         for pool in (*POOLS, "nobody"):
             self.both(methodcaller("pool_history", pool, 0.0))
+        self.both(lambda store: store.demand())
         self.both(lambda store: store.workers())
         self.both(_arrivals)
 

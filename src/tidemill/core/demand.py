@@ -1,0 +1,41 @@
+"""What ready jobs ask of pools, lane by lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidemill.core.batching import Batching
+from tidemill.core.needs import Need
+from tidemill.core.units import IMPLIED, Units
+
+SAMPLED = 1000
+"""What a job of a lane needs is averaged over so many, those that start first."""
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """The ready jobs of a lane with one priority. `needs` are those of one of them, on average over the
+    first SAMPLED; `batching` is how they share calls."""
+
+    queue: str
+    lane: str
+    priority: int
+    jobs: int
+    needs: tuple[Need, ...]
+    batching: Batching | None = None
+
+
+def averaged(sample: Sequence[tuple[Need, ...]]) -> tuple[Need, ...]:
+    """The needs of one of several jobs of a lane, which all need the same pools with the same keys. What
+    every call costs unasked is said, since some may have asked for more."""
+    totals: dict[tuple[str, str | None], Units] = {}
+    for needs in sample:
+        for need in needs:
+            total = totals.setdefault((need.pool, need.key), {})
+            for unit, amount in (IMPLIED | need.units).items():
+                total[unit] = total.get(unit, 0.0) + amount
+    return tuple(
+        Need(pool, key, {unit: amount / len(sample) for unit, amount in total.items()})
+        for (pool, key), total in sorted(totals.items(), key=lambda item: (item[0][0], item[0][1] or ""))
+    )
