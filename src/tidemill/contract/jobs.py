@@ -132,8 +132,8 @@ class Jobs(Protocol):
     async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
         """Record outcomes, and claim the next jobs in the same step.
 
-        J40 Answers per item: ok, again, stale, gone (`core.claims.answer_to`); only ok changes
-            anything, and one item never stops the others. A job that is gone but remembered by
+        J40 Answers per item: ok (or charged, P17), again, stale, gone (`core.claims.answer_to`); only ok
+            changes anything, and one item never stops the others. A job that is gone but remembered by
             its claim answers again.
         J41 The job after is `core.transitions.settled`.
         J42 A run that ends for good releases its waiting successor; a retry with a successor

@@ -15,6 +15,7 @@ import msgspec
 
 from tidemill.core.accounts import Account, HandClosure
 from tidemill.core.closing import Closure
+from tidemill.core.learning import Learned
 from tidemill.core.needs import Need
 from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings
 from tidemill.core.spending import Observation
@@ -22,7 +23,8 @@ from tidemill.core.units import Units
 
 
 class LimitView(msgspec.Struct, frozen=True, kw_only=True):
-    """`free_in` is how many seconds until the whole limit is free again, None when nobody can say."""
+    """`free_in` is how many seconds until the whole limit is free again, None when nobody can say.
+    `learned` is what the provider was seen to allow, less than `amount`, and since when (wall)."""
 
     name: str
     unit: str
@@ -30,6 +32,7 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
     declared: float
     used: float
     free_in: float | None
+    learned: Learned | None = None
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +81,9 @@ class Pools(Protocol):
     P15 What frees units or opens a pool rings the queues of the jobs that wait for it; `next_due` counts
         with the soonest end of a wait.
     P16 Observations of a settlement are applied in the same step, also when the settlement is stale.
+    P17 A settlement whose refusal is to be paid for (`core.ledger.conclude` tells) becomes its `charged`, if
+        it has one, and is answered CHARGED. `Settled.news` and `Claims.news` are what `core.ledger` told of
+        pools in that step, once.
     """
 
     async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:

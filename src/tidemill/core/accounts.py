@@ -12,15 +12,24 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.core import breaker as breakers
-from tidemill.core import reserving
+from tidemill.core import learning, reserving
 from tidemill.core.breaker import Breaker, Shut
+from tidemill.core.calendars import period_at
 from tidemill.core.closing import Seen, day_used
+from tidemill.core.learning import Lessons
+from tidemill.core.limits import Limit, calendar_of
 from tidemill.core.pools import PoolSettings, PoolState, since_boot
+from tidemill.core.refusals import Refusal
 from tidemill.core.reserving import Ask, Reservation
 from tidemill.core.spending import Observation
 from tidemill.core.units import Units
-from tidemill.core.windows import Instant
+from tidemill.core.windows import Instant, Kept, fits, fresh
+from tidemill.core.windows.calendar import CalendarCount
+from tidemill.core.windows.paced import Paced
 from tidemill.core.windows.window import TINY
+
+_LOOKS = 30
+"""Halvings until the moment a ramp lets a call in is known to a millisecond."""
 
 
 class HandClosure(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,12 +45,16 @@ class HandClosure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """`foreign` is what others were seen to use of each limit in the window that runs."""
+    """`foreign` are windows of their own, by the limit's name, in which only what others were seen to use
+    is entered, so that it is forgotten when they pass. `learned` is by the limit's name too; `suspects` is
+    when a refusal last left the amount of a limit in doubt (wall)."""
 
     state: PoolState = PoolState()
     breaker: Breaker = Breaker()
     closed: HandClosure | None = None
-    foreign: Units = msgspec.field(default_factory=dict)
+    foreign: dict[str, Kept] = msgspec.field(default_factory=dict)
+    learned: Lessons = msgspec.field(default_factory=dict)
+    suspects: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -65,48 +78,63 @@ def at_boot(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Ac
     """What an account of another boot is worth now."""
     if account.state.boot == boot:
         return account
-    known = bool(account.state.boot)
     state = since_boot(pool, account.state, boot, now)
-    return replace(
-        account, state=state, breaker=breakers.rebooted(account.breaker) if known else account.breaker
-    )
+    if not account.state.boot:
+        return replace(account, state=state)
+    # Times of another boot say nothing; a calendar's count is on disk and goes on.
+    foreign = {name: kept for name, kept in account.foreign.items() if isinstance(kept, CalendarCount)}
+    return replace(account, state=state, breaker=breakers.rebooted(account.breaker), foreign=foreign)
 
 
 def redeclared(account: Account, names: frozenset[str]) -> Account:
     """P1. Only what goes on is kept, see `core.pools.going_on`: a limit that comes back starts unused."""
     windows = {name: window for name, window in account.state.windows.items() if name in names}
-    foreign = {name: units for name, units in account.foreign.items() if name in names}
+    foreign = {name: window for name, window in account.foreign.items() if name in names}
     state = replace(account.state, windows=windows, revision=account.state.revision + 1)
-    return replace(account, state=state, foreign=foreign)
+    learned = learning.kept(account.learned, names)
+    return replace(account, state=state, foreign=foreign, learned=learned, suspects={})
+
+
+def believed(pool: PoolSettings, account: Account, now: Instant) -> PoolSettings:
+    """The pool with what was learned of it."""
+    return learning.applied(pool, account.learned, now.wall)
 
 
 def ask(pool: PoolSettings, account: Account, wanted: Ask, now: Instant) -> Taken | Denied:
+    # What is over is cleared here, in the step that finds it over (N6); a person's mark is another field.
+    account = replace(account, breaker=breakers.tidied(account.breaker, now))
     if account.closed is not None and account.closed.holds(now.wall):
         return Denied(account, "closed", _until(account.closed.until, now))
     gate = breakers.gate(account.breaker, wanted.units, now)
     if isinstance(gate, Shut):
         return Denied(account, gate.closure.reason, _until(gate.until, now))
+    pool = learning.applied(pool, account.learned, now.wall, wanted.units)
     limited = breakers.restrained(pool, account.breaker, now)
     answer = reserving.reserve(limited, account.state, wanted, now)
-    account = replace(account, state=answer.state)
     if isinstance(answer, reserving.Refused):
-        return Denied(account, answer.limit, answer.wait)
+        wait = answer.wait if limited is pool else _ramp_wait(pool, account, wanted, answer.wait, now)
+        return Denied(replace(account, state=answer.state), answer.limit, wait)
+    account = replace(account, state=answer.state)
     if gate.probe:
         account = replace(account, breaker=breakers.probing(account.breaker, wanted.job, now))
-    return Taken(account, answer.reservation, gate.probe)
+    kept = replace(answer.reservation, left=_left(pool, account.state, now))
+    return Taken(account, kept, gate.probe)
 
 
 def settled(
     pool: PoolSettings, account: Account, kept: Reservation, used: Units | None, now: Instant
 ) -> Account:
+    pool = believed(pool, account, now)
     return replace(account, state=reserving.settle(pool, account.state, kept, used, now))
 
 
 def released(pool: PoolSettings, account: Account, kept: Reservation, now: Instant) -> Account:
+    pool = believed(pool, account, now)
     return replace(account, state=reserving.release(pool, account.state, kept, now))
 
 
 def counted_anew(pool: PoolSettings, account: Account, kept: Reservation, now: Instant) -> Account:
+    pool = believed(pool, account, now)
     return replace(account, state=reserving.count_anew(pool, account.state, kept, now))
 
 
@@ -125,9 +153,13 @@ def observed(
     *,
     chance: float,
     running: int,
+    left: Units | None = None,
 ) -> Account:
-    """What a provider said: less left than we know of was used by others, and is taken as used."""
-    account = _with_foreign(pool, account, seen.remaining, now)
+    """What a provider said: less left than we know of was used by others, and is taken as used. `left` is
+    what our own count left when the call was claimed."""
+    learned = learning.stated(pool, account.learned, seen.amounts, now.wall)
+    account = replace(account, learned=learned)
+    account = _with_foreign(believed(pool, account, now), account, seen.remaining, left or {}, now)
     if seen.refusal is None:
         return account
     probe = account.breaker.probe
@@ -137,6 +169,7 @@ def observed(
         day_used=day_used(pool, account.state, seen.refusal.unit, now),
         running=running,
     )
+    account = _with_guesses(pool, account, seen.refusal, seen.amounts, running, now)
     return _with(account, breakers.refused(pool, account.breaker, seen.refusal, now, known))
 
 
@@ -145,9 +178,20 @@ def closed(account: Account, mark: HandClosure) -> Account:
 
 
 def opened(account: Account) -> Account:
-    """By hand: whoever closed it, it is open, without probe or ramp."""
+    """By hand: whoever closed it, it is open, without probe or ramp, and what was learned is forgotten."""
     state = replace(account.state, revision=account.state.revision + 1)
-    return replace(account, state=state, breaker=breakers.reopened(), closed=None)
+    return replace(account, state=state, breaker=breakers.reopened(), closed=None, learned={}, suspects={})
+
+
+def counted(window: Kept, pool: PoolSettings, limit: Limit, now: Instant) -> float:
+    """What is entered in a window now. Guards, a pace or the turn of a period keep calls back, but nothing
+    is used by them."""
+    if isinstance(window, CalendarCount):
+        begun = period_at(calendar_of(limit), now.wall).start
+        return window.used if window.period >= begun else 0.0
+    if isinstance(window, Paced):
+        window = window.rolling
+    return max(0.0, pool.most(limit) - window.room(limit, now, pool.guards))
 
 
 def _with(account: Account, told: Breaker) -> Account:
@@ -158,20 +202,73 @@ def _with(account: Account, told: Breaker) -> Account:
     return replace(account, breaker=told, state=state)
 
 
-def _with_foreign(pool: PoolSettings, account: Account, remaining: Units, now: Instant) -> Account:
-    """Our calls under way may or may not be among what the provider counted, so only what is missing
-    beyond all of ours is somebody else's."""
+def _with_foreign(
+    pool: PoolSettings, account: Account, remaining: Units, left: Units, now: Instant
+) -> Account:
+    """The provider counted at some moment between the claim and now, and our other calls under way may or
+    may not be in its count: only what is missing beyond all of ours at both ends is somebody else's."""
     windows, foreign = dict(account.state.windows), dict(account.foreign)
     for limit in pool.limits:
         said = remaining.get(limit.name)
         if said is None or limit.per is None:
             continue
         window = account.state.window(limit)
-        beyond = window.room(limit, now, pool.guards) - said
+        ours = limit.amount - counted(window, pool, limit, now)
+        beyond = min(ours, left.get(limit.name, ours)) - said
         if beyond > TINY:
+            others = foreign.get(limit.name)
+            others = others if others is not None and fits(others, limit) else fresh(limit)
             windows[limit.name], _ = window.taken(limit, beyond, now, pool.guards)
-            foreign[limit.name] = foreign.get(limit.name, 0.0) + beyond
+            foreign[limit.name], _ = others.taken(limit, beyond, now, pool.guards)
     return replace(account, state=replace(account.state, windows=windows), foreign=foreign)
+
+
+def _with_guesses(  # noqa: PLR0917 - a refusal, and what is known beside it
+    pool: PoolSettings, account: Account, refusal: Refusal, amounts: Units, running: int, now: Instant
+) -> Account:
+    """Refused within our own limits, and nobody says what is allowed."""
+    learned, suspects = dict(account.learned), dict(account.suspects)
+    for limit in believed(pool, account, now).limits:
+        if not learning.suspected(limit, refusal, amounts):
+            continue
+        first = suspects.get(limit.name)
+        if learning.is_second(limit, first, now.wall):
+            used = counted(account.state.window(limit), pool, limit, now)
+            let_through = used - running if limit.unit == "requests" else 0.0
+            learned[limit.name] = learning.guessed(limit, let_through, now.wall)
+            first = None
+        if first is None or now.wall - first > learning.FORGOTTEN * (limit.per or 0.0):
+            suspects[limit.name] = now.wall
+    return replace(account, learned=learned, suspects=suspects)
+
+
+def _left(pool: PoolSettings, state: PoolState, now: Instant) -> Units:
+    """By our own count, of every limit a provider may speak of."""
+    windowed = [limit for limit in pool.limits if limit.per is not None]
+    return {limit.name: limit.amount - counted(state.window(limit), pool, limit, now) for limit in windowed}
+
+
+def _ramp_wait(pool: PoolSettings, account: Account, wanted: Ask, wait: float, now: Instant) -> float:
+    """When the ramp lets a call in. Its windows as they are now would say "never" or too late: they grow
+    while it waits."""
+    rest = breakers.ramp_left(pool, account.breaker, now)
+
+    def lets_in(later: float) -> bool:
+        then = Instant(now.wall + later, now.boot + later)
+        return reserving.would_fit(
+            breakers.restrained(pool, account.breaker, then), account.state, wanted, then
+        )
+
+    if rest == 0:
+        return wait
+    if not lets_in(rest):
+        then = Instant(now.wall + rest, now.boot + rest)
+        return min(wait, rest + reserving.wait(pool, account.state, wanted, then))
+    early, late = 0.0, rest
+    for _ in range(_LOOKS):
+        middle = (early + late) / 2
+        early, late = (early, middle) if lets_in(middle) else (middle, late)
+    return max(min(late, wait), TINY)
 
 
 def _until(wall: float | None, now: Instant) -> float:

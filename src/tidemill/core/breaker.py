@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from tidemill.core.closing import Closure, Seen, closure_for
 from tidemill.core.limits import Limit
-from tidemill.core.pools import PoolSettings, amount_of
+from tidemill.core.pools import PoolSettings
 from tidemill.core.refusals import PROBED, UNCHARGED, Reason, Refusal
 from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Instant
@@ -175,15 +175,13 @@ def restrained(pool: PoolSettings, breaker: Breaker, now: Instant) -> PoolSettin
     return pool if limits == pool.limits else replace(pool, limits=limits)
 
 
-def ramp_wait(pool: PoolSettings, breaker: Breaker, units: Units, now: Instant) -> float:
-    """How long until the ramp lets a call of that cost in at all: the narrowed windows say "never"."""
-    waits = [0.0]
-    for limit in pool.limits:
-        need = min(amount_of(units, limit) or 0.0, limit.amount)
-        if breaker.ramp is not None and need > _ramped(pool, breaker, limit, now):
-            grown = (need / limit.amount - RAMP_FROM) / (1.0 - RAMP_FROM) * _length(pool, limit)
-            waits.append(breaker.ramp + grown - now.boot)
-    return max(waits)
+def ramp_left(pool: PoolSettings, breaker: Breaker, now: Instant) -> float:
+    """Seconds until the ramp is over."""
+    if breaker.ramp is None:
+        return 0.0
+    ramped = [limit for limit in pool.limits if limit.per is None or isinstance(limit.per, float)]
+    ends = [breaker.ramp + _length(pool, limit) - now.boot for limit in ramped]
+    return max(0.0, *ends, 0.0)
 
 
 def ramp_share(pool: PoolSettings, breaker: Breaker, now: Instant) -> float | None:

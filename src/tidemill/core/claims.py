@@ -7,6 +7,7 @@ import msgspec
 from tidemill.core.job import Job
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer, Outcome
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.spending import Spent
 from tidemill.core.states import State
 
@@ -68,7 +69,8 @@ class Claimed(msgspec.Struct):
 class Claims(msgspec.Struct, kw_only=True):
     """`next_due` is how many seconds on something of these queues comes due, if known.
 
-    `more` says that jobs were left behind which another worker could start now.
+    `more` says that jobs were left behind which another worker could start now. `news` is what the claim
+    did to pools; a claim that is repeated has none.
     """
 
     jobs: list[Claimed]
@@ -76,23 +78,28 @@ class Claims(msgspec.Struct, kw_only=True):
     next_due: float | None = None
     blocked: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
+    news: tuple[PoolNews, ...] = ()
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """`spent` is about the pools of the job; None for a job that needs none."""
+    """`spent` is about the pools of the job; None for a job that needs none. `charged` is what becomes of
+    it when its pool's budget for overloads is used up, in the place of `outcome`."""
 
     job: str
     fence: int
     claim: int
     outcome: Outcome
     spent: Spent | None = None
+    charged: Outcome | None = None
 
 
 class Settled(msgspec.Struct):
-    """One answer per settlement, in their order; the next jobs when they were asked for."""
+    """One answer per settlement, in their order; the next jobs when they were asked for. `news` is what the
+    settlements did to pools."""
 
     answers: list[Answer]
     claims: Claims | None = None
+    news: tuple[PoolNews, ...] = ()
 
 
 class Said(msgspec.Struct, frozen=True):

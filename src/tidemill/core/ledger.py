@@ -12,13 +12,16 @@ from typing import Protocol
 import msgspec
 
 from tidemill.core import accounts
+from tidemill.core import breaker as breakers
 from tidemill.core.accounts import Account, Denied
 from tidemill.core.lanes import Gate
 from tidemill.core.needs import Need
 from tidemill.core.pool_history import Remark, of_call
-from tidemill.core.pools import PoolSettings
+from tidemill.core.pool_news import PoolNews, news_of
+from tidemill.core.pools import PoolSettings, amount_of
 from tidemill.core.reserving import Ask, Reservation
 from tidemill.core.spending import Spent, shared_out
+from tidemill.core.units import Units
 from tidemill.core.windows import Instant
 
 PLACE = tuple[str, str | None]
@@ -33,12 +36,14 @@ LANE_ASKS_AGAIN = 60.0
 
 class Ledger(Protocol):
     """`load` answers the pool as it is in force and its account as of this boot, None for a pool nobody
-    declared. `reservations` counts those that are open. `remark` adds to the pool's history (P8)."""
+    declared. `reservations` counts those that are open. `remark` adds to the pool's history (P8). `tell`
+    is for whoever asked for the step."""
 
     def load(self, place: PLACE) -> tuple[PoolSettings, Account] | None: ...
     def save(self, place: PLACE, account: Account) -> None: ...
     def reservations(self, place: PLACE) -> int: ...
     def remark(self, pool: str, what: Remark) -> None: ...
+    def tell(self, news: PoolNews) -> None: ...
 
 
 class Reserved(msgspec.Struct, frozen=True):
@@ -92,7 +97,7 @@ def ask_all(
 ) -> tuple[Reserved, ...] | Stopped:
     """P11: of all pools or of none. Those that many lanes share are asked first: their refusal saves
     asking for all the others."""
-    taken: list[tuple[Reserved, Account]] = []
+    taken: list[tuple[Reserved, Account, Account]] = []
     for need in sorted(needs, key=lambda need: need.key is not None):
         place = (need.pool, need.key)
         known = ledger.load(place)
@@ -100,13 +105,13 @@ def ask_all(
             continue
         answer = accounts.ask(known[0], known[1], Ask(job, need.units, priority), now)
         if isinstance(answer, Denied):
-            ledger.save(place, answer.account)
+            _save(ledger, place, job, known[1], answer.account)
             return Stopped(need, answer)
         reserved = Reserved(need.pool, need.key, answer.reservation, answer.probe)
-        taken.append((reserved, answer.account))
-    for reserved, account in taken:
-        ledger.save(reserved.place, account)
-    return tuple(reserved for reserved, _ in taken)
+        taken.append((reserved, known[1], answer.account))
+    for reserved, before, account in taken:
+        _save(ledger, reserved.place, job, before, account)
+    return tuple(reserved for reserved, _, _ in taken)
 
 
 def shut_by(stopped: Stopped, priority: int, override_ends: float | None, now: Instant) -> Shut:
@@ -131,29 +136,41 @@ def conclude(  # noqa: PLR0917 - a settlement is told whole
     job: str,
     now: Instant,
     chance: Callable[[], float],
-) -> None:
+) -> bool:
     """P13, P16: a settlement. First what was used is booked, then what the provider said is heard (its
     counts have the call in them), then whether a probe came back. `ended` are the claim's reservations, none
     when they ended before; the store still counts them as open, and forgets them after this. What is said of
-    a pool nobody declared, or of a key it cannot have, is passed over."""
+    a pool nobody declared, or of a key it cannot have, is passed over.
+
+    P17: whether the job pays for the refusal with an attempt."""
     spent = spent or Spent()
     running = {seen.place: max(1, ledger.reservations(seen.place)) for seen in spent.observations}
     for place in dict.fromkeys(reserved.place for reserved in ended):
         _book(ledger, [reserved for reserved in ended if reserved.place == place], spent, now)
     probes = [reserved.place for reserved in ended if reserved.probe]
+    charged = False
     for seen in spent.observations:
         known = ledger.load(seen.place)
         if known is None or known[0].keyed != (seen.key is not None):
             continue
-        prober = job if seen.place in probes else None
-        drawn = 0.0 if seen.refusal is None else chance()
         if seen.refusal is not None:
             ledger.remark(seen.pool, Remark(refusals={seen.refusal.reason.value: 1}))
-        account = accounts.observed(*known, seen, prober, now, chance=drawn, running=running[seen.place])
-        ledger.save(seen.place, account)
+            charged |= breakers.spends_attempt(known[1].breaker, seen.refusal, now)
+        after = accounts.observed(
+            *known,
+            seen,
+            job if seen.place in probes else None,
+            now,
+            chance=0.0 if seen.refusal is None else chance(),
+            running=running[seen.place],
+            left=_left(known[0], [reserved for reserved in ended if reserved.place == seen.place], spent),
+        )
+        _save(ledger, seen.place, job, known[1], after)
     for place in probes:
         if known := ledger.load(place):
-            ledger.save(place, accounts.heard(known[1], job, now, well=spent.well and spent.made))
+            after = accounts.heard(known[1], job, now, well=spent.well and spent.made)
+            _save(ledger, place, job, known[1], after)
+    return charged
 
 
 def count_anew(ledger: Ledger, ended: Sequence[Reserved], job: str, now: Instant) -> None:
@@ -169,6 +186,29 @@ def count_anew(ledger: Ledger, ended: Sequence[Reserved], job: str, now: Instant
         ledger.save(reserved.place, account)
 
 
+def _save(ledger: Ledger, place: PLACE, job: str, before: Account, after: Account) -> None:
+    ledger.save(place, after)
+    if before.breaker is not after.breaker or before.learned is not after.learned:
+        for news in news_of(place, job, before, after):
+            ledger.tell(news)
+
+
+def _left(pool: PoolSettings, ended: Sequence[Reserved], spent: Spent) -> Units:
+    """What our count left when the call was decided (of several the least), had it known what it used."""
+    left: Units = {}
+    for limit in pool.limits:
+        then = [of.reservation.left[limit.name] for of in ended if limit.name in of.reservation.left]
+        if then:
+            reserved = sum(amount_of(of.reservation.units, limit) or 0.0 for of in ended)
+            used = _used(ended[0].place, spent) or {}
+            left[limit.name] = min(then) + max(0.0, reserved - used.get(limit.unit, reserved))
+    return left
+
+
+def _used(place: PLACE, spent: Spent) -> Units | None:
+    return next((usage.units for usage in spent.usages if usage.place == place), None)
+
+
 def _book(ledger: Ledger, ended: Sequence[Reserved], spent: Spent, now: Instant) -> None:
     """The reservations of one account. A usage is over all of them."""
     place = ended[0].place
@@ -176,7 +216,7 @@ def _book(ledger: Ledger, ended: Sequence[Reserved], spent: Spent, now: Instant)
     if known is None:
         return
     pool, account = known
-    used = next((usage.units for usage in spent.usages if usage.place == place), None)
+    used = _used(place, spent)
     shares = shared_out(used, [reserved.reservation.units for reserved in ended])
     for reserved, share in zip(ended, shares, strict=True):
         if spent.made:

@@ -65,6 +65,7 @@ class Answer(StrEnum):
     """What a store says to one fenced write."""
 
     OK = "ok"
+    CHARGED = "charged"  # ok, and `Settlement.charged` became of the job
     AGAIN = "again"  # this claim settled the job before
     STALE = "stale"  # the claim is no longer the job's
     GONE = "gone"  # there is no such job

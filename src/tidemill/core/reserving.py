@@ -30,7 +30,8 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """`marks` tell by the limit's name where the units were entered, `boot` in which boot."""
+    """`marks` tell by the limit's name where the units were entered, `boot` in which boot, `left` what was
+    left of it then. `held` are those, by the limit's name, that are not entered yet."""
 
     units: Units
     marks: dict[str, float]
@@ -39,6 +40,8 @@ class Reservation(msgspec.Struct, frozen=True):
 
 class Granted(msgspec.Struct, frozen=True):
     state: PoolState
+    held: Units = msgspec.field(default_factory=dict)
+    left: Units = msgspec.field(default_factory=dict)
     reservation: Reservation
 
 
@@ -109,7 +112,17 @@ def count_anew(pool: PoolSettings, state: PoolState, kept: Reservation, now: Ins
 
 def redeclared(kept: Reservation, names: frozenset[str]) -> Reservation:
     """P1. What was entered in a limit that is gone is in none that is declared later."""
-    return replace(kept, marks={name: mark for name, mark in kept.marks.items() if name in names})
+    marks = {name: mark for name, mark in kept.marks.items() if name in names}
+    return replace(kept, marks=marks, held={name: kept.held[name] for name in kept.held if name in names})
+
+
+def would_fit(pool: PoolSettings, state: PoolState, ask: Ask, now: Instant) -> bool:
+    """Beside any hold."""
+    return wait(pool, state, ask, now) <= 0
+
+
+def wait(pool: PoolSettings, state: PoolState, ask: Ask, now: Instant) -> float:
+    return max(_wait(pool, state, ask, limit.name, now) for limit in pool.limits)
 
 
 def room(pool: PoolSettings, state: PoolState, now: Instant) -> Units:

@@ -7,13 +7,13 @@ import math
 from msgspec.structs import replace
 
 from tidemill.core import breaker as breakers
-from tidemill.core.accounts import Account
+from tidemill.core import learning
+from tidemill.core.accounts import Account, counted
 from tidemill.core.breaker import Breaker
-from tidemill.core.calendars import period_at
-from tidemill.core.limits import Limit, calendar_of
+from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings
-from tidemill.core.windows import Instant
-from tidemill.core.windows.calendar import CalendarCount
+from tidemill.core.units import Units
+from tidemill.core.windows import Instant, fits
 from tidemill.core.windows.paced import Paced
 from tidemill.core.windows.window import TINY
 
@@ -22,15 +22,18 @@ UNUSED_FOR = 60.0
 
 
 def used(pool: PoolSettings, account: Account, limit: Limit, now: Instant) -> float:
-    """What counts now, in debt more than the limit. Guards, a pace or the turn of a period keep calls
-    back, but nothing is used by them."""
-    window = account.state.window(limit)
-    if isinstance(window, CalendarCount):
-        begun = period_at(calendar_of(limit), now.wall).start
-        return window.used if window.period >= begun else 0.0
-    if isinstance(window, Paced):
-        window = window.rolling
-    return max(0.0, pool.most(limit) - window.room(limit, now, pool.guards))
+    """What counts now, in debt more than the limit."""
+    return counted(account.state.window(limit), pool, limit, now)
+
+
+def foreign(pool: PoolSettings, account: Account, now: Instant) -> Units:
+    """What others were seen to use in the windows that run."""
+    counts = {
+        limit.name: counted(account.foreign[limit.name], pool, limit, now)
+        for limit in pool.limits
+        if limit.name in account.foreign and fits(account.foreign[limit.name], limit)
+    }
+    return {name: units for name, units in counts.items() if units > TINY}
 
 
 def free_in(pool: PoolSettings, account: Account, limit: Limit, now: Instant) -> float | None:
@@ -61,4 +64,6 @@ def at_rest(pool: PoolSettings, account: Account, now: Instant) -> bool:
     told = breakers.tidied(account.breaker, now)
     if breakers.ramp_share(pool, told, now) is None:
         told = replace(told, ramp=None)
+    if learning.matters(pool, account.learned, account.suspects, now.wall):
+        return False
     return told == Breaker() and not is_closed(account, now) and not is_used(pool, account, now)

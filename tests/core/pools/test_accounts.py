@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 
-from tidemill.core import accounts
+import pytest
+from msgspec.structs import replace
+
+from tidemill.core import accounts, usage
 from tidemill.core.accounts import Account, Denied, HandClosure, Taken
+from tidemill.core.breaker import Breaker
 from tidemill.core.calendars import Day
 from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings
@@ -66,7 +70,8 @@ def test_less_left_than_we_know_of_was_used_by_others() -> None:
     seen = Observation(pool="gemini", remaining={"requests per minute": 3})
     account = accounts.observed(POOL, answer.account, seen, "a", at(1), chance=0.5, running=1)
     assert room(POOL, account.state, at(1))["requests per minute"] == 3
-    assert account.foreign == {"requests per minute": 6}
+    assert usage.foreign(POOL, account, at(1)) == {"requests per minute": 6}
+    assert usage.foreign(POOL, account, at(62)) == {}, "forgotten with its window"
 
 
 def test_more_left_than_we_know_of_is_not_believed_while_calls_are_under_way() -> None:
@@ -83,3 +88,65 @@ def test_an_account_of_another_boot_starts_with_nothing_left_and_keeps_its_closu
     later = accounts.at_boot(POOL, account, "two", at(5))
     assert room(POOL, later.state, at(5))["requests per minute"] == 0
     assert later.breaker.closures == account.breaker.closures
+
+
+def test_answers_that_are_slow_to_come_are_not_taken_for_strangers() -> None:
+    """The provider counted when the call came in; by the time it answers our own count has moved on."""
+    account = Account()
+    for n in range(10):
+        account = taken(ask(account, f"early {n}", 0)).account
+    answer = taken(ask(account, "late", 61))
+    account = accounts.settled(POOL, answer.account, answer.reservation, None, at(90))
+    seen = Observation(pool="gemini", remaining={"requests per minute": 9})
+    told = accounts.observed(
+        POOL, account, seen, "late", at(90), chance=0.5, running=1, left=answer.reservation.left
+    )
+    assert usage.foreign(POOL, told, at(90)) == {}
+    early = taken(ask(Account(), "a", 0))
+    account = early.account
+    for n in range(9):
+        account = taken(ask(account, f"{n}", 1)).account
+    seen = Observation(pool="gemini", remaining={"requests per minute": 0})
+    told = accounts.observed(
+        POOL, account, seen, "a", at(20), chance=0.5, running=1, left=early.reservation.left
+    )
+    assert usage.foreign(POOL, told, at(20)) == {}, "it was counted last, with all our calls in it"
+
+
+def test_i15_a_rate_that_asked_for_less_speed_is_followed_by_a_ramp() -> None:
+    account = refused(Account(), Refusal(reason=Reason.RATE, retry_after=30, slow=True), 0)
+    assert isinstance(ask(account, "a", 30), Denied)
+    answer = ask(account, "a", 31)
+    assert isinstance(answer, Taken)
+    assert not answer.probe
+    second = ask(answer.account, "b", 31)
+    assert isinstance(second, Denied), "a tenth of ten"
+    assert second.wait == pytest.approx(60 / 9, abs=0.01), "two of ten, by when the ramp has grown so far"
+    assert isinstance(ask(answer.account, "b", 31 + second.wait), Taken)
+    assert isinstance(ask(answer.account, "b", 31 + second.wait - 0.1), Denied)
+
+
+def test_a_big_call_knows_when_the_ramp_lets_it_in() -> None:
+    pool = PoolSettings(limits=(Limit.tokens(1000, per="minute"), Limit.tokens(5000, per=Day())))
+    account = Account(breaker=Breaker(ramp=100.0))
+    answer = accounts.ask(pool, account, Ask("a", {"tokens": 800}, 5), at(5))
+    assert isinstance(answer, Denied)
+    assert answer.wait == pytest.approx(60 * 0.7 / 0.9 - 5, abs=0.01), "its windows now would say never"
+    full = taken(accounts.ask(pool, Account(), Ask("a", {"tokens": 1000}, 5), at(0))).account
+    answer = accounts.ask(pool, replace(full, breaker=account.breaker), Ask("b", {"tokens": 500}, 5), at(40))
+    assert isinstance(answer, Denied)
+    assert 20 < answer.wait < 22, "what is in the window must pass as well"
+
+
+def test_n6_what_is_over_is_cleared_and_a_persons_mark_stays() -> None:
+    account = refused(Account(), Refusal(reason=Reason.RATE, retry_after=30), 0)
+    account = accounts.closed(account, HandClosure(by="ann", since=START))
+    answer = ask(account, "a", 60)
+    assert isinstance(answer, Denied)
+    assert answer.account.breaker.closures == ()
+    assert answer.account.closed is not None
+
+
+def taken(answer: Taken | Denied) -> Taken:
+    assert isinstance(answer, Taken)
+    return answer

@@ -20,7 +20,6 @@ from tidemill.core.breaker import (
     gate,
     probing,
     ramp_share,
-    ramp_wait,
     rebooted,
     refused,
     reopened,
@@ -395,18 +394,6 @@ def test_the_ramp_grows_from_a_tenth_to_the_whole_over_one_window() -> None:
     assert ramp_share(GEMINI, breaker, at(20)) == pytest.approx(0.1)
     assert ramp_share(GEMINI, breaker, at(80)) is None
     assert ramp_share(GEMINI, Breaker(), at(80)) is None
-
-
-def test_a_big_call_knows_when_the_ramp_lets_it_in() -> None:
-    breaker, big = Breaker(ramp=1000.0), {"tokens": 200_000.0}
-    wait = ramp_wait(GEMINI, breaker, big, at(5))
-    assert wait == pytest.approx(60 * 0.7 / 0.9 - 5)
-    inside, before = (restrained(GEMINI, breaker, at(5 + wait + step)) for step in (0.01, -0.01))
-    assert before.most(before.limits[1]) < 200_000 <= inside.most(inside.limits[1])
-    assert ramp_wait(GEMINI, breaker, {"tokens": 1.0}, at(0)) == 0
-    assert ramp_wait(VOICES, breaker, {}, at(0)) == 0, "one call always goes"
-    assert ramp_wait(GEMINI, Breaker(), big, at(0)) == 0
-    assert ramp_wait(GEMINI, breaker, big, at(61)) == 0
 
 
 def test_a_ramp_never_closes_a_small_limit() -> None:

@@ -68,6 +68,7 @@ def claim(records: Records, request: ClaimRequest) -> Claims:
     shares = [(records.queues[s.queue], s.jobs) for s in request.shares if s.queue in records.queues]
     queues = [queue for queue, _ in shares]
     for queue, jobs in shares:
+    records.books.take_news()
         queue.end_override(claiming.now)
         _promote(records, queue, claiming.now)
         queue.lanes.wake(claiming.boot)
@@ -75,7 +76,12 @@ def claim(records: Records, request: ClaimRequest) -> Claims:
     for queue in queues:
         _take_from(claiming, queue, claiming.left)
     more = any(_has_open_jobs(queue, claiming.now, claiming.boot) for queue in queues)
-    return Claims(jobs=claiming.jobs, more=more, next_due=_next_due(queues, claiming.now, claiming.boot))
+    return Claims(
+        jobs=claiming.jobs,
+        more=more,
+        next_due=_next_due(queues, claiming.now, claiming.boot),
+        news=records.books.take_news(),
+    )
 
 
 def _is_repeated(records: Records, request: ClaimRequest) -> bool:
@@ -197,7 +203,12 @@ def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
             claiming.take(job, reserved)
         else:
             blocked.append(id_)
-    return Claims(jobs=claiming.jobs, blocked=tuple(blocked), gone=tuple(gone))
+    return Claims(
+        jobs=claiming.jobs,
+        blocked=tuple(blocked),
+        gone=tuple(gone),
+        news=claiming.records.books.take_news(),
+    )
 
 
 def _is_startable(job: Job, now: float) -> bool:

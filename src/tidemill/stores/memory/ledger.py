@@ -13,6 +13,7 @@ from tidemill.core import accounts, ledger, usage
 from tidemill.core.accounts import Account
 from tidemill.core.ledger import PLACE, Reserved
 from tidemill.core.pool_history import Remark
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolOverride, PoolSettings, in_force
 from tidemill.core.windows import Instant
 
@@ -43,6 +44,7 @@ class Books:
         self.left: dict[Claim, Left] = {}
         self.history: dict[str, dict[float, Remark]] = {}
         self._open: Counter[PLACE] = Counter()
+        self._news: list[PoolNews] = []
         self._looked: dict[PLACE, float] = {}  # when each was last written, or found worth keeping
 
     def now(self) -> Instant:
@@ -77,6 +79,13 @@ class Books:
     def forget_minutes(self, before: float) -> None:
         for pool, minutes in self.history.items():
             self.history[pool] = {minute: what for minute, what in minutes.items() if minute >= before}
+
+    def tell(self, news: PoolNews) -> None:
+        self._news.append(news)
+
+    def take_news(self) -> tuple[PoolNews, ...]:
+        news, self._news = tuple(self._news), []
+        return news
 
     def in_force(self, pool: Pool) -> PoolSettings:
         return in_force(pool.declared, pool.override, self._clock.wall())

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from tidemill.contract.pools import LimitView, PoolMinute, PoolView
-from tidemill.core import accounts, breaker, ledger, reserving, usage
+from tidemill.core import accounts, breaker, learning, ledger, reserving, usage
 from tidemill.core.accounts import HandClosure
 from tidemill.core.claims import is_current
 from tidemill.core.job import NewJob
@@ -97,9 +97,9 @@ def observe(records: Records, observations: Sequence[Observation]) -> None:
     conclude(records, (), Spent(observations=tuple(observations)), "")
 
 
-def conclude(records: Records, ended: Sequence[ledger.Reserved], spent: Spent | None, job: str) -> None:
-    """P13, P16."""
-    ledger.conclude(records.books, ended, spent, job, records.books.now(), records.entropy.chance)
+def conclude(records: Records, ended: Sequence[ledger.Reserved], spent: Spent | None, job: str) -> bool:
+    """P13, P16, P17."""
+    return ledger.conclude(records.books, ended, spent, job, records.books.now(), records.entropy.chance)
 
 
 def close(records: Records, place: PLACE, until: float | None, by: str, reason: str | None) -> None:
@@ -201,7 +201,7 @@ def _view(books: Books, place: PLACE) -> PoolView:
         closures=breaker.tidied(account.breaker, now).closures,
         closed=account.closed if by_hand else None,
         reservations=books.reservations(place),
-        foreign=account.foreign,
+        foreign=usage.foreign(settings, account, now),
         ramp=breaker.ramp_share(settings, account.breaker, now),
         account=account,
     )
@@ -220,5 +220,6 @@ def _limits(
             used=usage.used(in_force, account, limit, now),
             free_in=usage.free_in(in_force, account, limit, now),
         )
+            learned=learning.in_force(account.learned, limit, now.wall),
         for limit, by_code in zip(in_force.limits, declared.limits, strict=True)
     )

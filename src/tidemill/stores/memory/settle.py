@@ -16,8 +16,10 @@ from tidemill.stores.memory.records import Records
 
 def settle(records: Records, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Settled:
     """J40 to J43. Settlements are taken in order, each on top of the one before; then the claim."""
+    records.books.take_news()
     answers = [_settle_one(records, settlement) for settlement in settlements]
-    return Settled(answers, None if request is None else claim(records, request))
+    news = records.books.take_news()
+    return Settled(answers, None if request is None else claim(records, request), news)
 
 
 def _settle_one(records: Records, settlement: Settlement) -> Answer:
@@ -25,10 +27,13 @@ def _settle_one(records: Records, settlement: Settlement) -> Answer:
     answer = answer_to(job, settlement.fence, settlement.claim)
     if job is None:
         answer = _answer_from_memory(records, settlement)
-    elif answer is Answer.OK:
-        _apply(records, job, settlement.outcome)
+    outcome = settlement.outcome
     if settlement.spent is not None or records.books.reserved:
-        _book(records, settlement, answer)
+        is_charged = _book(records, settlement, answer)
+        if is_charged and answer is Answer.OK and settlement.charged is not None:
+            answer, outcome = Answer.CHARGED, settlement.charged
+    if job is not None and answer in (Answer.OK, Answer.CHARGED):
+        _apply(records, job, outcome)
     return answer
 
 
@@ -40,13 +45,15 @@ def _answer_from_memory(records: Records, settlement: Settlement) -> Answer:
     return Answer.AGAIN
 
 
-def _book(records: Records, settlement: Settlement, answer: Answer) -> None:
-    """P13, P16: whatever it was answered. One that is repeated was heard before."""
+def _book(records: Records, settlement: Settlement, answer: Answer) -> bool:
+    """P13, P16: whatever it was answered. One that is repeated was heard before. P17: whether it pays."""
     claim = (settlement.job, settlement.fence, settlement.claim)
     ended = records.books.reserved.get(claim, [])
-    if ended or (settlement.spent is not None and answer is not Answer.AGAIN):
-        pools.conclude(records, ended, settlement.spent, settlement.job)
-        records.books.end(claim)
+    if not ended and (settlement.spent is None or answer is Answer.AGAIN):
+        return False
+    is_charged = pools.conclude(records, ended, settlement.spent, settlement.job)
+    records.books.end(claim)
+    return is_charged
 
 
 def _apply(records: Records, job: Job, outcome: Outcome) -> None:

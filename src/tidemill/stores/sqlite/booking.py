@@ -22,16 +22,22 @@ def settle(
     settlements: Sequence[Settlement],
     answers: Sequence[Answer],
     chance: Callable[[], float],
-) -> None:
-    """P13, P16: whatever the settlement was told. One that is repeated was heard before."""
+) -> list[Answer]:
+    """P13, P16: whatever the settlement was told. One that is repeated was heard before. P17: answers those
+    that pay for it."""
+    told = list(answers)
     held = of_jobs(transaction, (item.job for item in settlements))
-    for item, answer in zip(settlements, answers, strict=True):
+    for at, (item, answer) in enumerate(zip(settlements, answers, strict=True)):
         claim = (item.job, item.fence, item.claim)
         ended = held.pop(claim, [])
         if not ended and (item.spent is None or answer is Answer.AGAIN):
             continue
-        books.conclude(transaction.ledger, ended, item.spent, item.job, transaction.ledger.now, chance)
+        ledger = transaction.ledger
+        is_charged = books.conclude(ledger, ended, item.spent, item.job, ledger.now, chance)
+        if is_charged and answer is Answer.OK and item.charged is not None:
+            told[at] = Answer.CHARGED
         transaction.execute(SQL.end, claim)
+    return told
 
 
 def count_anew(transaction: Transaction, jobs: Iterable[Job]) -> None:

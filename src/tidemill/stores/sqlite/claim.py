@@ -133,7 +133,7 @@ def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
             blocked.append(name)
     transaction.refresh_lanes()
     claiming.note()
-    return Claims(jobs=claiming.jobs, blocked=tuple(blocked), gone=tuple(gone))
+    return Claims(jobs=claiming.jobs, blocked=tuple(blocked), gone=tuple(gone), news=transaction.take_news())
 
 
 def _open(claiming: Claiming, job: Job) -> bool:
@@ -186,7 +186,7 @@ def _by_queues(claiming: Claiming) -> Claims:
     untils = [next_wait(transaction, queue) for queue in pooled]
     waits += [until - transaction.boot for until in untils if until is not None]
     wait = min((max(0.0, wait) for wait in waits if math.isfinite(wait)), default=None)
-    return Claims(jobs=claiming.jobs, more=more, next_due=wait)
+    return Claims(jobs=claiming.jobs, more=more, next_due=wait, news=transaction.take_news())
 
 
 def _promote(claiming: Claiming, queue: str) -> float | None:

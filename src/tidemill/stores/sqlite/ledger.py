@@ -15,6 +15,7 @@ from tidemill.core.accounts import Account
 from tidemill.core.ledger import PLACE, Reserved
 from tidemill.core.needs import SEPARATOR
 from tidemill.core.pool_history import Remark
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolOverride, PoolSettings
 from tidemill.core.reserving import Reservation
 from tidemill.core.windows import Instant
@@ -77,6 +78,7 @@ class StepLedger:
         self._freed: set[PLACE] = set()
         self._remarks: dict[str, Remark] = {}
         self.has_reserved = False
+        self._news: list[PoolNews] = []
 
     # -- pools
 
@@ -169,6 +171,15 @@ class StepLedger:
             for number, of in enumerate(taken, first)
         ]
         self._connection.executemany(RESERVATIONS.add, rows)
+
+    # -- who asked for the step
+
+    def tell(self, news: PoolNews) -> None:
+        self._news.append(news)
+
+    def take_news(self) -> tuple[PoolNews, ...]:
+        news, self._news = tuple(self._news), []
+        return news
 
     # -- who waits
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidemill.contract.pools import LimitView, PoolMinute, PoolView
 from tidemill.core import breaker as breakers
-from tidemill.core import usage
+from tidemill.core import learning, usage
 from tidemill.core.accounts import Account
 from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings
@@ -81,7 +81,7 @@ def _view(  # noqa: PLR0917 - a row, and what it is about
         closures=known.closures,
         closed=None if account.closed is None or not account.closed.holds(now.wall) else account.closed,
         reservations=reservations,
-        foreign=account.foreign,
+        foreign=usage.foreign(settings, account, now),
         ramp=breakers.ramp_share(settings, account.breaker, now),
         account=account,
     )
@@ -99,4 +99,5 @@ def _limit(pool: PoolSettings, account: Account, limit: Limit, declared: float, 
         declared=declared,
         used=usage.used(pool, account, limit, now),
         free_in=usage.free_in(pool, account, limit, now),
+        learned=learning.in_force(account.learned, limit, now.wall),
     )

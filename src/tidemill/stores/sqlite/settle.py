@@ -44,23 +44,32 @@ def settle(
     ids = apsw.carray(tuple(item.job for item in settlements))
     packed, has_reserved = transaction.execute(SQL.standing, (ids,)).fetchone()
     standings = {s.id: s for s in _STANDINGS.decode(packed)}
-    answers: list[Answer] = []
+    answers = _answers(transaction, settlements, standings)
+    if has_reserved or any(item.spent is not None for item in settlements):
+        answers = booking.settle(transaction, settlements, answers, chance)
     successes: list[tuple[Standing, bytes | None]] = []
+    for item, answer in zip(settlements, answers, strict=True):
+        outcome = item.charged if answer is Answer.CHARGED else item.outcome
+        if answer not in (Answer.OK, Answer.CHARGED) or outcome is None:
+            continue
+        if isinstance(outcome, Done):
+            successes.append((standings[item.job], outcome.result))
+        else:
+            _apply(transaction, item.job, outcome)
+    _succeed(transaction, successes)
+    return answers
+
+
+def _answers(
+    transaction: Transaction, settlements: Sequence[Settlement], standings: dict[str, Standing]
+) -> list[Answer]:
+    answers: list[Answer] = []
     settled: set[str] = set()
     for item in settlements:
-        standing = standings.get(item.job)
-        answer = _answer(transaction, item, standing, settled)
+        answer = _answer(transaction, item, standings.get(item.job), settled)
+        if answer is Answer.OK:
+            settled.add(item.job)
         answers.append(answer)
-        if answer is not Answer.OK or standing is None:
-            continue
-        settled.add(item.job)
-        if isinstance(item.outcome, Done):
-            successes.append((standing, item.outcome.result))
-        else:
-            _apply(transaction, item.job, item.outcome)
-    _succeed(transaction, successes)
-    if has_reserved or any(item.spent is not None for item in settlements):
-        booking.settle(transaction, settlements, answers, chance)
     return answers
 
 

@@ -117,8 +117,9 @@ class SqliteStore:
         def settle_and_claim(transaction: Transaction) -> Settled:
             answers = settle(transaction, settlements, self._entropy.chance)
             transaction.refresh_lanes()
+            news = transaction.take_news()
             claims = None if request is None else claim(transaction, request, self._entropy.claim_id)
-            return Settled(answers, claims)
+            return Settled(answers, claims, news)
 
         return await self._writer.submit(settle_and_claim, durable=bool(settlements))
 

@@ -17,7 +17,8 @@ from tidemill.contract.jobs import MEMORY_OF_IDS
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core import transitions
 from tidemill.core.job import Error, Job
-from tidemill.core.needs import SEPARATOR, group_in, key_of
+from tidemill.core.needs import SEPARATOR, group_in, is_of_batches, key_of
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.queues import QueueSettings, Verdict
 from tidemill.core.states import FINAL, LIVE, State
 from tidemill.core.windows import Instant
@@ -65,6 +66,10 @@ class Transaction:
     def has_reserved(self) -> bool:
         """Units were taken: whoever gets them may spend them, so they must be on the disk."""
         return self._ledger is not None and self._ledger.has_reserved
+
+    def take_news(self) -> tuple[PoolNews, ...]:
+        """What this step did to pools, told once."""
+        return () if self._ledger is None else self._ledger.take_news()
 
     # -- reading
 

@@ -74,11 +74,12 @@ refusals = st.builds(
     text=st.sampled_from(("", "too fast 慢一点")),
 )
 observations = st.builds(
-    lambda place, remaining, refusal: Observation(
-        pool=place[0], key=place[1], remaining=remaining, refusal=refusal
+    lambda place, remaining, amounts, refusal: Observation(
+        pool=place[0], key=place[1], remaining=remaining, amounts=amounts, refusal=refusal
     ),
     any_places,
     st.sampled_from(({}, {}, {PER_MINUTE: 2.0}, {TOKENS: 150.0})),
+    st.sampled_from(({}, {}, {}, {PER_MINUTE: 2.0}, {PER_MINUTE: 4.0}, {TOKENS: 300.0})),
     st.one_of(st.none(), refusals),
 )
 usages = st.builds(

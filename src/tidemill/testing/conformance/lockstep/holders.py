@@ -63,7 +63,8 @@ class Holders(Pair):
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), worker=st.one_of(st.none(), some.workers), limit=some.limits)
     def settle(self, data: st.DataObject, worker: str | None, limit: int) -> None:
-        told = st.tuples(self.some_claims(), some.outcomes, metering.spents)
+        charged = st.one_of(st.none(), some.outcomes)
+        told = st.tuples(self.some_claims(), some.outcomes, metering.spents, charged)
         items = [_settlement(*each) for each in data.draw(st.lists(told, min_size=1, max_size=4))]
         shares = [(queue, limit) for queue in some.QUEUES]
         request = None if worker is None else self.request(worker, shares=shares, limit=limit)
@@ -110,8 +111,10 @@ class Holders(Pair):
         return st.one_of(st.sampled_from(current), anything) if current else anything
 
 
-def _settlement(claimed: Claimed, outcome: Outcome, spent: Spent | None) -> Settlement:
-    return Settlement(claimed.id, claimed.fence, claimed.claim, outcome, spent)
+def _settlement(
+    claimed: Claimed, outcome: Outcome, spent: Spent | None, charged: Outcome | None
+) -> Settlement:
+    return Settlement(claimed.id, claimed.fence, claimed.claim, outcome, spent, charged)
 
 
 def _held(claimed: Claimed) -> st.SearchStrategy[Held]:
