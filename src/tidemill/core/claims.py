@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from tidemill.core.job import Job
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer, Outcome
-from tidemill.core.pool_news import PoolNews
 from tidemill.core.spending import Spent
 from tidemill.core.states import State
+
+if TYPE_CHECKING:
+    from tidemill.core.pool_news import PoolNews
 
 
 class Share(msgspec.Struct, frozen=True):

@@ -31,17 +31,16 @@ class Ask(msgspec.Struct, frozen=True):
 
 class Reservation(msgspec.Struct, frozen=True):
     """`marks` tell by the limit's name where the units were entered, `boot` in which boot, `left` what was
-    left of it then. `held` are those, by the limit's name, that are not entered yet."""
+    left of it then."""
 
     units: Units
     marks: dict[str, float]
     boot: str = ""
+    left: Units = msgspec.field(default_factory=dict)
 
 
 class Granted(msgspec.Struct, frozen=True):
     state: PoolState
-    held: Units = msgspec.field(default_factory=dict)
-    left: Units = msgspec.field(default_factory=dict)
     reservation: Reservation
 
 
@@ -112,8 +111,7 @@ def count_anew(pool: PoolSettings, state: PoolState, kept: Reservation, now: Ins
 
 def redeclared(kept: Reservation, names: frozenset[str]) -> Reservation:
     """P1. What was entered in a limit that is gone is in none that is declared later."""
-    marks = {name: mark for name, mark in kept.marks.items() if name in names}
-    return replace(kept, marks=marks, held={name: kept.held[name] for name in kept.held if name in names})
+    return replace(kept, marks={name: mark for name, mark in kept.marks.items() if name in names})
 
 
 def would_fit(pool: PoolSettings, state: PoolState, ask: Ask, now: Instant) -> bool:
