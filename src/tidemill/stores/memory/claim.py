@@ -60,6 +60,7 @@ class Claiming:
 def claim(records: Records, request: ClaimRequest) -> Claims:
     """J30 to J39."""
     records.end_step()
+    records.books.take_news()
     if _is_repeated(records, request):
         return _repeated(records, request)
     claiming = Claiming(records, request)
@@ -68,7 +69,6 @@ def claim(records: Records, request: ClaimRequest) -> Claims:
     shares = [(records.queues[s.queue], s.jobs) for s in request.shares if s.queue in records.queues]
     queues = [queue for queue, _ in shares]
     for queue, jobs in shares:
-    records.books.take_news()
         queue.end_override(claiming.now)
         _promote(records, queue, claiming.now)
         queue.lanes.wake(claiming.boot)

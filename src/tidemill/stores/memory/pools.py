@@ -219,7 +219,7 @@ def _limits(
             declared=by_code.amount,
             used=usage.used(in_force, account, limit, now),
             free_in=usage.free_in(in_force, account, limit, now),
-        )
             learned=learning.in_force(account.learned, limit, now.wall),
+        )
         for limit, by_code in zip(in_force.limits, declared.limits, strict=True)
     )
