@@ -131,7 +131,7 @@ def test_what_a_function_of_an_item_says_is_checked(
         embed.job(Text("a"))
 
 
-async def no_annotation(texts) -> list[int]:  # type: ignore[no-untyped-def]  # noqa: ANN001
+async def no_annotation(texts) -> list[int]:  # type: ignore[no-untyped-def]
     return []
 
 
@@ -143,7 +143,7 @@ async def bare_list(texts: list) -> list[int]:  # type: ignore[type-arg]
     return []
 
 
-async def no_result(texts: list[str]):  # type: ignore[no-untyped-def]  # noqa: ANN202
+async def no_result(texts: list[str]):  # type: ignore[no-untyped-def]
     return []
 
 

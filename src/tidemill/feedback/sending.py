@@ -35,6 +35,23 @@ _PERHAPS = frozenset(
         *("builtins.ConnectionResetError", "builtins.BrokenPipeError", "builtins.ConnectionAbortedError"),
     }
 )
+_NETWORK = frozenset(
+    {
+        *("httpx.TimeoutException", "httpx.NetworkError", "httpx.ProxyError", "httpx.RemoteProtocolError"),
+        *("httpcore.TimeoutException", "httpcore.NetworkError", "httpcore.RemoteProtocolError"),
+        *("aiohttp.ClientConnectionError", "aiohttp.ClientPayloadError", "http.IncompleteRead"),
+        *("requests.ConnectionError", "requests.Timeout", "requests.ChunkedEncodingError"),
+        *("urllib3.TimeoutError", "urllib3.ProtocolError", "urllib3.NewConnectionError"),
+        *("openai.APIConnectionError", "anthropic.APIConnectionError", "socket.gaierror", "ssl.SSLError"),
+        *("builtins.TimeoutError", "builtins.ConnectionError"),
+    }
+)
+"""With all that is derived from them."""
+
+
+def is_of_the_network(source: BaseException) -> bool:
+    """Whether it, or what it names as its cause, is about the connection and not about what was said."""
+    return any(_is(one, _NETWORK) for one in _stated(source))
 
 
 def sent(source: Any) -> Sent:

@@ -27,12 +27,12 @@ ITEM = "item"
 """The one member of a payload: what a handler calls its list would be a strange name for one of it."""
 
 
-class Failed(msgspec.Struct, frozen=True):
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """An item that failed on its own, in the place of its result: `Failed("not in any language we know")`.
     It is retried by the task's policy, alone of its call; with `retry=False` it fails for good."""
 
     reason: str
-    retry: bool = msgspec.field(default=True)
+    retry: bool = True
 
 
 @dataclass(frozen=True, slots=True)

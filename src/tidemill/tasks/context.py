@@ -24,9 +24,21 @@ class Reporter(Protocol):
 
 
 class Context:
-    """`attempt` counts from 1. `state` is what the application's lifespan opened."""
+    """`attempt` counts from 1. `state` is what the application's lifespan opened. `batch` are the ids of the
+    jobs a batch handler was called for, in the order of its items; `job_id` is the first of them. A plain
+    handler has none."""
 
-    __slots__ = ("_reporter", "attempt", "generation", "job_id", "queue", "state", "task", "trace_id")
+    __slots__ = (
+        "_reporter",
+        "attempt",
+        "batch",
+        "generation",
+        "job_id",
+        "queue",
+        "state",
+        "task",
+        "trace_id",
+    )
 
     def __init__(
         self,
@@ -39,6 +51,7 @@ class Context:
         generation: int = 0,
         trace_id: str | None = None,
         state: Any = None,
+        batch: tuple[str, ...] = (),
     ) -> None:
         self._reporter = reporter
         self.job_id = job_id
@@ -48,9 +61,10 @@ class Context:
         self.generation = generation
         self.trace_id = trace_id or job_id
         self.state = state
+        self.batch = batch
 
     @classmethod
-    def of(cls, job: Claimed, reporter: Reporter, state: Any = None) -> Self:
+    def of(cls, job: Claimed, reporter: Reporter, state: Any = None, *, batch: tuple[str, ...] = ()) -> Self:
         """What a handler sees of the job in its worker's hands."""
         return cls(
             reporter,
@@ -61,6 +75,7 @@ class Context:
             generation=job.generation,
             trace_id=job.trace,
             state=state,
+            batch=batch,
         )
 
     @property

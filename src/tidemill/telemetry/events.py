@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from tidemill.telemetry.base import AttemptEvent, Event, JobEvent, WorkerEvent
 from tidemill.telemetry.job_events import (
+    BatchSplit,
     JobCrashed,
     JobDone,
     JobEnqueued,
@@ -58,6 +59,7 @@ CATALOGUE: tuple[type[Event], ...] = (
     JobFailed,
     JobSnoozed,
     JobReleased,
+    BatchSplit,
     PoolClosed,
     JobCrashed,
     JobLost,
@@ -86,6 +88,7 @@ CATALOGUE: tuple[type[Event], ...] = (
 __all__ = [
     "CATALOGUE",
     "AttemptEvent",
+    "BatchSplit",
     "ChoreBroke",
     "ChoreFailed",
     "ClocksParted",

@@ -84,13 +84,26 @@ class JobSnoozed(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobReleased(AttemptEvent, frozen=True, kw_only=True):
-    """A job was handed back uncharged: not started, stopping, unknown task, refused or too late."""
+    """A job was handed back uncharged: not started, stopping, unknown task, refused, too late or split."""
 
     level: ClassVar[Level] = "debug"
     sentence: ClassVar[str] = "job handed back"
 
     seconds: float
     reason: str
+
+
+class BatchSplit(AttemptEvent, frozen=True, kw_only=True):
+    """A call for `jobs` jobs failed, maybe of one of them: they come back, uncharged, in `parts` calls."""
+
+    level: ClassVar[Level] = "warning"
+    sentence: ClassVar[str] = "batch split"
+    floods: ClassVar[bool] = True
+
+    jobs: int
+    parts: int
+    error: str
+    message: str
 
 
 class PoolClosed(AttemptEvent, frozen=True, kw_only=True):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import ClassVar
 
 import msgspec
 
@@ -68,7 +69,10 @@ class Attempt(msgspec.Struct, eq=False):
     a task cancelled before that never runs at all, and would never give its slot back.
     An attempt is the reporter its `Context` talks to; `notify` tells the heartbeat of news, `boot` is
     the clock that dates its lines. `spending` is about its pools, and None while it has to do with none.
+    `call` is the call of a batch task it is a member of: that is what runs, and what is stopped.
     """
+
+    shared: ClassVar[bool] = False
 
     job: Claimed
     definition: TaskDefinition | None
@@ -85,6 +89,23 @@ class Attempt(msgspec.Struct, eq=False):
     lingers: bool = False
     news: News | None = None
     spending: Spending | None = None
+    call: Attempt | None = None
+
+    @property
+    def timeout(self) -> float:
+        assert self.definition is not None  # noqa: S101 - an unknown task is never started
+        return self.job.timeout or self.definition.timeout
+
+    @property
+    def has_news(self) -> bool:
+        return self.news is not None and self.news.pending
+
+    def conclude(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+    def settles(self) -> Sequence[Attempt]:
+        """Whose outcomes go to the store with this one's."""
+        return (self,)
 
     def seconds(self, now: float) -> float:
         """How long it ran, or has been running."""

@@ -20,6 +20,7 @@ from tidemill.telemetry.events import JobLost, TaskUnknown
 from tidemill.telemetry.signals import Signals
 from tidemill.worker.admitter import Admitter
 from tidemill.worker.attempt import Attempt, Stop
+from tidemill.worker.call import call_of
 from tidemill.worker.chores import every
 from tidemill.worker.drain import Drain
 from tidemill.worker.emitter import Emitter
@@ -187,7 +188,7 @@ class Crew:
         for attempt in self._hands.held.values():
             self._executor.stop(attempt, Stop.DRAIN)
         await asyncio.sleep(0)  # handlers hear of it before others are told that they have stopped
-        left = [attempt for attempt in self._hands.held.values() if not attempt.lingers]
+        left = [one for one in self._hands.held.values() if not (one.call or one).lingers]
         settlements = [attempt.settlement(attempt.outcome or Release()) for attempt in left]
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(LAST_TRIP_WITHIN):
@@ -219,9 +220,10 @@ class Crew:
         hands, tasks, news, boot = self._hands, self._tasks, self._heartbeat.news, self._boot
         metering = self._metering
         held, ahead = hands.held, hands.ahead
+        calls: dict[str, list[Attempt]] = {}
         for job in claims.jobs:
             attempt = Attempt(job, tasks.get(job.task), news, boot, metering)
-            if job.needs:
+            if job.needs and (not job.call or job.call == job.id):
                 attempt.reserved(sent)
                 self._producer.met_pools()
             if job.id in held:
@@ -233,8 +235,14 @@ class Crew:
                 self._tell_unknown(job)
                 attempt.outcome = Release(unknown=True)
                 hands.outcomes.append(attempt)
-            else:
+            elif attempt.definition.batch is not None:
+                calls.setdefault(job.call or job.id, []).append(attempt)
+            elif not job.call or job.call == job.id:
                 ahead.append(attempt)
+            else:  # a batch task once, and no longer: of what the call reserved only its lead may run
+                attempt.outcome = Release()
+                hands.outcomes.append(attempt)
+        ahead.extend(call_of(members, sent) for members in calls.values())
         self._stats.claimed += len(claims.jobs)
         if self._draining:  # the claim was on its way when the worker was told to stop
             self._hand_back_unstarted()
@@ -253,14 +261,17 @@ class Crew:
         while ahead:
             attempt = ahead.popleft()
             if attempt.stop is None:
-                attempt.outcome = Release()
-                self._hands.outcomes.append(attempt)
+                attempt.conclude(Release())
+                self._hands.outcomes.extend(attempt.settles())
         self._pump.wake()
 
     def _concluded(self, attempt: Attempt) -> None:
-        if attempt.news is not None and self._heartbeat.last_news(attempt):
+        if (attempt.news is not None or attempt.shared) and self._heartbeat.last_news(attempt):
             return
-        self._hands.outcomes.append(attempt)
+        if attempt.shared:
+            self._hands.outcomes.extend(attempt.settles())
+        else:
+            self._hands.outcomes.append(attempt)
         if self._pump.resting is not None:
             self._pump.wake()
 
@@ -268,7 +279,8 @@ class Crew:
         self._pump.wake()
 
     def _deliver(self, attempts: list[Attempt]) -> None:
-        self._hands.outcomes.extend(attempts)
+        for attempt in attempts:
+            self._hands.outcomes.extend(attempt.settles())
         self._pump.wake()
 
     def _lose(self, attempts: list[Attempt]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 from tidemill.contract.store import Store
 from tidemill.core.job import Error
-from tidemill.core.outcomes import Answer, Crashed, Fail, Release, Retrying, Snooze
+from tidemill.core.outcomes import Answer, Crashed, Fail, Release, Retrying, Snooze, Split
 from tidemill.core.refusals import Reason
 from tidemill.core.states import State
 from tidemill.telemetry.events import (
@@ -53,6 +53,9 @@ class Endings:
                 stats.released += 1
                 reason = "unknown task" if unknown else _why_released(attempt)
                 tell(JobReleased, attempt, seconds=seconds, reason=reason)
+            case Split():
+                stats.released += 1
+                tell(JobReleased, attempt, seconds=seconds, reason="split")
             case Snooze(delay, why):
                 stats.snoozed += 1
                 tell(JobSnoozed, attempt, seconds=seconds, delay=delay, reason=why)
@@ -122,9 +125,10 @@ class Endings:
 
 
 def _why_released(attempt: Attempt) -> str:
-    spending = attempt.spending
+    run = attempt.call or attempt
+    spending = run.spending
     if spending is not None and spending.late:
         return "too late"
-    if spending is not None and spending.refusals and attempt.stop is None:
+    if spending is not None and spending.refusals and run.stop is None:
         return "refused"
     return "stopping" if attempt.begun else "not started"

@@ -16,13 +16,17 @@ import msgspec
 
 from tidemill.clock import Entropy
 from tidemill.core.job import Error
-from tidemill.core.outcomes import Done, Fail, Outcome, Release
+from tidemill.core.outcomes import Done, Fail, Outcome, Release, Split
 from tidemill.errors import InvalidPayload
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.telemetry.current import CURRENT
-from tidemill.telemetry.events import JobStarted, SlotStuck
+from tidemill.telemetry.events import BatchSplit, JobStarted, SlotStuck
+from tidemill.worker import batch_verdicts as verdicts
 from tidemill.worker.attempt import LINGER, Attempt, Stop
+from tidemill.worker.batch_splits import Splits
+from tidemill.worker.batch_verdicts import EndsTogether, Item, Verdict
+from tidemill.worker.call import Call
 from tidemill.worker.deadlines import Deadlines
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.hands import Hands
@@ -67,7 +71,8 @@ class Executor:
         self._worker = asyncio.current_task()
         self._wants = emitter.wants
         self._clean = contextvars.copy_context()
-        self._deadlines = Deadlines(hands.held.values, self._overdue, self._clean)
+        self._deadlines = Deadlines(hands.under_way, self._overdue, self._clean)
+        self._splits = Splits()
 
     def fill(self) -> None:
         """Start what was claimed ahead while slots are free."""
@@ -80,10 +85,19 @@ class Executor:
                 attempt.started = now
                 # A slot is often filled from the task of the attempt that left it: without a context of
                 # its own, the next would begin with what that one's handler has set.
-                attempt.task = self._loop.create_task(self._run(attempt), context=self._clean.copy())
+                run = self._run_call if attempt.shared else self._run
+                attempt.task = self._loop.create_task(run(attempt), context=self._clean.copy())
 
     def stop(self, attempt: Attempt, why: Stop) -> None:
-        """Cancel an attempt; one that was not started just never will be."""
+        """Cancel an attempt; one that was not started just never will be. A member of a call that is lost
+        leaves the others to go on."""
+        if isinstance(attempt.call, Call):
+            if why is Stop.LOST and attempt.stop is None:
+                attempt.stop = why
+                self._stats.lost += 1
+            if why is Stop.LOST and not attempt.call.is_lost:
+                return
+            attempt = attempt.call
         if attempt.stop is None and attempt.outcome is None:
             attempt.stop = why
             if attempt.begun and attempt.task is not None:
@@ -91,6 +105,7 @@ class Executor:
 
     def abandon(self, attempt: Attempt, outcome: Outcome) -> None:
         """Settle an attempt whose code does not stop. It keeps its slot until it does."""
+        attempt = attempt.call or attempt
         if attempt.outcome is None:
             self._stuck(attempt)
             self._conclude(attempt, outcome)
@@ -131,6 +146,49 @@ class Executor:
             outcome = self._raised(definition, attempt, error)
         self._ended(attempt, outcome)
 
+    async def _run_call(self, call: Attempt) -> None:
+        """As `_run`, for several jobs at once: what becomes of each is in the call's verdicts."""
+        definition = call.definition
+        assert definition is not None  # noqa: S101 - an unknown task is never started
+        assert isinstance(call, Call)  # noqa: S101 - asked by fill
+        try:
+            call.begin()
+            if call.stop is not None:
+                raise asyncio.CancelledError  # noqa: TRY301 - stopped between its start and its first step
+            outcome: Outcome | None = await self._results(call, definition) if call.runs else Release()
+        except asyncio.CancelledError as error:
+            outcome = self._cancelled(call, error)
+        except (KeyboardInterrupt, GeneratorExit):  # not the handler's: the process or the loop is ending
+            raise
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything, a Rust panic too
+            outcome = self._raised(definition, call, error)
+        self._ended(call, outcome)
+
+    async def _results(self, call: Call, definition: TaskDefinition) -> Outcome:
+        CURRENT.set(call.runs[0].job)
+        if self._wants(JobStarted):
+            for member in call.runs:
+                self._emitter.attempt_event(JobStarted, member, waited=self._emitter.waited(member))
+        results = verdicts.check(await self._run_otherwise(call, definition), len(call.runs))
+        if call.spending is not None:
+            call.spending.answered = True
+        self._splits.went_well(call.job)
+        chance = self._entropy.chance()
+        return call.judged(verdicts.answered(results, definition.result, call.jobs, definition.retry, chance))
+
+    def _divided(self, definition: TaskDefinition, call: Call, error: BaseException) -> Outcome:
+        """Jobs that are retried together get one wait: they may share their next call too."""
+        assert definition.batch is not None  # noqa: S101 - or it would be no call
+        meter = None if call.spending is None else call.spending.meter
+        jobs, chance = call.jobs, self._entropy.chance()
+        verdict = verdicts.raised(error, meter, jobs, definition.retry, chance)
+        outcomes = self._splits.outcomes(call.job, jobs, verdict, definition.batch.on_error)
+        parts = {outcome.part for outcome in outcomes if isinstance(outcome, Split)}
+        if parts and verdict.error is not None:
+            told = {"error": verdict.error.type, "message": verdict.error.message}
+            self._emitter.attempt_event(BatchSplit, call, jobs=len(jobs), parts=len(parts), **told)
+        return call.judged(outcomes)
+
     def _ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
         hands, pace = self._hands, self._pace
         attempt.task = None
@@ -141,7 +199,7 @@ class Executor:
             self._stats.stuck -= 1
             self._on_room()
         elif attempt.stop is Stop.LOST or outcome is None:
-            self._stats.lost += 1
+            self._stats.lost += not attempt.shared  # the members of a call have been counted
             self._on_room()
             if attempt.spending is not None:  # what it used is booked all the same (I6)
                 self._conclude(attempt, Release())
@@ -157,15 +215,15 @@ class Executor:
         self._emitter.attempt_event(SlotStuck, attempt, seconds=self._loop.time() - attempt.started)
 
     def _conclude(self, attempt: Attempt, outcome: Outcome) -> None:
-        attempt.outcome = outcome
+        attempt.conclude(outcome)
         self._on_outcome(attempt)
 
-    def _watch(self, attempt: Attempt, definition: TaskDefinition) -> None:
+    def _watch(self, attempt: Attempt) -> None:
         """The timeout counts from here: waiting for a thread or a process does not count. One that was
         stopped keeps the deadline it has."""
         if attempt.stop is not None:
             return
-        attempt.deadline = deadline = self._loop.time() + (attempt.job.timeout or definition.timeout)
+        attempt.deadline = deadline = self._loop.time() + attempt.timeout
         if deadline < self._deadlines.soonest:
             self._deadlines.arm(deadline)
 
@@ -185,6 +243,9 @@ class Executor:
             self.abandon(attempt, self._timed_out(attempt))
 
     def _context(self, attempt: Attempt) -> Context:
+        if isinstance(attempt, Call):
+            first, batch = attempt.runs[0].job, tuple(job.id for job in attempt.jobs)
+            return Context.of(first, attempt, self._state, batch=batch)
         return Context.of(attempt.job, attempt, self._state)
 
     async def _run_otherwise(self, attempt: Attempt, definition: TaskDefinition) -> Any:
@@ -192,7 +253,7 @@ class Executor:
         context = self._context(attempt)
         call = self._runner(attempt, definition, context)
         if self._middleware:  # which may hang before it calls the handler
-            self._watch(attempt, definition)
+            self._watch(attempt)
         for around in reversed(self._middleware):
             call = _wrapped(around, context, call)
         result = await call()
@@ -212,20 +273,20 @@ class Executor:
         return run(attempt, definition, context)
 
     async def _run_async(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Any:
-        self._watch(attempt, definition)
-        args, kwargs = _arguments(definition, attempt.job.payload)
+        self._watch(attempt)
+        args, kwargs = _arguments_of(attempt, definition)
         if definition.takes_context:
             args = (context, *args)
         _begin(attempt)
         return await definition.handler(*args, **kwargs)
 
     async def _run_in_thread(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Any:
-        args, kwargs = _arguments(definition, attempt.job.payload)
+        args, kwargs = _arguments_of(attempt, definition)
         if definition.takes_context:
             args = (context, *args)
         self._queueing(attempt)
         await self._threads.free()
-        self._watch(attempt, definition)
+        self._watch(attempt)
         try:
             _begin(attempt)
         except Ends:
@@ -254,7 +315,7 @@ class Executor:
         chance = self._entropy.chance()
 
         def started() -> None:
-            self._watch(attempt, definition)
+            self._watch(attempt)
             _begin(attempt)
 
         try:
@@ -265,23 +326,39 @@ class Executor:
             # A suspect, and more likely the neighbour of what crashed: failing it would punish the
             # innocent. The store counts it as running alone all the same.
             return await self._run_here(attempt, definition, context)
+        if isinstance(outcome, Verdict):
+            raise EndsTogether(outcome)
+        if isinstance(outcome, list):
+            return [self._result_of(definition, one) for one in outcome]
         if self._middleware and isinstance(outcome, Done):
             return _returned(definition, outcome.result)
         raise Ends(outcome)
+
+    def _result_of(self, definition: TaskDefinition, item: Item) -> Any:
+        """As middleware wants to see it; else as it was written down already."""
+        if not isinstance(item, Done):
+            return item
+        if self._middleware or item.result is None:
+            return _returned(definition, item.result)
+        return msgspec.Raw(item.result)
 
     def _raised(self, definition: TaskDefinition, attempt: Attempt, error: BaseException) -> Outcome:
         job, spending = attempt.job, attempt.spending
         if spending is not None and spending.late:
             return Release()
+        if isinstance(attempt, Call):
+            return self._divided(definition, attempt, error)
         if spending is not None and (outcome := refused(spending.meter, error)) is not None:
             return outcome
         return outcome_of(error, definition.retry, job.attempt, job.priority, self._entropy.chance())
 
     def _timed_out(self, attempt: Attempt) -> Outcome:
-        job, definition = attempt.job, attempt.definition
+        definition = attempt.definition
         assert definition is not None  # noqa: S101 - it ran
-        seconds = job.timeout or definition.timeout
-        return timed_out(seconds, definition.retry, job.attempt, job.priority, self._entropy.chance())
+        seconds, chance = attempt.timeout, self._entropy.chance()
+        jobs = attempt.jobs if isinstance(attempt, Call) else (attempt.job,)
+        outcomes = [timed_out(seconds, definition.retry, job.attempt, job.priority, chance) for job in jobs]
+        return attempt.judged(outcomes) if isinstance(attempt, Call) else outcomes[0]
 
     @property
     def _worker_is_ending(self) -> bool:
@@ -306,6 +383,12 @@ def _begin(attempt: Attempt) -> None:
     """The handler is called next, or its job goes back because its units are too old."""
     if attempt.spending is not None and not attempt.spending.begin():
         raise Ends(Release())
+
+
+def _arguments_of(attempt: Attempt, definition: TaskDefinition) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(attempt, Call):
+        return (attempt.items,), {}
+    return _arguments(definition, attempt.job.payload)
 
 
 def _arguments(definition: TaskDefinition, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:

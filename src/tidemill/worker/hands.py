@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from tidemill.core.claims import Claimed
 from tidemill.worker.attempt import Attempt
@@ -24,6 +25,10 @@ class Hands:
     def busy(self) -> int:
         """Slots and places taken. Outcomes waiting for the store take none."""
         return self.running + len(self.ahead)
+
+    def under_way(self) -> Iterable[Attempt]:
+        """What is run and stopped for them: members of a call have one in common."""
+        return (attempt.call or attempt for attempt in self.held.values())
 
     def knows(self, job: Claimed) -> bool:
         """True when this very claim is here already: its reply came twice."""

@@ -77,8 +77,7 @@ class Heartbeat:
     def last_news(self, attempt: Attempt) -> bool:
         """Send what an ended attempt still has to say, then deliver its outcome. False: it has nothing.
         Before the heartbeat's thread is up, its first beat is waited for."""
-        news = attempt.news
-        if news is None or not news.pending:
+        if not attempt.has_news:
             return False
         self._last_words.append(attempt)
         self._prod()
@@ -214,7 +213,7 @@ def _may_run_until(attempt: Attempt) -> float:
 
 def held_as(attempt: Attempt, now: float) -> Held:
     job = attempt.job
-    renew = attempt.outcome is not None or _may_run_until(attempt) > now
+    renew = attempt.outcome is not None or _may_run_until(attempt.call or attempt) > now
     news = attempt.news
     if news is None:
         return Held(job=job.id, fence=job.fence, claim=job.claim, renew=renew)

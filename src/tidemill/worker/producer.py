@@ -55,8 +55,11 @@ class Producer:
             lease=self._options.lease,
         )
 
-    def served(self, jobs: Iterable[Claimed]) -> None:
-        self._weights.served(job.queue for job in jobs)
+    def served(self, jobs: Iterable[Claimed]) -> int:
+        """How many slots they take: those of one call take one together."""
+        queues = [job.queue for job in jobs if not job.call or job.call == job.id]
+        self._weights.served(queues)
+        return len(queues)
 
     def met_pools(self) -> None:
         """A job with pools came, on whatever queue: more of them may."""

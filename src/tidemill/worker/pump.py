@@ -130,9 +130,8 @@ class Pump:
 
     def _received(self, request: ClaimRequest, claims: Claims, *, alone: bool) -> None:
         self._hands.received = request.number
-        got = len(claims.jobs)
+        got = self._producer.served(claims.jobs)
         if got:
-            self._producer.served(claims.jobs)
             self._watch_for_a_stall()
         if got >= request.limit or (got and claims.more):
             self.bell.disarm()

@@ -40,7 +40,8 @@ class Metering(msgspec.Struct, frozen=True):
 
 class Spending:
     """A `Tally` of one attempt. `made` says that its handler has begun: from then on a call may have been
-    made. Handlers tell from any thread, so telling only appends."""
+    made; `answered` that it returned, whatever became of its job. `needs` are what was taken with its claim,
+    when that is more than its job's. Handlers tell from any thread, so telling only appends."""
 
     def __init__(
         self,
@@ -48,14 +49,16 @@ class Spending:
         job: Claimed,
         deadline: Callable[[], float],
         *,
+        needs: tuple[Need, ...] | None = None,
         start_by: float = math.inf,
         made: bool = False,
     ) -> None:
         self._metering, self._job, self._deadline = metering, job, deadline
         self._start_by, self.made = start_by, made
-        self.late = False
-        self.meter = Meter(job.needs, metering.pools, self)
-        self._reserved = list(job.needs)
+        self.late = self.answered = False
+        needs = job.needs if needs is None else needs
+        self.meter = Meter(needs, metering.pools, self)
+        self._reserved = list(needs)
         self._usages: list[Usage] = []
         self._observations: dict[tuple[Whose, bool], Observation] = {}
 
@@ -99,7 +102,7 @@ class Spending:
     def spent(self, outcome: Outcome | None) -> Spent:
         if not self.made:
             return Spent(made=False)
-        answered = isinstance(outcome, Done) or bool(self._usages)
+        answered = self.answered or isinstance(outcome, Done) or bool(self._usages)
         return Spent(
             well=answered and not self.refusals,
             usages=tuple(self._summed()),

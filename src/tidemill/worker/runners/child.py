@@ -14,16 +14,19 @@ from typing import Any
 from tidemill.clock import SystemClock
 from tidemill.core.job import Error
 from tidemill.core.needs import Need
-from tidemill.core.outcomes import Done, Fail, Outcome
+from tidemill.core.outcomes import Fail
 from tidemill.core.retry import Retry
 from tidemill.core.spending import Observation, Usage
 from tidemill.errors import InvalidPayload, StoreUnavailable
 from tidemill.logs import LogSettings, configure
+from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.tasks.metering import Meter
 from tidemill.telemetry.current import CURRENT
+from tidemill.worker import batch_verdicts as verdicts
 from tidemill.worker.attempt import storable
+from tidemill.worker.batch_verdicts import stored
 from tidemill.worker.parent import die_with_parent
 from tidemill.worker.refused import refused
 from tidemill.worker.runners.messages import (
@@ -36,13 +39,14 @@ from tidemill.worker.runners.messages import (
     Ready,
     Reserve,
     Reserved,
+    Returned,
     Run,
     Used,
     encode,
     for_child,
 )
 from tidemill.worker.runners.places import CannotIsolate, find
-from tidemill.worker.translate import describe, outcome_of
+from tidemill.worker.translate import outcome_of
 
 
 class PipeReporter:
@@ -123,8 +127,9 @@ def main(pipe: Connection, parent: int, logs: LogSettings | None) -> None:
             case Run():
                 # What a handler sets in its context ends with its attempt, as it does in a worker.
                 attempt = contextvars.copy_context()
-                outcome = attempt.run(_run, message, found[message.place], PipeReporter(pipe, message))
-                pipe.send_bytes(encode(Ended(outcome)))
+                run = _run_call if message.place.batch else _run
+                ended = attempt.run(run, message, found[message.place], PipeReporter(pipe, message))
+                pipe.send_bytes(encode(ended))
 
 
 def _prepare(place: Place, found: dict[Place, TaskDefinition]) -> Ready:
@@ -136,26 +141,44 @@ def _prepare(place: Place, found: dict[Place, TaskDefinition]) -> Ready:
     return Ready()
 
 
-def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Outcome:
+def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Ended:
     CURRENT.set(run.job)
     try:
         args, kwargs = definition.payload.decode(run.job.payload)
     except InvalidPayload as error:
-        return Fail(Error("InvalidPayload", str(error)), "invalid payload")
+        return Ended(Fail(Error("InvalidPayload", str(error)), "invalid payload"))
     if definition.takes_context:
         args = (Context.of(run.job, reporter), *args)
     try:
         result = _call(definition, lambda: definition.handler(*args, **kwargs))
     # Everything, a Rust panic too: leaving here would read as a crash. Signals do not raise in this process.
     except BaseException as error:  # noqa: BLE001
-        # Another name: a plain function, or one that is registered as several tasks.
-        policy = definition.retry if definition.name == run.job.task else Retry(**run.policy)  # type: ignore[arg-type]
         judged = refused(reporter.meter(), error)
-        return judged or outcome_of(error, policy, run.job.attempt, run.job.priority, run.chance)
+        policy = _policy(run, definition)
+        return Ended(judged or outcome_of(error, policy, run.job.attempt, run.job.priority, run.chance))
+    return Ended(stored(result, definition.result))
+
+
+def _run_call(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Returned:
+    """Its worker has read the payloads before: those that cannot be are not here."""
+    CURRENT.set(run.job)
+    jobs = (run.job, *run.others)
+    batch = tuple(job.id for job in jobs)
     try:
-        return Done(definition.result.encode(result))
-    except Exception as error:  # noqa: BLE001 - encoding runs a user's own methods
-        return Fail(describe(error), "result cannot be stored")
+        items = [item for job in jobs for item in definition.payload.decode(job.payload)[0]]
+        args = (Context.of(run.job, reporter, batch=batch), items) if definition.takes_context else (items,)
+        results = verdicts.check(_call(definition, lambda: definition.handler(*args)), len(jobs))
+    except BaseException as error:  # noqa: BLE001 - as above
+        policy = _policy(run, definition)
+        return Returned(verdicts.raised(error, reporter.meter(), jobs, policy, run.chance))
+    return Returned(
+        [result if isinstance(result, Failed) else stored(result, definition.result) for result in results]
+    )
+
+
+def _policy(run: Run, definition: TaskDefinition) -> Retry:
+    """Under another name it is a plain function, or one that is registered as several tasks."""
+    return definition.retry if definition.name == run.job.task else Retry(**run.policy)  # type: ignore[arg-type]
 
 
 def _call(definition: TaskDefinition, call: Callable[[], Any]) -> Any:

@@ -21,6 +21,8 @@ from tidemill.core.retry import Retry
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.times import in_seconds
 from tidemill.worker.attempt import Attempt
+from tidemill.worker.batch_verdicts import Item, Verdict
+from tidemill.worker.call import Call
 from tidemill.worker.runners.messages import Place, Prepare, Run
 from tidemill.worker.runners.places import CannotIsolate, place_of
 from tidemill.worker.runners.process import Died, IsolatedProcess
@@ -28,13 +30,16 @@ from tidemill.worker.translate import Ends
 
 START_WITHIN = 60.0
 
+Result = Outcome | list[Item] | Verdict
+"""The latter two of a call for several jobs."""
+
 
 class Isolation(Protocol):
     """What the executor needs of it; a simulation has processes of its own."""
 
     async def run(
         self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
-    ) -> Outcome: ...
+    ) -> Result: ...
     def close(self) -> None: ...
 
 
@@ -48,7 +53,7 @@ class IsolatedRunner:
 
     async def run(
         self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
-    ) -> Outcome:
+    ) -> Result:
         """`started` is called when the handler is about to run: its timeout counts from there.
         Raises `CannotIsolate` when a process does not find the handler, and what `started` raises: the
         process is there then for the next job."""
@@ -76,7 +81,7 @@ class IsolatedRunner:
         message: Run,
         attempt: Attempt,
         started: Callable[[], None],
-    ) -> Outcome:
+    ) -> Result:
         try:
             async with asyncio.timeout(START_WITHIN):
                 problem = await process.prepare(Prepare(message.place))
@@ -109,7 +114,8 @@ class IsolatedRunner:
 
 
 def _message(definition: TaskDefinition, place: Place, attempt: Attempt, chance: float) -> Run:
-    job, metering = attempt.job, attempt.metering
+    metering = attempt.metering
+    job, *others = attempt.jobs if isinstance(attempt, Call) else (attempt.job,)
     return Run(
         place=place,
         job=job,
@@ -117,7 +123,8 @@ def _message(definition: TaskDefinition, place: Place, attempt: Attempt, chance:
         policy=_policy(definition.retry),
         pools={need.pool: metering.pools[need.pool] for need in job.needs if need.pool in metering.pools},
         wall=metering.wall(),
-        timeout=job.timeout or definition.timeout,
+        timeout=attempt.timeout,
+        others=tuple(others),
     )
 
 

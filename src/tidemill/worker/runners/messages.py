@@ -9,13 +9,15 @@ from tidemill.core.needs import Need
 from tidemill.core.outcomes import Outcome
 from tidemill.core.pools import PoolSettings
 from tidemill.core.spending import Observation, Usage
+from tidemill.worker.batch_verdicts import Item, Verdict
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a handler is found by import."""
+    """Where a handler is found by import. `batch`: it is one of a batch task."""
 
     module: str
     qualname: str
+    batch: bool = False
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
@@ -27,7 +29,8 @@ class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     """`chance` is the worker's random number for the retry's jitter. `policy` is the task's retry
     policy without its matchers, for a plain function whose definition only the worker knows. `pools` are
-    those the job needs, `wall` is the store's wall time as the message leaves, `timeout` in seconds."""
+    those the job needs, `wall` is the store's wall time as the message leaves, `timeout` in seconds.
+    `others` share the job's call."""
 
     place: Place
     job: Claimed
@@ -36,6 +39,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     pools: dict[str, PoolSettings]
     wall: float
     timeout: float
+    others: tuple[Claimed, ...] = ()
 
 
 class Reserved(msgspec.Struct, frozen=True, tag="reserved"):
@@ -53,6 +57,12 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     outcome: Outcome
+
+
+class Returned(msgspec.Struct, frozen=True, tag="returned"):
+    """What the handler of a batch task returned, or what it made of its jobs when it raised."""
+
+    items: list[Item] | Verdict
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
@@ -77,7 +87,7 @@ class Reserve(msgspec.Struct, frozen=True, tag="reserve"):
 
 
 ToChild = Prepare | Run | Reserved
-FromChild = Ready | Ended | Progress | Line | Used | Heard | Reserve
+FromChild = Ready | Ended | Returned | Progress | Line | Used | Heard | Reserve
 
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_CHILD = msgspec.msgpack.Decoder(ToChild)

@@ -6,6 +6,7 @@ import importlib
 import sys
 from typing import Any
 
+from tidemill.tasks.batches import define_batch
 from tidemill.tasks.definition import TaskDefinition, define
 from tidemill.worker.runners.messages import Place
 
@@ -20,6 +21,7 @@ def place_of(definition: TaskDefinition) -> Place:
     place = Place(
         getattr(handler, "__module__", "") or "",
         getattr(handler, "__qualname__", "") or "",
+        definition.batch is not None,
     )
     if "<" in place.qualname or not place.module:
         raise CannotIsolate(f"{place.qualname or handler!r} is not defined at the top of a module")
@@ -39,7 +41,7 @@ def find(place: Place) -> TaskDefinition:
     except Exception as error:
         raise CannotIsolate(f"importing {place.module} raised {type(error).__name__}: {error}") from error
     found = _walk(module, place)
-    return _definition(found) or define(found)
+    return _definition(found) or (define_batch(found, max_items=1) if place.batch else define(found))
 
 
 def _walk(found: Any, place: Place) -> Any:

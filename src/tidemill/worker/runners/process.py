@@ -22,6 +22,7 @@ from tidemill.core.outcomes import Outcome
 from tidemill.errors import StoreError
 from tidemill.logs import in_force
 from tidemill.worker.attempt import Attempt
+from tidemill.worker.batch_verdicts import Item, Verdict
 from tidemill.worker.runners.child import main
 from tidemill.worker.runners.messages import (
     Ended,
@@ -33,6 +34,7 @@ from tidemill.worker.runners.messages import (
     Ready,
     Reserve,
     Reserved,
+    Returned,
     ToChild,
     Used,
     encode,
@@ -78,8 +80,10 @@ class IsolatedProcess:
             raise Died(f"before the handler began, {error}") from None
         return ready.problem if isinstance(ready, Ready) else None
 
-    async def run(self, message: ToChild, attempt: Attempt) -> Outcome:
+    async def run(self, message: ToChild, attempt: Attempt) -> Outcome | list[Item] | Verdict:
         ended = await self._ask(message, attempt)
+        if isinstance(ended, Returned):
+            return ended.items
         if not isinstance(ended, Ended):
             raise Died(f"the process answered {type(ended).__name__} out of turn")
         return ended.outcome
@@ -152,7 +156,7 @@ class IsolatedProcess:
                     attempt.tally().heard(seen)
                 case Reserve(need) if attempt is not None:
                     pipe.send_bytes(encode(self._reserve(attempt, need)))
-                case Ready() | Ended():
+                case Ready() | Ended() | Returned():
                     return message
 
     def _reserve(self, attempt: Attempt, need: Need) -> Reserved:
