@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import re
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import msgspec
 
 from tidemill.core.calendars import Calendar
+from tidemill.core.units import IMPLIED
 
 NAMED = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
 Per = str | float | Calendar
-Charge = Literal["actual", "reserved"]
+Charge = Literal["actual", "reserved", "completed"]
 Shapes = Literal["rolling", "bucket", "paced"]
 
 
@@ -33,8 +34,13 @@ class Shape(StrEnum):
 class Limit(msgspec.Struct, frozen=True):
     """`per` is a window in seconds, a calendar period, or None: so many at once.
 
-    charge: what a call costs in the end, what it really used ("actual", and the rest is given back) or
-    what was set aside for it ("reserved", for providers that give nothing back).
+    charge: what a call costs in the end, and when the provider counts it.
+    "actual": what it really used, counted when it arrives, such as the tokens that are sent. The rest of
+        what was set aside is given back.
+    "completed": what it really used, counted by the time the answer is complete, such as the tokens that
+        are generated. Until then it is held, and only then it begins to pass.
+    "reserved": what was set aside for it, no less and no more, for providers that count what a call asks
+        for (`max_tokens`) and not what becomes of it.
     """
 
     unit: str
@@ -92,6 +98,14 @@ class Limit(msgspec.Struct, frozen=True):
         return cls.of("usd", amount, per=per, shape=shape, charge=charge)
 
     @property
+    def held(self) -> bool:
+        """Whether units are held while a call is under way, and are entered when it has ended. A bucket has
+        to: what comes back to it late cannot be told from what has flowed in since."""
+        if self.per is None or self.unit in IMPLIED or self.charge == "reserved":
+            return False
+        return self.charge == "completed" or self.shape is Shape.BUCKET
+
+    @property
     def name(self) -> str:
         """`requests per minute`: how people and explanations speak of it."""
         if self.per is None:
@@ -102,6 +116,8 @@ class Limit(msgspec.Struct, frozen=True):
         return f"{self.unit} per {named or f'{self.per:g} s'}"
 
     def problem(self) -> str | None:
+        if self.charge not in get_args(Charge):
+            return f"charge: must be one of {', '.join(get_args(Charge))}, is {self.charge!r}"
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", self.unit):
             return f"unit: must be a word of small letters, such as requests or tokens, is {self.unit!r}"
         if not (math.isfinite(self.amount) and self.amount > 0):

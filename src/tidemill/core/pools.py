@@ -154,17 +154,30 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
-    """`windows` by the limit's name; `boot` is the boot their times belong to. `revision` grows with
-    whatever frees units, so that a worker that was refused knows when asking again is worth it."""
+    """`windows` by the limit's name; `boot` is the boot their times belong to. `held` is what calls under
+    way have of each limit that is entered when they end (`Limit.held`). `revision` grows with whatever frees
+    units, so that a worker that was refused knows when asking again is worth it."""
 
     windows: dict[str, Kept] = msgspec.field(default_factory=dict)
     boot: str = ""
+    held: Units = msgspec.field(default_factory=dict)
     revision: int = 0
     hold: Hold | None = None
 
     def window(self, limit: Limit) -> Kept:
         kept = self.windows.get(limit.name)
         return kept if kept is not None and fits(kept, limit) else fresh(limit)
+
+    def counted(self, limit: Limit, now: Instant, guards: Guards) -> float:
+        """What is used of a limit, with what is held of it."""
+        return self.window(limit).counted(limit, now, guards) + self.held.get(limit.name, 0.0)
+
+    def room(self, limit: Limit, now: Instant, guards: Guards) -> float:
+        return self.window(limit).room(limit, now, guards) - self.held.get(limit.name, 0.0)
+
+    def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
+        """As `Window.wait`; infinite, too, when what is held has to be settled first."""
+        return self.window(limit).wait(limit, units + self.held.get(limit.name, 0.0), now, guards)
 
 
 def amount_of(units: Units, limit: Limit) -> float | None:

@@ -4,6 +4,10 @@ A reservation is taken with the claim and counts from then on: a handler starts 
 its job is handed back and the reservation released. It ends once: settled with what was really used,
 settled as unknown, released because no call was made, or counted anew because its worker fell silent
 and may still make the call.
+
+In most limits it is entered at once, since a provider counts a call when it arrives. What is counted when
+the answer is complete (`Limit.held`) is held instead, which does not pass with time, and entered at the
+end: entered at the claim it would be forgotten too early, by as long as the call took.
 """
 
 from __future__ import annotations
@@ -31,11 +35,12 @@ class Ask(msgspec.Struct, frozen=True):
 
 class Reservation(msgspec.Struct, frozen=True):
     """`marks` tell by the limit's name where the units were entered, `boot` in which boot, `left` what was
-    left of it then."""
+    left of it then. `held` are those, by the limit's name, that are not entered yet."""
 
     units: Units
     marks: dict[str, float]
     boot: str = ""
+    held: Units = msgspec.field(default_factory=dict)
     left: Units = msgspec.field(default_factory=dict)
 
 
@@ -75,16 +80,22 @@ def settle(
     """The call ended. `used` says what it really cost, None that nobody knows: then all of it counts."""
     windows = dict(state.windows)
     freed = False
+    for limit, need in _held(pool, kept):
+        actual = need if used is None else used.get(limit.unit, need)
+        windows[limit.name], _ = state.window(limit).taken(limit, actual, now, pool.guards)
+        freed |= actual < need
     for limit, need, mark in _entered(pool, kept):
         actual = need if used is None else used.get(limit.unit, need)
         window = state.window(limit)
         if limit.per is None:
             windows[limit.name], freed = window.returned(limit, need, mark, now), True
-        elif actual < need and limit.charge == "actual" and _is_known(state, kept, limit):
+        elif limit.charge == "reserved":
+            continue
+        elif actual < need and _is_known(state, kept, limit):
             windows[limit.name], freed = window.returned(limit, need - actual, mark, now), True
         elif actual > need:
             windows[limit.name], _ = window.taken(limit, actual - need, now, pool.guards)
-    return _changed(state, windows, freed=freed)
+    return _changed(_let_go(state, kept), windows, freed=freed)
 
 
 def release(pool: PoolSettings, state: PoolState, kept: Reservation, now: Instant) -> PoolState:
@@ -93,25 +104,28 @@ def release(pool: PoolSettings, state: PoolState, kept: Reservation, now: Instan
     for limit, need, mark in _entered(pool, kept):
         if _is_known(state, kept, limit):
             windows[limit.name] = state.window(limit).returned(limit, need, mark, now)
-    return _changed(state, windows, freed=True)
+    return _changed(_let_go(state, kept), windows, freed=True)
 
 
 def count_anew(pool: PoolSettings, state: PoolState, kept: Reservation, now: Instant) -> PoolState:
     """The worker fell silent. It may have made the call long ago or make it yet, so its units count from
     now on as well; what it held at once is free."""
     windows = dict(state.windows)
+    for limit, need in _held(pool, kept):
+        windows[limit.name], _ = state.window(limit).taken(limit, need, now, pool.guards)
     for limit, need, mark in _entered(pool, kept):
         window = state.window(limit)
         if limit.per is None:
             windows[limit.name] = window.returned(limit, need, mark, now)
         else:
             windows[limit.name], _ = window.taken(limit, need, now, pool.guards)
-    return _changed(state, windows, freed=True)
+    return _changed(_let_go(state, kept), windows, freed=True)
 
 
 def redeclared(kept: Reservation, names: frozenset[str]) -> Reservation:
     """P1. What was entered in a limit that is gone is in none that is declared later."""
-    return replace(kept, marks={name: mark for name, mark in kept.marks.items() if name in names})
+    marks = {name: mark for name, mark in kept.marks.items() if name in names}
+    return replace(kept, marks=marks, held={name: kept.held[name] for name in kept.held if name in names})
 
 
 def would_fit(pool: PoolSettings, state: PoolState, ask: Ask, now: Instant) -> bool:
@@ -125,29 +139,35 @@ def wait(pool: PoolSettings, state: PoolState, ask: Ask, now: Instant) -> float:
 
 def room(pool: PoolSettings, state: PoolState, now: Instant) -> Units:
     """What is left of every limit, by its name."""
-    return {limit.name: state.window(limit).room(limit, now, pool.guards) for limit in pool.limits}
+    return {limit.name: state.room(limit, now, pool.guards) for limit in pool.limits}
 
 
 def _wait(pool: PoolSettings, state: PoolState, ask: Ask, name: str, now: Instant) -> float:
     limit = next(limit for limit in pool.limits if limit.name == name)
     need = amount_of(ask.units, limit) or 0.0
-    window, back = state.window(limit), pool.back(limit, ask.priority)
-    if need == 0 or need + back <= window.room(limit, now, pool.guards) + TINY:
+    back = pool.back(limit, ask.priority)
+    if need == 0 or need + back <= state.room(limit, now, pool.guards) + TINY:
         return 0.0
     # A call that would never fit beside what is held back may use it rather than wait for ever.
-    wait = window.wait(limit, need + back, now, pool.guards)
+    wait = state.wait(limit, need + back, now, pool.guards)
     if math.isinf(wait) and limit.per is not None:
-        wait = window.wait(limit, need, now, pool.guards)
+        wait = state.wait(limit, need, now, pool.guards)
     return wait
 
 
 def _taken(pool: PoolSettings, state: PoolState, units: Units, now: Instant) -> Granted:
     windows: dict[str, Kept] = dict(state.windows)
     marks: dict[str, float] = {}
+    held: Units = {}
     for limit in pool.limits:
         need = amount_of(units, limit) or 0.0
+        if limit.held:
+            held[limit.name] = need
+            continue
         windows[limit.name], marks[limit.name] = state.window(limit).taken(limit, need, now, pool.guards)
-    return Granted(replace(state, windows=windows), Reservation(units, marks, state.boot))
+    under_way = {name: state.held.get(name, 0.0) + need for name, need in held.items()}
+    taken = replace(state, windows=windows, held=state.held | under_way)
+    return Granted(taken, Reservation(units, marks, state.boot, held))
 
 
 def _entered(pool: PoolSettings, kept: Reservation) -> Iterator[tuple[Limit, float, float]]:
@@ -157,6 +177,18 @@ def _entered(pool: PoolSettings, kept: Reservation) -> Iterator[tuple[Limit, flo
             yield limit, amount_of(kept.units, limit) or 0.0, kept.marks[limit.name]
 
 
+def _held(pool: PoolSettings, kept: Reservation) -> Iterator[tuple[Limit, float]]:
+    for limit in pool.limits:
+        if limit.name in kept.held:
+            yield limit, kept.held[limit.name]
+
+
+def _let_go(state: PoolState, kept: Reservation) -> PoolState:
+    """What comes to nothing is not kept, or sums of fractions would leave crumbs for ever."""
+    left = {name: units - kept.held.get(name, 0.0) for name, units in state.held.items()}
+    return replace(state, held={name: units for name, units in left.items() if units > TINY})
+
+
 def _is_known(state: PoolState, kept: Reservation, limit: Limit) -> bool:
     """After another boot nobody knows how much of a window in seconds was used: all of it is taken as
     used, and nothing comes back. What is counted on disk does."""
@@ -164,10 +196,7 @@ def _is_known(state: PoolState, kept: Reservation, limit: Limit) -> bool:
 
 
 def _longest(pool: PoolSettings, state: PoolState, units: Units, now: Instant) -> float:
-    return max(
-        state.window(limit).wait(limit, amount_of(units, limit) or 0.0, now, pool.guards)
-        for limit in pool.limits
-    )
+    return max(state.wait(limit, amount_of(units, limit) or 0.0, now, pool.guards) for limit in pool.limits)
 
 
 def _standing(hold: Hold | None, now: Instant) -> Hold | None:

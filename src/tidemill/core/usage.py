@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tidemill.core import breaker as breakers
 from tidemill.core import learning
-from tidemill.core.accounts import Account, counted
+from tidemill.core.accounts import Account
 from tidemill.core.breaker import Breaker
 from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings
@@ -23,13 +23,13 @@ UNUSED_FOR = 60.0
 
 def used(pool: PoolSettings, account: Account, limit: Limit, now: Instant) -> float:
     """What counts now, in debt more than the limit."""
-    return counted(account.state.window(limit), pool, limit, now)
+    return account.state.counted(limit, now, pool.guards)
 
 
 def foreign(pool: PoolSettings, account: Account, now: Instant) -> Units:
     """What others were seen to use in the windows that run."""
     counts = {
-        limit.name: counted(account.foreign[limit.name], pool, limit, now)
+        limit.name: account.foreign[limit.name].counted(limit, now, pool.guards)
         for limit in pool.limits
         if limit.name in account.foreign and fits(account.foreign[limit.name], limit)
     }
@@ -40,7 +40,7 @@ def free_in(pool: PoolSettings, account: Account, limit: Limit, now: Instant) ->
     """Seconds until the whole limit is free, None when nobody can say."""
     if used(pool, account, limit, now) <= TINY:
         return 0.0
-    wait = account.state.window(limit).wait(limit, pool.most(limit), now, pool.guards)
+    wait = account.state.wait(limit, pool.most(limit), now, pool.guards)
     return None if math.isinf(wait) else wait
 
 

@@ -8,56 +8,54 @@ from typing import Self
 import msgspec
 
 from tidemill.core.limits import Limit, seconds_of
-from tidemill.core.windows.window import TINY, Guards, Instant
+from tidemill.core.windows.window import LONG_AGO, TINY, Guards, Instant
 
 
 class Bucket(msgspec.Struct, frozen=True, tag="bucket"):
     """`spent` is what was missing from a full bucket at boot time `at`.
 
-    Ours is smaller than the provider's by what flows in during the jitter: a call that was decided
-    early and arrives late leaves ours refilled before the provider's has been emptied.
+    A call that was decided early may arrive late, and leave ours refilled before the provider's has been
+    emptied. So ours counts as full only when it has been so for the jitter (`spent` goes on below 0 until
+    then), and what flows in during the jitter is kept back from all calls but those it is full for. That
+    way a call may be as large as the bucket, and no pattern of arrivals empties the provider's.
     """
 
     spent: float = 0.0
-    at: float = 0.0
+    at: float = LONG_AGO
+
+    def counted(self, limit: Limit, now: Instant, guards: Guards) -> float:
+        return max(0.0, self._spent(limit, now, guards))
 
     def room(self, limit: Limit, now: Instant, guards: Guards) -> float:
-        return _size(limit, guards) - self._spent(limit, now)
+        return limit.amount - _inflow(limit, guards) - self._spent(limit, now, guards)
 
     def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
-        if units > _size(limit, guards) + TINY:
+        if units > limit.amount + TINY:
             return math.inf
         missing = units - self.room(limit, now, guards)
         return max(0.0, missing / _rate(limit)) if missing > TINY else 0.0
 
     def taken(self, limit: Limit, units: float, now: Instant, guards: Guards) -> tuple[Self, float]:
-        return type(self)(self._spent(limit, now) + units + _borrowed(limit, guards), now.boot), now.boot
+        return type(self)(max(0.0, self._spent(limit, now, guards)) + units, now.boot), now.boot
 
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
-        """What has flowed in since the take cannot be had twice."""
-        return type(self)(max(0.0, self._spent(limit, now) - units), now.boot)
+        """What has flowed in since the take may have been had by others already. What surely has not comes
+        back: little of a call that took long, which is why such calls are held (`core.reserving`)."""
+        left = max(0.0, units - max(0.0, now.boot - mark) * _rate(limit))
+        return type(self)(self.spent - left, self.at)
 
     def lost(self, limit: Limit, now: Instant) -> Self:
         return type(self)(limit.amount, now.boot)
 
-    def _spent(self, limit: Limit, now: Instant) -> float:
-        return max(0.0, self.spent - max(0.0, now.boot - self.at) * _rate(limit))
+    def _spent(self, limit: Limit, now: Instant, guards: Guards) -> float:
+        flowed = max(0.0, now.boot - self.at) * _rate(limit)
+        return max(-_inflow(limit, guards), self.spent - flowed)
 
 
 def _rate(limit: Limit) -> float:
     return limit.amount / seconds_of(limit)
 
 
-def _size(limit: Limit, guards: Guards) -> float:
-    """At least one unit, or a limit smaller than the jitter's inflow could never be used."""
-    return max(_safe_size(limit, guards), min(1.0, limit.amount))
-
-
-def _borrowed(limit: Limit, guards: Guards) -> float:
-    """By how much a small bucket is larger than is safe: every take pays for it by a longer wait, or two
-    calls could arrive closer together than one unit takes to flow in."""
-    return _size(limit, guards) - _safe_size(limit, guards)
-
-
-def _safe_size(limit: Limit, guards: Guards) -> float:
-    return limit.amount - _rate(limit) * guards.jitter
+def _inflow(limit: Limit, guards: Guards) -> float:
+    """What flows in during the jitter."""
+    return _rate(limit) * guards.jitter

@@ -21,6 +21,9 @@ class CalendarCount(msgspec.Struct, frozen=True, tag="calendar"):
     period: float = 0.0
     used: float = 0.0
 
+    def counted(self, limit: Limit, now: Instant, guards: Guards) -> float:
+        return self._used(_period(limit, now))
+
     def room(self, limit: Limit, now: Instant, guards: Guards) -> float:
         period = _period(limit, now)
         left = limit.amount - self._used(period)

@@ -16,6 +16,9 @@ class Concurrent(msgspec.Struct, frozen=True, tag="concurrent"):
 
     held: float = 0.0
 
+    def counted(self, limit: Limit, now: Instant, guards: Guards) -> float:
+        return self.held
+
     def room(self, limit: Limit, now: Instant, guards: Guards) -> float:
         return limit.amount - self.held
 

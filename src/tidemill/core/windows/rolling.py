@@ -22,8 +22,11 @@ class Rolling(msgspec.Struct, frozen=True, tag="rolling"):
 
     slots: tuple[Slot, ...] = ()
 
+    def counted(self, limit: Limit, now: Instant, guards: Guards) -> float:
+        return sum(units for _, units in self._counted(limit, now, guards))
+
     def room(self, limit: Limit, now: Instant, guards: Guards) -> float:
-        return limit.amount - sum(units for _, units in self._counted(limit, now, guards))
+        return limit.amount - self.counted(limit, now, guards)
 
     def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
         if units > limit.amount + TINY:

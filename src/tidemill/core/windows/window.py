@@ -12,6 +12,10 @@ TINY = 1e-9
 """Below any unit: sums of fractions do not come out even."""
 
 
+LONG_AGO = -1e9
+"""A boot time from before any boot: what was taken then has come back."""
+
+
 class Instant(msgspec.Struct, frozen=True):
     """The store's two clocks: calendars go by the wall, everything else by the boot clock."""
 
@@ -29,6 +33,11 @@ class Guards(msgspec.Struct, frozen=True):
 
 class Window(Protocol):
     """A value: every change is a new one. Waits are seconds from now; infinity is never."""
+
+    def counted(self, limit: Limit, now: Instant, guards: Guards) -> float:
+        """What counts now. Guards, a pace or the turn of a period keep calls back, but nothing is used by
+        them."""
+        ...
 
     def room(self, limit: Limit, now: Instant, guards: Guards) -> float:
         """How many units could be taken now; below 0 in debt."""
