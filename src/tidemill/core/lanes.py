@@ -40,10 +40,9 @@ class OpenLane(msgspec.Struct, frozen=True):
 
 
 class Gate(Enum):
-    """What the pools say to a job that is next."""
+    """Why a job that is next has to wait."""
 
-    OPEN = "open"
-    LANE_SHUT = "lane shut"  # one of its keyed pools refused: its lane has to wait
+    LANE_SHUT = "lane shut"  # a keyed pool refused, or it waits for company: its lane has to wait
     GROUP_SHUT = "group shut"  # one of its other pools refused: so has every lane that needs it
 
 
@@ -52,7 +51,8 @@ PASS_AT_ONCE = 1000
 
 
 class Picked(msgspec.Struct, Generic[E]):
-    """`served` holds the last pick of each lane that got one; `picks` goes on counting them.
+    """`served` holds the last pick of each lane that got one; `picks` goes on counting them. `calls` is how
+    many were made of the jobs: one each, but for batches.
     `stopped` says that PASS_AT_ONCE was reached before the lanes were exhausted. What the pools refused is
     in `shut_lanes`, and in `shut_groups` with the priority from which on it holds."""
 
@@ -60,6 +60,7 @@ class Picked(msgspec.Struct, Generic[E]):
     passed: list[E]
     served: dict[str, int]
     picks: int
+    calls: int = 0
     stopped: bool = False
     shut_lanes: list[str] = msgspec.field(default_factory=list)
     shut_groups: dict[str, int] = msgspec.field(default_factory=dict)
@@ -67,6 +68,12 @@ class Picked(msgspec.Struct, Generic[E]):
 
 Fetch = Callable[[str, int, int], Sequence[E]]
 """(lane, offset, count) → that many ready jobs of the lane in its order."""
+
+Ahead = Callable[[int], Sequence[E]]
+"""That many of the jobs that are next in a lane, the head first."""
+
+Admits = Callable[[E, Ahead[E], int], int | Gate]
+"""(head, who is next in its lane, how many may start) → how many of them start as one call."""
 
 
 def pick(  # noqa: C901 - one rule after the other, and all of them about the head that is next
@@ -76,15 +83,16 @@ def pick(  # noqa: C901 - one rule after the other, and all of them about the he
     fetch: Fetch[E],
     passes: Callable[[E], bool],
     *,
-    admits: Callable[[E], Gate] | None = None,
+    admits: Admits[E] | None = None,
     following: Callable[[str], OpenLane | None] | None = None,
+    most: int | None = None,
 ) -> Picked[E]:
-    """Take up to `limit` jobs. Jobs for which `passes` is true are set aside, not taken. `admits` takes
-    what a job needs of its pools, or says who has to wait: heads come by priority, so whatever else of a
-    group follows is no more urgent than the one that was refused. A job that is taken makes at most one
-    lane give way, so the first `limit` lanes of each group are enough to begin with; `following` gives the
-    next one of a group when a lane gave way without a job."""
-    opened = list(lanes)
+    """Take up to `limit` calls, and up to `most` jobs. Jobs for which `passes` is true are set aside, not
+    taken. `admits` takes what a call needs of its pools, or says who has to wait: heads come by priority,
+    so whatever else of a group follows is no more urgent than the one that was refused. A call that is
+    taken makes at most one lane give way, so the first `limit` lanes of each group are enough to begin
+    with; `following` gives the next one of a group when a lane gave way without a job."""
+    opened, most = list(lanes), limit if most is None else most
     order = [(lane.priority, lane.served, lane.seq, lane.name, lane.room) for lane in opened]
     heapq.heapify(order)
     picked: Picked[E] = Picked([], [], {}, picks)
@@ -97,39 +105,42 @@ def pick(  # noqa: C901 - one rule after the other, and all of them about the he
             heapq.heappush(order, (lane.priority, lane.served, lane.seq, lane.name, lane.room))
 
     chunk = limit + 1 if len(order) == 1 else max(2, limit // max(1, len(order)) + 1)
-    while order and len(picked.jobs) < limit:
+    while order and picked.calls < limit and len(picked.jobs) < most:
         _, served, _, name, room = heapq.heappop(order)
         rival = order[0][0] if order else None
         lane, group = queues[name], groups[name]
         if group in picked.shut_groups:
             continue
         while (head := lane.head(chunk)) is not None:
-            passed = passes(head)
-            if not passed and admits is not None and (gate := admits(head)) is not Gate.OPEN:
-                if gate is Gate.GROUP_SHUT:
-                    picked.shut_groups[group] = head.priority
-                else:
-                    picked.shut_lanes.append(name)
-                    bring(group)
-                break
-            lane.advance()
-            if passed:
-                picked.passed.append(head)
+            if passes(head):
+                picked.passed += lane.take(1)
                 bring(group)
                 rival = order[0][0] if order else None
                 if len(picked.passed) >= PASS_AT_ONCE:
                     picked.stopped = True
                     return picked
             else:
-                picked.jobs.append(head)
+                count: int | Gate = 1
+                if admits is not None:
+                    count = admits(head, lane.ahead, min(room, most - len(picked.jobs)))
+                if isinstance(count, Gate):
+                    if count is Gate.GROUP_SHUT:
+                        picked.shut_groups[group] = head.priority
+                    else:
+                        picked.shut_lanes.append(name)
+                        bring(group)
+                    break
+                picked.jobs += lane.take(count)
+                picked.calls += 1
                 picked.picks += 1
-                served, room = picked.picks, room - 1
+                served, room = picked.picks, room - count
                 picked.served[name] = served
             behind = lane.head(max(chunk, len(picked.passed)))
             if behind is None or room == 0:
                 break
             # Only a strictly more urgent head lets a lane go twice in a row.
-            if len(picked.jobs) == limit or (rival is not None and behind.priority >= rival):
+            full = picked.calls == limit or len(picked.jobs) == most
+            if full or (rival is not None and behind.priority >= rival):
                 heapq.heappush(order, (behind.priority, served, behind.seq, name, room))
                 break
     return picked
@@ -144,11 +155,22 @@ class _Lane(Generic[E]):
         self._at, self._ended = 0, False
 
     def head(self, chunk: int) -> E | None:
-        if self._at == len(self._jobs) and not self._ended:
-            more = self._fetch(self._name, self._at, chunk)
-            self._jobs.extend(more)
-            self._ended = len(more) < chunk
+        if self._at == len(self._jobs):
+            self._read(chunk)
         return self._jobs[self._at] if self._at < len(self._jobs) else None
 
-    def advance(self) -> None:
-        self._at += 1
+    def ahead(self, count: int) -> Sequence[E]:
+        lacking = self._at + count - len(self._jobs)
+        if lacking > 0:
+            self._read(lacking)
+        return self._jobs[self._at : self._at + count]
+
+    def take(self, count: int) -> Sequence[E]:
+        self._at += count
+        return self._jobs[self._at - count : self._at]
+
+    def _read(self, count: int) -> None:
+        if not self._ended:
+            more = self._fetch(self._name, len(self._jobs), count)
+            self._jobs.extend(more)
+            self._ended = len(more) < count

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from tidemill.contract.jobs import PROMOTE_AT_ONCE
 from tidemill.core import lanes, ledger, transitions
+from tidemill.core.batching import by_calls
+from tidemill.core.calls import needs_alone
 from tidemill.core.claims import Claimed, ClaimRequest, Claims
 from tidemill.core.job import Job
 from tidemill.core.ledger import Reserved, Stopped
@@ -20,6 +22,8 @@ from tidemill.stores.memory.lanes import open_lane
 from tidemill.stores.memory.moves import move
 from tidemill.stores.memory.queue import Queue
 from tidemill.stores.memory.records import KnownWorker, Records, stranger
+
+UNLIMITED = 2**62
 
 
 class Claiming:
@@ -32,12 +36,16 @@ class Claiming:
         self.lease = self.boot + request.lease
         self.fence = self.claim = 0
         self.jobs: list[Claimed] = []
+        self.calls = 0
 
     @property
     def left(self) -> int:
-        return self.request.limit - len(self.jobs)
+        """A call of several jobs is one of the limit."""
+        return self.request.limit - self.calls
 
-    def take(self, job: Job, reserved: Sequence[Reserved] = ()) -> None:
+    def take(self, job: Job, reserved: Sequence[Reserved] = (), call: str = "") -> None:
+        """`call` is the first job of its batch."""
+        self.calls += call in {"", job.id}
         if not self.jobs:
             self.records.fence += 1
             self.fence, self.claim = self.records.fence, self.records.entropy.claim_id()
@@ -49,7 +57,7 @@ class Claiming:
             number=self.request.number,
             lease=self.lease,
             now=self.now,
-            call="" if job.batching is None else job.id,
+            call=call,
         )
         move(self.records, claimed, self.now)
         if reserved:
@@ -99,11 +107,11 @@ def _is_repeated(records: Records, request: ClaimRequest) -> bool:
 
 
 def _repeated(records: Records, request: ClaimRequest) -> Claims:
-    """J33: what the worker still holds of that claim, by seq. An older number than the last is
-    a late double: it too claims nothing. `more` and `next_due` are left to the next claim."""
+    """J33: what the worker still holds of that claim, by seq, calls together. An older number than
+    the last is a late double: it too claims nothing. `more` and `next_due` are left to the next claim."""
     held = (records.jobs[id_] for id_ in records.running.get(request.worker, ()))
     jobs = sorted((job for job in held if job.number == request.number), key=lambda job: job.seq)
-    return Claims(jobs=[transitions.in_hand(job) for job in jobs])
+    return Claims(jobs=[transitions.in_hand(job) for job in by_calls(jobs)])
 
 
 def _promote(records: Records, queue: Queue, now: float) -> None:
@@ -115,7 +123,7 @@ def _promote(records: Records, queue: Queue, now: float) -> None:
 
 
 def _take_from(claiming: Claiming, queue: Queue, share: int) -> None:
-    """Up to `share` jobs, in the order of `core.lanes.pick` over all open lanes of the queue."""
+    """Up to `share` calls, in the order of `core.lanes.pick` over all open lanes of the queue."""
     limit = int(min(share, claiming.left, queue.room()))
     if limit <= 0 or queue.closed(claiming.now):
         return
@@ -123,7 +131,10 @@ def _take_from(claiming: Claiming, queue: Queue, share: int) -> None:
     picked = _pick(claiming, queue, limit, gates)
     claiming.records.picks = picked.picks
     for job in picked.jobs:
-        claiming.take(job, () if gates is None else gates.taken.get(job.id, ()))
+        if gates is None:
+            claiming.take(job)
+        else:
+            claiming.take(job, gates.taken.get(job.id, ()), gates.calls.get(job.id, ""))
     for name, served in picked.served.items():
         queue.lanes.serve(name, served)
     if gates is not None:
@@ -137,7 +148,7 @@ def _pick(claiming: Claiming, queue: Queue, limit: int, gates: Gates | None) -> 
     """Each job taken makes at most one lane give way, so of each group the first `limit` lanes are offered,
     and one more for each that gives way without a job."""
     records = claiming.records
-    offered = {group: _open_lanes(queue, group, limit) for group in queue.lanes.open_groups(claiming.boot)}
+    offered = {group: _open_lanes(queue, group) for group in queue.lanes.open_groups(claiming.boot)}
 
     def fetch(name: str, offset: int, count: int) -> list[Job]:
         return [records.jobs[id_] for id_ in queue.lanes.ids(name, offset, count)]
@@ -153,12 +164,13 @@ def _pick(claiming: Claiming, queue: Queue, limit: int, gates: Gates | None) -> 
         passes,
         admits=None if gates is None else gates.admits,
         following=lambda group: next(offered[group], None),
+        most=int(min(queue.room(), UNLIMITED)),
     )
 
 
-def _open_lanes(queue: Queue, group: str, limit: int) -> Iterator[lanes.OpenLane]:
+def _open_lanes(queue: Queue, group: str) -> Iterator[lanes.OpenLane]:
     for place in queue.lanes.in_order(group):
-        room = int(min(limit, queue.room_in(key_of(place[3]))))
+        room = int(min(queue.room_in(key_of(place[3])), UNLIMITED))
         if room > 0:
             yield open_lane(place, room, group)
 
@@ -167,7 +179,7 @@ def _has_open_jobs(queue: Queue, now: float, boot: float) -> bool:
     if queue.closed(now) or queue.room() <= 0:
         return False
     groups = queue.lanes.open_groups(boot)
-    return any(next(_open_lanes(queue, group, 1), None) is not None for group in groups)
+    return any(next(_open_lanes(queue, group), None) is not None for group in groups)
 
 
 def _next_due(queues: list[Queue], now: float, boot: float) -> float | None:
@@ -175,6 +187,7 @@ def _next_due(queues: list[Queue], now: float, boot: float) -> float | None:
     one with its next scheduled job, which may be due already when very many are, with the end of its
     override, which may open a limit, and with the end of what its jobs wait for."""
     times: list[float] = []
+    waits: list[float] = []
     for queue in queues:
         if queue.pause is not None and queue.closed(now):
             if queue.pause.until is not None:
@@ -184,12 +197,13 @@ def _next_due(queues: list[Queue], now: float, boot: float) -> float | None:
             times.append(head[0])
         if queue.override is not None and queue.override.until is not None:
             times.append(queue.override.until)
-        times += [now + until - boot for until in queue.lanes.waits(boot) if isfinite(until)]
-    return max(0.0, min(times) - now) if times else None
+        waits += [until - boot for until in queue.lanes.waits(boot) if isfinite(until)]
+    waits += [time - now for time in times]
+    return max(0.0, min(waits)) if waits else None
 
 
 def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
-    """J37. A job that is due counts as ready; one that has ended is gone. Which lane's turn it
+    """J37, B8. A job that is due counts as ready; one that has ended is gone. Which lane's turn it
     is does not change: a transport has its own order."""
     blocked: list[str] = []
     gone: list[str] = []
@@ -200,7 +214,7 @@ def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
         if job is None or job.state in FINAL:
             gone.append(id_)
         elif _may_start(claiming, job) and (reserved := _reserved(claiming, job)) is not None:
-            claiming.take(job, reserved)
+            claiming.take(job, reserved, "" if job.batching is None else job.id)
         else:
             blocked.append(id_)
     return Claims(
@@ -236,8 +250,6 @@ def _may_start(claiming: Claiming, job: Job) -> bool:
 
 def _reserved(claiming: Claiming, job: Job) -> Sequence[Reserved] | None:
     """What the job needs of its pools, taken for it; None when they refuse."""
-    if not job.needs:
-        return ()
     books = claiming.records.books
-    answer = ledger.ask_all(books, job.id, job.priority, job.needs, books.now())
+    answer = ledger.ask_all(books, job.id, job.priority, needs_alone(job), books.now())
     return None if isinstance(answer, Stopped) else answer

@@ -7,7 +7,8 @@ within one step does not cost its lane the turn. A claim's steps are its promoti
 each taking of jobs from a queue; any other verb is one step.
 
 Lanes whose jobs share pools are a group, kept in an order of its own: when one of the pools refuses,
-one mark passes over all of them. A lane that a keyed pool refused is taken out of the order.
+one mark passes over all of them. A lane that a keyed pool refused is taken out of the order, and so is
+one whose batch waits for company.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator
 
+from tidemill.core.calls import UNRIPE
 from tidemill.core.job import Job
 from tidemill.core.lanes import OpenLane
 from tidemill.core.ledger import PLACE, Shut
@@ -28,13 +30,22 @@ ONLY_KEYED = SEPARATOR
 
 
 class Lane:
-    __slots__ = ("group", "jobs", "served", "shut")
+    """`lacks`: how many new jobs open it while it waits for company; `ripe`: the boot time when it has
+    waited enough, kept until a call is taken from it."""
+
+    __slots__ = ("group", "jobs", "lacks", "ripe", "served", "shut")
 
     def __init__(self, name: str, served: int) -> None:
         self.jobs = Order()
         self.served = served
         self.group = UNPOOLED if SEPARATOR not in name else group_in(name) or ONLY_KEYED
         self.shut: Shut | None = None
+        self.lacks = 0
+        self.ripe: float | None = None
+
+    @property
+    def is_unripe(self) -> bool:
+        return self.shut is not None and self.shut.place == UNRIPE
 
 
 class Lanes:
@@ -57,7 +68,9 @@ class Lanes:
     def is_pooled(self) -> bool:
         return len(self._orders) > (UNPOOLED in self._orders)
 
-    def add(self, job: Job, picks: int) -> None:
+    def add(self, job: Job, picks: int, *, fresh: bool) -> None:
+        """`fresh`: it comes into being. A lane that waits for company counts those, and is looked at when
+        there are enough of them, or when anything else becomes of its jobs."""
         lane = self._lanes.get(job.lane)
         if lane is None:
             lane = self._lanes[job.lane] = Lane(job.lane, picks)
@@ -65,7 +78,8 @@ class Lanes:
             self._orders.setdefault(lane.group, Order())
         elif head := lane.jobs.head():
             self._take_out(job.lane, lane)
-            if lane.shut is not None and job.priority < head[0]:
+            lane.lacks -= 1
+            if job.priority < head[0] or (lane.is_unripe and (lane.lacks <= 0 or not fresh)):
                 self._unmark(job.lane, lane)
         lane.jobs.add(_key(job))
         self._put_in(job.lane, lane)
@@ -73,6 +87,8 @@ class Lanes:
     def remove(self, job: Job) -> None:
         lane = self._lanes[job.lane]
         self._take_out(job.lane, lane)
+        if lane.is_unripe:
+            self._unmark(job.lane, lane)
         lane.jobs.remove(_key(job))
         if len(lane.jobs):
             self._put_in(job.lane, lane)
@@ -93,6 +109,7 @@ class Lanes:
     def serve(self, name: str, served: int) -> None:
         """Remember the lane's last pick."""
         lane = self._lanes[name]
+        lane.ripe = None
         if not len(lane.jobs):
             lane.served = served
             return
@@ -100,11 +117,12 @@ class Lanes:
         lane.served = served
         self._put_in(name, lane)
 
-    def shut(self, name: str, mark: Shut) -> None:
-        """One of its keyed pools refused the head."""
+    def shut(self, name: str, mark: Shut, lacks: int = 0) -> None:
+        """One of its keyed pools refused the head, or its batch is not ripe."""
         lane = self._lanes[name]
         self._take_out(name, lane)
-        lane.shut = mark
+        lane.shut, lane.lacks = mark, lacks
+        lane.ripe = mark.again if mark.place == UNRIPE else None
         self._shut.setdefault(mark.place, set()).add(name)
         heapq.heappush(self._wakes, (mark.again, name))
 
@@ -119,9 +137,12 @@ class Lanes:
         return bool(names or groups)
 
     def reopen_all(self) -> None:
+        """Another boot: the times of the last one mean nothing."""
         for place in list(self._shut):
             self.reopen(place)
         self.shut_groups.clear()
+        for lane in self._lanes.values():
+            lane.ripe = None
 
     def wake(self, boot: float) -> None:
         """Open the lanes whose wait is over."""
@@ -138,6 +159,9 @@ class Lanes:
 
     def open_groups(self, boot: float) -> list[str]:
         return [group for group, order in self._orders.items() if not self._is_shut(group, order, boot)]
+
+    def ripe_at(self, name: str) -> float | None:
+        return self._lanes[name].ripe
 
     def group(self, name: str) -> str:
         return self._lanes[name].group

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tidemill.contract.pools import LimitView, PoolMinute, PoolView
 from tidemill.core import accounts, breaker, learning, ledger, reserving, usage
 from tidemill.core.accounts import HandClosure
+from tidemill.core.calls import needs_alone
 from tidemill.core.claims import is_current
 from tidemill.core.job import NewJob
 from tidemill.core.ledger import PLACE, Stopped
@@ -145,7 +146,7 @@ def history(records: Records, pool: str, since: float) -> list[PoolMinute]:
 def problem_with_needs(records: Records, jobs: Sequence[NewJob]) -> str | None:
     """P10."""
     for job in jobs:
-        for need in job.needs:
+        for need in needs_alone(job):
             if problem := problem_with_need(records.books, need):
                 return f"{problem} (job {job.id!r})"
     return None

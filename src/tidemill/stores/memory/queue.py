@@ -63,10 +63,10 @@ class Queue:
             return float("inf")
         return max(0, limit - self.running_in[key])
 
-    def file(self, job: Job, picks: int) -> None:
+    def file(self, job: Job, picks: int, *, fresh: bool) -> None:
         self.counts[job.state] += 1
         if job.state is State.READY:
-            self.lanes.add(job, picks)
+            self.lanes.add(job, picks, fresh=fresh)
         elif job.state is State.SCHEDULED:
             self.scheduled.add(due_key(job))
             self.retrying += job.attempts > 0

@@ -109,7 +109,7 @@ class Records:
         changed has a ready job all the time, and keeps its turn."""
         before = self.jobs.get(job.id)
         queue = self.queue(job.queue)
-        queue.file(job, self.picks)
+        queue.file(job, self.picks, fresh=before is None)
         if before is not None:
             queue.unfile(before)
             self._unlink(before)

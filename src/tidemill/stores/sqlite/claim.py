@@ -13,6 +13,8 @@ from tidemill.contract.jobs import PROMOTE_AT_ONCE
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core import ledger as books
 from tidemill.core import transitions
+from tidemill.core.batching import by_calls
+from tidemill.core.calls import needs_alone
 from tidemill.core.claims import Claimed, ClaimRequest, Claims
 from tidemill.core.job import Job
 from tidemill.core.lanes import pick
@@ -35,7 +37,7 @@ def claim(transaction: Transaction, request: ClaimRequest, claim_id: Callable[[]
     last = transaction.execute(SQL.last_claim, (request.worker,)).get
     if last is not None and request.number <= last:
         held = transaction.jobs(SQL.of_claim, (request.worker, request.number))
-        return Claims(jobs=[transitions.in_hand(job) for job in held])
+        return Claims(jobs=[transitions.in_hand(job) for job in by_calls(held)])
     claiming = Claiming(transaction, request, claim_id)
     if request.ids is not None:
         return _by_ids(claiming, request.ids)
@@ -48,13 +50,15 @@ class Claiming:
     def __init__(self, transaction: Transaction, request: ClaimRequest, claim_id: Callable[[], int]) -> None:
         self.transaction, self.request = transaction, request
         self.jobs: list[Claimed] = []
+        self.calls = 0
         self._looks: dict[str, Look] = {}
         self._claim_id = claim_id
         self._fence = self._claim = 0
 
     @property
     def left(self) -> int:
-        return self.request.limit - len(self.jobs)
+        """A call of several jobs is one of the limit."""
+        return self.request.limit - self.calls
 
     def look(self, queue: str, *, again: bool = False) -> Look:
         if again or queue not in self._looks:
@@ -72,8 +76,11 @@ class Claiming:
         """How many jobs of each of its keys may start now."""
         return Rooms(self.transaction, queue, settings, SQL.running_with_key)
 
-    def mark(self, queue: str, jobs: list[Ready], taken: dict[str, tuple[Reserved, ...]]) -> None:
-        """Jobs become running under this claim's one fence, with what they took of their pools."""
+    def mark(
+        self, queue: str, jobs: list[Ready], taken: dict[str, tuple[Reserved, ...]], calls: dict[str, str]
+    ) -> None:
+        """Jobs become running under this claim's one fence, with what they took of their pools. `calls` names
+        the first job of each one's call, where it is of a batch."""
         if not jobs:
             return
         transaction, request = self.transaction, self.request
@@ -85,16 +92,15 @@ class Claiming:
         transaction.execute(SQL.mark, (*identity, apsw.carray(array("q", [job.seq for job in jobs]))))
         transaction.counted(queue, State.READY, State.RUNNING, len(jobs))
         fence, claim = self._fence, self._claim
-        for job in jobs:
-            if job.batching is not None:
-                transaction.execute(SQL.mark_call, (job.id, apsw.carray(array("q", [job.seq]))))
+        for call, seqs in _by_call(jobs, calls).items():
+            transaction.execute(SQL.mark_call, (call, apsw.carray(seqs)))
         for name, reserved in taken.items():
             transaction.ledger.hold((name, fence, claim), request.worker, reserved)
         self.jobs += [
             Claimed(
                 job.id, queue, job.task, job.payload.encode(), fence, claim, job.attempts + 1, job.priority,
                 job.lane, job.crashes, job.generation, job.timeout, job.trace, job.created, job.due, job.part,
-                job.needs or (), job.id if job.batching else "",
+                job.needs, calls.get(job.id, ""),
             )
             for job in jobs
         ]  # fmt: skip
@@ -106,6 +112,15 @@ class Claiming:
             SQL.note_claim,
             (request.worker, request.number, transaction.boot + request.lease, transaction.now),
         )
+
+
+def _by_call(jobs: list[Ready], calls: dict[str, str]) -> dict[str, array[int]]:
+    """The places of the jobs of each call."""
+    found: dict[str, array[int]] = {}
+    for job in jobs if calls else ():
+        if job.id in calls:
+            found.setdefault(calls[job.id], array("q")).append(job.seq)
+    return found
 
 
 def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
@@ -127,7 +142,9 @@ def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
             if taken is None:
                 blocked.append(name)
                 continue
-            claiming.mark(job.queue, [_as_ready(job)], {name: taken} if taken else {})
+            calls = {} if job.batching is None else {name: name}
+            claiming.mark(job.queue, [_as_ready(job)], {name: taken} if taken else {}, calls)
+            claiming.calls += 1
             transaction.touch(job.queue, job.lane)
         else:
             blocked.append(name)
@@ -149,7 +166,8 @@ def _reserved(transaction: Transaction, job: Job) -> tuple[Reserved, ...] | None
     """What a job takes of its pools; None when one of them refuses."""
     if not job.needs:
         return ()
-    answer = books.ask_all(transaction.ledger, job.id, job.priority, job.needs, transaction.ledger.now)
+    ledger = transaction.ledger
+    answer = books.ask_all(ledger, job.id, job.priority, needs_alone(job), ledger.now)
     return None if isinstance(answer, Stopped) else answer
 
 
@@ -205,10 +223,11 @@ def _promote(claiming: Claiming, queue: str) -> float | None:
 
 
 def _take(claiming: Claiming, queue: str, wanted: int) -> bool:
-    """Claim up to `wanted` jobs of an open queue; True when it has nothing more to give."""
+    """Claim up to `wanted` calls of an open queue; True when it has nothing more to give."""
     transaction = claiming.transaction
     settings = transaction.settings(queue)
-    limit = min(wanted, claiming.room(queue, settings))
+    room = claiming.room(queue, settings)
+    limit = min(wanted, room)
     if limit <= 0:
         return False
     rooms = claiming.rooms(queue, settings)
@@ -223,19 +242,24 @@ def _take(claiming: Claiming, queue: str, wanted: int) -> bool:
         lambda job: job.expires is not None and job.expires <= transaction.now,
         admits=None if doors is None else doors.admits,
         following=offer.following,
+        most=room,
     )
     for lane, served in picked.served.items():
         transaction.touch(queue, lane, served)
     if picked.jobs:
-        transaction.advance("picks", len(picked.jobs))
-    claiming.mark(queue, picked.jobs, {} if doors is None else doors.taken)
+        transaction.advance("picks", picked.calls)
+    if doors is None:
+        claiming.mark(queue, picked.jobs, {}, {})
+    else:
+        claiming.mark(queue, picked.jobs, doors.taken, doors.calls)
+    claiming.calls += picked.calls
     expire(transaction, [job.id for job in picked.passed])
     transaction.refresh_lanes()
     if doors is not None:
         doors.shut(picked)
     if picked.passed:
         claiming.look(queue, again=True)  # an end may have released a job with other needs
-    return len(picked.jobs) < limit and not picked.stopped and not offer.is_cut
+    return picked.calls < limit and not picked.stopped and not offer.is_cut
 
 
 def _startable(claiming: Claiming, queue: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -142,6 +143,7 @@ def write_rows(transaction: Transaction, rows: Sequence[Row]) -> None:
     first = transaction.next_seq()
     transaction.connection.executemany(SQL.add_plain, [(seq, *row) for seq, row in enumerate(rows, first)])
     heads: dict[tuple[str, str], tuple[int, float, int]] = {}
+    jobs: Counter[tuple[str, str]] = Counter()
     for seq, row in enumerate(rows, first):
         queue, state, lane = row[1], row[4], row[6]
         transaction.counted(queue, None, State(state), 1)
@@ -149,5 +151,6 @@ def write_rows(transaction: Transaction, rows: Sequence[Row]) -> None:
         if state == "ready":
             place = (row[5], row[8], seq)
             heads[queue, lane] = min(heads.get((queue, lane), place), place)
+            jobs[queue, lane] += 1
     for (queue, lane), place in heads.items():
-        transaction.arrived(queue, lane, place)
+        transaction.arrived(queue, lane, place, jobs[queue, lane])

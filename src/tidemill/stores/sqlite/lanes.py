@@ -1,20 +1,23 @@
 """The lanes of one queue as a claim sees them: which are open, and who shuts them.
 
 Lanes that need the same pools are a group. A group is passed over by one row, a lane that a keyed pool
-refused is not in the index of open lanes: neither costs a claim anything, whatever stands in line there.
+refused, or whose batch waits for company, is not in the index of open lanes: neither costs a claim anything,
+whatever stands in line there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
+from tidemill.core import calls
 from tidemill.core import ledger as books
 from tidemill.core.batching import Batching
-from tidemill.core.lanes import Gate, OpenLane, Picked
+from tidemill.core.calls import UNRIPE, Call, Unripe
+from tidemill.core.lanes import Ahead, Gate, OpenLane, Picked
 from tidemill.core.ledger import Reserved, Stopped
 from tidemill.core.needs import Need, key_of
 from tidemill.core.queues import QueueSettings
@@ -27,6 +30,7 @@ SHUT_AT_ONCE = 1000
 """How many lanes one claim finds shut at most: the next goes on from there."""
 _CHUNK = 64
 _BEFORE_ALL = (-(2**31), -1, -1)
+ALONE = Call(1, ())
 
 
 class Ready(msgspec.Struct, array_like=True, frozen=True):
@@ -47,8 +51,12 @@ class Ready(msgspec.Struct, array_like=True, frozen=True):
     due: float
     part: str
     expires: float | None
-    needs: tuple[Need, ...] | None = None
+    packed_needs: tuple[Need, ...] | None = None
     batching: Batching | None = None
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return self.packed_needs or ()
 
 
 class Look(NamedTuple):
@@ -80,10 +88,10 @@ class Rooms:
             self._rooms[key] = self._limit - running
         return self._rooms[key]
 
-    def take(self, lane: str) -> None:
+    def take(self, lane: str, jobs: int) -> None:
         key = key_of(lane)
         if key in self._rooms:
-            self._rooms[key] -= 1
+            self._rooms[key] -= jobs
 
 
 class Offer:
@@ -138,34 +146,66 @@ class Doors:
     def __init__(self, transaction: Transaction, queue: str, rooms: Rooms) -> None:
         self._transaction, self._queue, self._rooms = transaction, queue, rooms
         self.taken: dict[str, tuple[Reserved, ...]] = {}
+        self.calls: dict[str, str] = {}
         self._full: set[str] = set()
+        self._unripe: dict[str, Unripe] = {}
         self._stopped: dict[str, tuple[Stopped, int]] = {}
 
-    def admits(self, job: Ready) -> Gate:
-        if self._rooms.of(job.lane) <= 0:  # another lane has the same key
+    def admits(self, job: Ready, ahead: Ahead[Ready], most: int) -> int | Gate:
+        most = min(most, self._rooms.of(job.lane))
+        if most <= 0:  # another lane has the same key
             self._full.add(job.lane)
             return Gate.LANE_SHUT
-        if job.needs:
-            ledger = self._transaction.ledger
-            answer = books.ask_all(ledger, job.id, job.priority, job.needs, ledger.now)
-            if isinstance(answer, Stopped):
-                group = group_of(job.lane)
-                name = group if answer.gate is Gate.GROUP_SHUT else job.lane
-                self._stopped[name] = (answer, job.priority)
-                return answer.gate
-            self.taken[job.id] = answer
-        self._rooms.take(job.lane)
-        return Gate.OPEN
+        answer = self._begun(job, ahead, most)
+        if isinstance(answer, Unripe):
+            self._unripe[job.lane] = answer
+            return Gate.LANE_SHUT
+        if isinstance(answer, Stopped):
+            name = group_of(job.lane) if answer.gate is Gate.GROUP_SHUT else job.lane
+            self._stopped[name] = (answer, job.priority)
+            return answer.gate
+        if answer.reserved:
+            self.taken[job.id] = answer.reserved
+        self._rooms.take(job.lane, answer.jobs)
+        return answer.jobs
+
+    def _begun(self, job: Ready, ahead: Ahead[Ready], most: int) -> Unripe | Stopped | Call:
+        if job.batching is not None:
+            return self._call(job.batching, ahead(job.batching.max_items), most)
+        if not job.needs:
+            return ALONE
+        ledger = self._transaction.ledger
+        answer = books.ask_all(ledger, job.id, job.priority, job.needs, ledger.now)
+        return answer if isinstance(answer, Stopped) else Call(1, answer)
+
+    def _call(self, rule: Batching, waiting: Sequence[Ready], most: int) -> Unripe | Stopped | Call:
+        """B1 to B4."""
+        ledger, now = self._transaction.ledger, self._transaction.now
+        lane = (self._queue, waiting[0].lane)
+        answer = calls.begin(
+            ledger,
+            rule,
+            waiting,
+            most,
+            lambda job: job.expires is not None and job.expires <= now,
+            self._transaction.execute(SQL.ripe_at, (*lane, waits_for(UNRIPE))).get,
+            ledger.now,
+        )
+        if isinstance(answer, Call):
+            self.calls.update((job.id, waiting[0].id) for job in waiting[: answer.jobs])
+        return answer
 
     def shut(self, picked: Picked[Ready]) -> None:
-        """P12."""
+        """P12, B2."""
         transaction, queue = self._transaction, self._queue
         for lane in picked.shut_lanes:
             if lane in self._full:
                 transaction.execute(SQL.full, (queue, lane))
                 continue
-            shut = self._shut(lane)
-            transaction.execute(SQL.shut, (shut.again, waits_for(shut.place), queue, lane))
+            unripe = self._unripe.get(lane)
+            shut = self._shut(lane) if unripe is None else unripe.shut(transaction.boot)
+            lacks = 0 if unripe is None else unripe.lacks
+            transaction.execute(SQL.shut, (shut.again, waits_for(shut.place), lacks, queue, lane))
         for group in picked.shut_groups:
             shut = self._shut(group)
             row = (queue, group, shut.pool, shut.priority, shut.until, shut.again)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tidemill.core import accounts, reserving
 from tidemill.core import ledger as books
 from tidemill.core.accounts import HandClosure
+from tidemill.core.calls import needs_alone
 from tidemill.core.claims import is_current
 from tidemill.core.job import NewJob
 from tidemill.core.ledger import PLACE, Stopped
@@ -121,7 +122,7 @@ def problem_with(transaction: Transaction, need: Need) -> str | None:
 
 def problem_with_needs(transaction: Transaction, jobs: Sequence[NewJob]) -> str | None:
     for job in jobs:
-        for need in job.needs:
+        for need in needs_alone(job):
             if problem := problem_with(transaction, need):
                 return f"{problem} (job {job.id!r})"
     return None

@@ -133,11 +133,13 @@ class Transaction:
         if job.state is State.READY:
             self.arrived(job.queue, job.lane, (job.priority, job.due, job.seq))
 
-    def arrived(self, queue: str, lane: str, place: tuple[int, float, int]) -> None:
-        """A job became ready at that place of its lane: it may be the new head."""
+    def arrived(self, queue: str, lane: str, place: tuple[int, float, int], jobs: int = 1) -> None:
+        """New jobs are ready, the first at that place of its lane: it may be the new head."""
         group = group_of(lane)
         if group:
             self.connection.execute(SQL.try_again, (queue, lane, place[0]))
+        if group and is_of_batches(lane):
+            self.connection.execute(SQL.joined, (queue, lane, jobs))
         self.connection.execute(SQL.arrived, (queue, lane, group, *place))
 
     def _tell_queue(self, job: Job) -> None:
@@ -260,6 +262,8 @@ class Transaction:
         if head is None:
             self.connection.execute(SQL.forget_lane, (queue, lane))
             return
+        if is_of_batches(lane):
+            self.connection.execute(SQL.look_again if served is None else SQL.begin_anew, (queue, lane))
         known = self.connection.execute(SQL.lane, (queue, lane)).fetchone()
         if known is None:
             self.connection.execute(SQL.new_lane, (queue, lane, group_of(lane), *head, self.number("picks")))

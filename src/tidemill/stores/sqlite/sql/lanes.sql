@@ -25,8 +25,11 @@ ORDER BY priority, served, seq LIMIT ?6;
 -- name: full  (queue, lane) at its limit
 UPDATE lanes SET blocked = 1 WHERE queue = ? AND lane = ?;
 
--- name: shut  (wake, waits, queue, lane)
-UPDATE lanes SET blocked = 2, wake = ?, waits = ? WHERE queue = ? AND lane = ?;
+-- name: shut  (wake, waits, lacks, queue, lane)
+UPDATE lanes SET blocked = 2, wake = ?, waits = ?, lacks = ? WHERE queue = ? AND lane = ?;
+
+-- name: ripe_at  (queue, lane, waits) when a batch that waited for company has waited enough
+SELECT wake FROM lanes WHERE queue = ? AND lane = ? AND waits = ?;
 
 -- name: shut_group  (queue, grp, pool, priority, until, again)
 INSERT INTO blocks (queue, grp, pool, priority, until, again) VALUES (?, ?, ?, ?, ?, ?)

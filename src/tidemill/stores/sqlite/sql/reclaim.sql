@@ -18,7 +18,7 @@ UPDATE workers SET lease = 0;
 UPDATE leaders SET lease = 0;
 UPDATE remembered SET on_boot = 0;
 UPDATE reservations SET ends = 0 WHERE ends IS NOT NULL;
-UPDATE lanes SET blocked = 0 WHERE blocked = 2;
+UPDATE lanes SET blocked = CASE blocked WHEN 2 THEN 0 ELSE blocked END, wake = 0, waits = '' WHERE wake > 0;
 DELETE FROM blocks;
 
 -- name: boot

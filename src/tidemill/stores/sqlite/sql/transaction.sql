@@ -126,5 +126,16 @@ UPDATE lanes SET priority = ?, due = ?, seq = ?, served = coalesce(?, served) WH
 -- who writes `blocked` pays for every index of it
 UPDATE lanes SET blocked = 0 WHERE queue = ? AND lane = ? AND blocked = 2 AND priority > ?;
 
+-- name: joined  (queue, lane, jobs) new jobs came to a batch that waits for company; when enough of them have come
+-- it is looked at
+UPDATE lanes SET blocked = CASE WHEN lacks > ?3 THEN 2 ELSE 0 END, lacks = lacks - ?3
+WHERE queue = ?1 AND lane = ?2 AND blocked = 2 AND waits = char(31);
+
+-- name: look_again  (queue, lane) something else became of a batch that waits for company
+UPDATE lanes SET blocked = 0 WHERE queue = ? AND lane = ? AND blocked = 2 AND waits = char(31);
+
+-- name: begin_anew  (queue, lane) a call was taken: whoever is left waits by his own time
+UPDATE lanes SET wake = 0, waits = '' WHERE queue = ? AND lane = ?;
+
 -- name: forget_lane  (queue, lane)
 DELETE FROM lanes WHERE queue = ? AND lane = ?;

@@ -58,8 +58,9 @@ CREATE INDEX jobs_unique           ON jobs (queue, unique_key)
 
 -- The lanes that have something ready, with their heads. `grp` are the pools its jobs share with other
 -- lanes, '' for none. `blocked`: 0 open; 1 a hint that the lane was at its limit, which whoever frees a
--- place clears; 2 a pool with a key refused its head. Then `waits` is that pool and key, and `wake` the
--- boot time when it is asked again at the latest.
+-- place clears; 2 a pool with a key refused its head, or it is a batch that waits for company. Then `waits`
+-- is that pool and key, or U+001F for a batch, and `wake` the boot time when it is asked again at the latest.
+-- A batch is also looked at when `lacks` more jobs have come. Its `wake` counts until a call is taken from it.
 CREATE TABLE lanes (
     queue     TEXT    NOT NULL,
     lane      TEXT    NOT NULL,
@@ -71,6 +72,7 @@ CREATE TABLE lanes (
     blocked   INTEGER NOT NULL DEFAULT 0,
     wake      REAL    NOT NULL DEFAULT 0,
     waits     TEXT    NOT NULL DEFAULT '',
+    lacks     INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (queue, lane)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX lanes_open  ON lanes (queue, grp, priority, served, seq) WHERE blocked = 0;
