@@ -18,6 +18,7 @@ from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
 from tidemill.errors import (
+    ClaimLost,
     ConfigurationError,
     EnqueueError,
     GiveUp,
@@ -36,12 +37,14 @@ from tidemill.errors import (
     SchemaMismatch,
     SnoozeFor,
     Steer,
+    StepUnusable,
     StoreCorrupt,
     StoreError,
     StoreFull,
     StoreReadOnly,
     StoreUnavailable,
     TidemillError,
+    UnknownOutcome,
 )
 from tidemill.tasks.context import Context
 from tidemill.telemetry.current import CurrentAttempt, current
@@ -90,6 +93,7 @@ __all__ = [
     "Cancel",
     "Change",
     "Changed",
+    "ClaimLost",
     "ConfigurationError",
     "Context",
     "CurrentAttempt",
@@ -136,6 +140,7 @@ __all__ = [
     "SnoozeFor",
     "State",
     "Steer",
+    "StepUnusable",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
@@ -146,6 +151,7 @@ __all__ = [
     "TidemillError",
     "TimeOfDay",
     "Unique",
+    "UnknownOutcome",
     "Week",
     "current",
     "split",

@@ -26,7 +26,10 @@ Raised by handlers to end an attempt on purpose:
 Steer
 ├── RetryAfter               failed, try again after a delay; charged
 ├── SnoozeFor                not now, come back after a delay; not charged
-└── GiveUp                   failed for good, whatever the retry policy says
+├── GiveUp                   failed for good, whatever the retry policy says
+│   ├── UnknownOutcome       nobody knows whether a paid step was paid for, and it says park
+│   └── StepUnusable         a step's result cannot be stored, or not be read as annotated
+└── ClaimLost                the job is somebody else's by now: stop
 """
 
 from __future__ import annotations
@@ -145,3 +148,15 @@ class SnoozeFor(Steer):
 
 class GiveUp(Steer):
     """Failed for good, whatever the retry policy says."""
+
+
+class UnknownOutcome(GiveUp):
+    """A paid step was begun before, and nobody knows whether it was paid for: a person decides."""
+
+
+class StepUnusable(GiveUp):
+    """A step was called and its result cannot be stored, or what is stored is not what it says it returns."""
+
+
+class ClaimLost(Steer):
+    """The attempt's job is somebody else's by now, or gone: nothing it does counts any more."""

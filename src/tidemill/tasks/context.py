@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, overload
 
 from tidemill.core.claims import Claimed
 from tidemill.core.units import Units
 
 if TYPE_CHECKING:
+    from tidemill.core.checkpoints import OnUnknown
     from tidemill.tasks.metering import Meter
     from tidemill.tasks.pools import Pool
+    from tidemill.tasks.steps import Steps
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVarTuple("A")
 
 
 class Reporter(Protocol):
@@ -21,6 +28,7 @@ class Reporter(Protocol):
     def log(self, line: str) -> None: ...
     def cancelled(self) -> bool: ...
     def meter(self) -> Meter: ...
+    def steps(self) -> Steps: ...
 
 
 class Context:
@@ -124,6 +132,60 @@ class Context:
         comes back when there may be units: what was done before is done again. The units stay taken until
         the attempt ends, and count as `ctx.used` says."""
         return self._reporter.meter().spend(pool, key, _amounts(units))
+
+    # Typed without `paid`, keywords of the function pass through; with it only positions do, because no
+    # type can say "these keywords and mine": `functools.partial` carries them then.
+    @overload
+    async def step(
+        self,
+        name: str,
+        call: Callable[[*A], Awaitable[R]],
+        /,
+        *args: *A,
+        paid: bool,
+        on_unknown: OnUnknown = ...,
+    ) -> R: ...
+
+    @overload
+    async def step(
+        self, name: str, call: Callable[[*A], R], /, *args: *A, paid: bool, on_unknown: OnUnknown = ...
+    ) -> R: ...
+
+    @overload
+    async def step(
+        self, name: str, call: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+
+    @overload
+    async def step(self, name: str, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    async def step(  # type: ignore[misc]  # mypy misses that *args takes any *A
+        self, name: str, call: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Call a function once for this job: `meta = await ctx.step("meta", ask_model, songs, paid=True)`.
+        Its result is stored, and a later attempt that comes by with the same name and arguments gets it
+        without a call, typed as the function says it returns. Arguments and result are JSON data. A plain
+        function runs in a thread.
+
+        `paid=True` is for a call that costs money: it is marked before it is made, its result is kept
+        even when the job has another owner by then, and when a worker died in between nobody knows
+        whether it was paid for. Then `on_unknown="retry"` calls again, and `on_unknown="park"` fails the
+        job for a person to look at. Give a paid function's keywords by `functools.partial`."""
+        return await self._reporter.steps().run(name, call, args, kwargs)
+
+    @overload
+    def step_sync(
+        self, name: str, call: Callable[[*A], R], /, *args: *A, paid: bool, on_unknown: OnUnknown = ...
+    ) -> R: ...
+
+    @overload
+    def step_sync(self, name: str, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    def step_sync(  # type: ignore[misc]  # as above
+        self, name: str, call: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """`step` for sync handlers: the function runs in the handler's own thread."""
+        return self._reporter.steps().run_sync(name, call, args, kwargs)
 
 
 def _amounts(units: Units) -> Units:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from msgspec.inspect import StructType, Type
 
 
-def _encode_foreign(value: Any) -> Any:
+def encode_foreign(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise TypeError(f"objects of type {type(value).__name__} are not data")
     return dump(mode="json", warnings=False)  # a warning would quote the value; it is checked next
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=_encode_foreign)
+_ENCODER = msgspec.json.Encoder(enc_hook=encode_foreign)
 
 
 _AS_WRITTEN: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=Decimal)
@@ -136,7 +136,10 @@ class ResultCodec:
 
     @classmethod
     def of(cls, handler: Callable[..., Any]) -> Self:
-        hint = resolved_hints(handler).get("return", Any)
+        return cls.for_type(resolved_hints(handler).get("return", Any))
+
+    @classmethod
+    def for_type(cls, hint: Any) -> Self:
         try:
             codec, kind = cls(hint), type_info(hint)
         except TypeError as error:

@@ -123,6 +123,40 @@ class PoolClosed(AttemptEvent, frozen=True, kw_only=True):
     text: str
 
 
+class StepKept(AttemptEvent, frozen=True, kw_only=True):
+    """The store keeps the result of a step, `size` bytes of JSON; `arguments` is a digest of them."""
+
+    level: ClassVar[Level] = "debug"
+    sentence: ClassVar[str] = "step kept"
+
+    step: str
+    arguments: str
+    paid: bool
+    size: int
+
+
+class StepReplayed(AttemptEvent, frozen=True, kw_only=True):
+    """A step was not called: its result was there."""
+
+    level: ClassVar[Level] = "debug"
+    sentence: ClassVar[str] = "step replayed"
+
+    step: str
+    arguments: str
+    paid: bool
+
+
+class StepUnknown(AttemptEvent, frozen=True, kw_only=True):
+    """A paid step was begun before and nobody knows how it ended: it is paid again, or parks its job."""
+
+    level: ClassVar[Level] = "warning"
+    sentence: ClassVar[str] = "step of unknown outcome"
+
+    step: str
+    arguments: str
+    on_unknown: str
+
+
 class JobCrashed(AttemptEvent, frozen=True, kw_only=True):
     """The process a job ran alone in died under it; the job may run again."""
 

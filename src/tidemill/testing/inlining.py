@@ -28,6 +28,7 @@ from tidemill.errors import ConfigurationError, SnoozeFor
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.tasks.metering import Meter
+from tidemill.tasks.steps import Steps
 from tidemill.telemetry.current import CURRENT
 from tidemill.testing.apart import call_apart, run_apart
 from tidemill.testing.looking import Looking
@@ -35,6 +36,7 @@ from tidemill.testing.place import UNSET, KitClock, Place, check_app
 from tidemill.testing.virtual import START
 from tidemill.worker.attempt import storable
 from tidemill.worker.spending import Metering, Spending
+from tidemill.worker.stepping import Stepping
 from tidemill.worker.translate import outcome_of
 
 R = TypeVar("R")
@@ -121,7 +123,7 @@ class inline(Looking):  # noqa: N801 - read as the function it is called like
         request = ClaimRequest(worker=worker, number=1, shares=(), limit=1, lease=DAY, ids=(id_,))
         error: BaseException | None = None
         for job in (await store.claim(request)).jobs:
-            news = _News(self._spending(job))
+            news = _News(self._spending(job), self._metering(), job)
             outcome, error = await self._outcome(job, news)
             await store.extend(news.as_heartbeat(worker, job))
             spent = news.spending.spent(outcome)
@@ -130,10 +132,12 @@ class inline(Looking):  # noqa: N801 - read as the function it is called like
         if error is not None and self._raised(error):
             raise error
 
-    def _spending(self, job: Claimed) -> Spending:
+    def _metering(self) -> Metering:
         clock, loop = self._place.clock, asyncio.get_running_loop()
-        metering = Metering(self._app.pools, self._place.look, clock.wall, loop)
-        return Spending(metering, job, lambda: math.inf, made=True)
+        return Metering(self._app.pools, self._place.look, clock.wall, loop)
+
+    def _spending(self, job: Claimed) -> Spending:
+        return Spending(self._metering(), job, lambda: math.inf, made=True)
 
     def _raised(self, error: BaseException) -> bool:
         if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
@@ -174,8 +178,9 @@ async def _call(definition: TaskDefinition, job: Claimed, context: Context) -> A
 class _News:
     """What a handler says of its attempt."""
 
-    def __init__(self, spending: Spending) -> None:
+    def __init__(self, spending: Spending, metering: Metering, job: Claimed) -> None:
         self.spending = spending
+        self._steps = Stepping(metering, job).steps
         self._lines: list[str] = []
         self._progress: tuple[float | None, str | None] = (None, None)
 
@@ -190,6 +195,9 @@ class _News:
 
     def meter(self) -> Meter:
         return self.spending.meter
+
+    def steps(self) -> Steps:
+        return self._steps
 
     def as_heartbeat(self, worker: str, job: Claimed) -> Heartbeat:
         fraction, note = self._progress

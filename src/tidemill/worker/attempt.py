@@ -7,7 +7,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -17,6 +17,10 @@ from tidemill.core.outcomes import Outcome
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.tasks.metering import Meter
 from tidemill.worker.spending import Metering, Spending
+
+if TYPE_CHECKING:
+    from tidemill.tasks.steps import Steps
+    from tidemill.worker.stepping import Stepping
 
 LINGER = 5.0
 """How long after its timeout or cancellation an attempt may take to clean up, its lease renewed."""
@@ -69,6 +73,7 @@ class Attempt(msgspec.Struct, eq=False):
     a task cancelled before that never runs at all, and would never give its slot back.
     An attempt is the reporter its `Context` talks to; `notify` tells the heartbeat of news, `boot` is
     the clock that dates its lines. `spending` is about its pools, and None while it has to do with none.
+    `stepping` about its steps, likewise.
     `call` is the call of a batch task it is a member of: that is what runs, and what is stopped.
     """
 
@@ -90,6 +95,7 @@ class Attempt(msgspec.Struct, eq=False):
     news: News | None = None
     spending: Spending | None = None
     call: Attempt | None = None
+    stepping: Stepping | None = None
 
     @property
     def timeout(self) -> float:
@@ -130,6 +136,21 @@ class Attempt(msgspec.Struct, eq=False):
 
     def meter(self) -> Meter:
         return self.tally().meter
+
+    def keeper(self) -> Stepping:
+        """Few handlers have steps: what they need is loaded with the first."""
+        if self.stepping is None:
+            from tidemill.worker.stepping import Stepping
+
+            self.stepping = Stepping(self.metering, self.job)
+        return self.stepping
+
+    def steps(self) -> Steps:
+        if self.definition is not None and self.definition.batch is not None:
+            from tidemill.tasks.steps import refused_in_batch
+
+            raise refused_in_batch()
+        return self.keeper().steps
 
     def reserved(self, sent: float) -> None:
         """Its claim, which was sent at that time of the loop, took units for it."""

@@ -65,7 +65,9 @@ class Crew:
         self._stats, self._boot = stats, clock.boot
         self._loop = asyncio.get_running_loop()
         self._emitter = emitter = Emitter(signals, worker, clock, self._loop.time())
-        self._metering = Metering(pools, store, lambda: emitter.wall(self._loop.time()), self._loop)
+        self._metering = Metering(
+            pools, store, lambda: emitter.wall(self._loop.time()), self._loop, emitter.job_event
+        )
         self._draining = False
         self._strangers: set[str] = set()
         self._hands = hands = Hands()

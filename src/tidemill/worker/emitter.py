@@ -7,6 +7,7 @@ from typing import Any
 
 from tidemill.clock import Clock
 from tidemill.contract.jobs import Reading
+from tidemill.core.claims import Claimed
 from tidemill.telemetry.base import AttemptEvent, WorkerEvent
 from tidemill.telemetry.signals import Signals
 from tidemill.worker.attempt import Attempt
@@ -38,8 +39,10 @@ class Emitter:
             self.signals.emit(kind(worker=self.worker, **fields))
 
     def attempt_event(self, kind: type[AttemptEvent], attempt: Attempt, **fields: Any) -> None:
+        self.job_event(kind, attempt.job, **fields)
+
+    def job_event(self, kind: type[AttemptEvent], job: Claimed, **fields: Any) -> None:
         if self.wants(kind):
-            job = attempt.job
             self.signals.emit(
                 kind(
                     job=job.id,

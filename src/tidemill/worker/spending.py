@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -23,13 +25,20 @@ Whose = tuple[str, str | None]
 """A pool, and the key of a keyed one."""
 
 
+def _tell_nobody(*_: Any, **__: Any) -> None:
+    pass
+
+
 class Metering(msgspec.Struct, frozen=True):
-    """What all attempts of a worker share. `wall` is the store's wall time as it was last read."""
+    """What all attempts of a worker share. `wall` is the store's wall time as it was last read, `tell` makes
+    events of a job, `thread` is that of the loop."""
 
     pools: Mapping[str, PoolSettings]
     store: Store
     wall: Callable[[], float]
     loop: asyncio.AbstractEventLoop
+    tell: Callable[..., None] = _tell_nobody
+    thread: int = msgspec.field(default_factory=threading.get_ident)
 
     def start_by(self, job: Claimed, sent: float) -> float:
         """When the handler must have begun: the store took its units after `sent`, and counts with

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import traceback
 
+from tidemill.core.checkpoints import UNKNOWN_OUTCOME
 from tidemill.core.job import Error
-from tidemill.core.outcomes import Fail, Outcome, Retrying, Snooze
+from tidemill.core.outcomes import Fail, Outcome, Release, Retrying, Snooze
 from tidemill.core.retry import Retry, decide
-from tidemill.errors import GiveUp, RetryAfter, SnoozeFor
+from tidemill.errors import ClaimLost, GiveUp, RetryAfter, SnoozeFor, StepUnusable, UnknownOutcome
 from tidemill.worker.attempt import storable
 
 TRACEBACK_BYTES = 8192
@@ -38,8 +39,14 @@ def _judged(error: BaseException, policy: Retry, attempt: int, priority: int, ch
             return error.outcome
         case SnoozeFor(delay=delay, reason=reason) if _waitable(delay):
             return Snooze(delay, None if reason is None else storable(str(reason)))
+        case UnknownOutcome():
+            return Fail(describe(error), UNKNOWN_OUTCOME)
+        case StepUnusable():
+            return Fail(describe(error), "step unusable")
         case GiveUp():
             return Fail(describe(error))
+        case ClaimLost():
+            return Release()  # which the store refuses; what was used is booked all the same
         case RetryAfter(delay=delay) if _waitable(delay):
             decision = decide(policy, error, attempt, priority, chance)
             return _retrying(error, None if decision.delay is None else delay, decision.priority)

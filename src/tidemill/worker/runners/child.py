@@ -23,6 +23,8 @@ from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.tasks.metering import Meter
+from tidemill.tasks.step_questions import Reply, StepQuestion
+from tidemill.tasks.steps import Steps, refused_in_batch
 from tidemill.telemetry.current import CURRENT
 from tidemill.worker import batch_verdicts as verdicts
 from tidemill.worker.attempt import storable
@@ -30,6 +32,7 @@ from tidemill.worker.batch_verdicts import stored
 from tidemill.worker.parent import die_with_parent
 from tidemill.worker.refused import refused
 from tidemill.worker.runners.messages import (
+    AskStep,
     Ended,
     Heard,
     Line,
@@ -41,6 +44,8 @@ from tidemill.worker.runners.messages import (
     Reserved,
     Returned,
     Run,
+    StepAnswered,
+    ToChild,
     Used,
     encode,
     for_child,
@@ -57,6 +62,7 @@ class PipeReporter:
         self._pipe = pipe
         self._tally = PipeTally(pipe, run)
         self._meter = Meter(run.job.needs, run.pools, self._tally)
+        self._steps = None if run.place.batch else Steps(run.job.id, PipeKeeper(self._tally))
 
     def progress(self, fraction: float, note: str | None) -> None:
         self._pipe.send_bytes(encode(Progress(fraction, None if note is None else storable(note))))
@@ -69,6 +75,11 @@ class PipeReporter:
 
     def meter(self) -> Meter:
         return self._meter
+
+    def steps(self) -> Steps:
+        if self._steps is None:
+            raise refused_in_batch()
+        return self._steps
 
 
 class PipeTally:
@@ -95,13 +106,35 @@ class PipeTally:
     async def reserve(self, need: Need) -> float | None:
         return await asyncio.to_thread(self._ask, need)
 
-    def _ask(self, need: Need) -> float | None:
+    def ask(self, question: Reserve | AskStep) -> ToChild:
         with self.asking:
-            self._pipe.send_bytes(encode(Reserve(need)))
-            answer = for_child(self._pipe.recv_bytes())
+            self._pipe.send_bytes(encode(question))
+            answer: ToChild = for_child(self._pipe.recv_bytes())
+        return answer
+
+    def _ask(self, need: Need) -> float | None:
+        answer = self.ask(Reserve(need))
         if not isinstance(answer, Reserved) or answer.problem is not None:
             raise StoreUnavailable(answer.problem if isinstance(answer, Reserved) else "answered out of turn")
         return answer.wait
+
+
+class PipeKeeper:
+    """What the attempt's steps ask of the store, asked up the pipe."""
+
+    def __init__(self, tally: PipeTally) -> None:
+        self._tally = tally
+        self.wall = tally.wall
+
+    async def ask(self, question: StepQuestion) -> Reply:
+        return await asyncio.to_thread(self.ask_sync, question)
+
+    def ask_sync(self, question: StepQuestion) -> Reply:
+        answer = self._tally.ask(AskStep(question))
+        if not isinstance(answer, StepAnswered) or answer.reply is None:
+            problem = answer.problem if isinstance(answer, StepAnswered) else None
+            raise StoreUnavailable(problem or "answered out of turn")
+        return answer.reply
 
 
 def main(pipe: Connection, parent: int, logs: LogSettings | None) -> None:

@@ -9,6 +9,7 @@ from tidemill.core.needs import Need
 from tidemill.core.outcomes import Outcome
 from tidemill.core.pools import PoolSettings
 from tidemill.core.spending import Observation, Usage
+from tidemill.tasks.step_questions import Reply, StepQuestion
 from tidemill.worker.batch_verdicts import Item, Verdict
 
 
@@ -49,6 +50,13 @@ class Reserved(msgspec.Struct, frozen=True, tag="reserved"):
     problem: str | None = None
 
 
+class StepAnswered(msgspec.Struct, frozen=True, tag="step answered"):
+    """The answer to `AskStep`, or why nobody could be asked."""
+
+    reply: Reply | None = None
+    problem: str | None = None
+
+
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The handler was found, or why not."""
 
@@ -86,8 +94,12 @@ class Reserve(msgspec.Struct, frozen=True, tag="reserve"):
     need: Need
 
 
-ToChild = Prepare | Run | Reserved
-FromChild = Ready | Ended | Returned | Progress | Line | Used | Heard | Reserve
+class AskStep(msgspec.Struct, frozen=True, tag="ask step"):
+    question: StepQuestion
+
+
+ToChild = Prepare | Run | Reserved | StepAnswered
+FromChild = Ready | Ended | Returned | Progress | Line | Used | Heard | Reserve | AskStep
 
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_CHILD = msgspec.msgpack.Decoder(ToChild)

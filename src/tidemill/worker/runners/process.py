@@ -21,10 +21,12 @@ from tidemill.core.needs import Need
 from tidemill.core.outcomes import Outcome
 from tidemill.errors import StoreError
 from tidemill.logs import in_force
+from tidemill.tasks.step_questions import StepQuestion
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.batch_verdicts import Item, Verdict
 from tidemill.worker.runners.child import main
 from tidemill.worker.runners.messages import (
+    AskStep,
     Ended,
     FromChild,
     Heard,
@@ -35,6 +37,7 @@ from tidemill.worker.runners.messages import (
     Reserve,
     Reserved,
     Returned,
+    StepAnswered,
     ToChild,
     Used,
     encode,
@@ -156,6 +159,8 @@ class IsolatedProcess:
                     attempt.tally().heard(seen)
                 case Reserve(need) if attempt is not None:
                     pipe.send_bytes(encode(self._reserve(attempt, need)))
+                case AskStep(question) if attempt is not None:
+                    pipe.send_bytes(encode(self._answer_step(attempt, question)))
                 case Ready() | Ended() | Returned():
                     return message
 
@@ -165,6 +170,13 @@ class IsolatedProcess:
             return Reserved(asked.result())
         except StoreError as error:
             return Reserved(problem=str(error))
+
+    def _answer_step(self, attempt: Attempt, question: StepQuestion) -> StepAnswered:
+        asked = asyncio.run_coroutine_threadsafe(attempt.keeper().ask(question), self._loop)
+        try:
+            return StepAnswered(asked.result())
+        except StoreError as error:
+            return StepAnswered(problem=str(error))
 
     def _how(self, error: Exception) -> str:
         if self._process is None:
