@@ -73,8 +73,9 @@ class Claimed(msgspec.Struct):
 class Claims(msgspec.Struct, kw_only=True):
     """`next_due` is how many seconds on something of these queues comes due, if known.
 
-    `more` says that jobs were left behind which another worker could start now. `news` is what the claim
-    did to pools; a claim that is repeated has none.
+    `more` says that jobs were left behind which another worker could start now, `lingers` that some
+    of a batch wait for company: they will start though nothing else comes. `news` is what the claim did to
+    pools; a claim that is repeated has none.
     """
 
     jobs: list[Claimed]
@@ -82,6 +83,7 @@ class Claims(msgspec.Struct, kw_only=True):
     next_due: float | None = None
     blocked: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
+    lingers: bool = False
     news: tuple[PoolNews, ...] = ()
 
 

@@ -164,7 +164,7 @@ def settled(job: Job, outcome: Outcome, settings: QueueSettings, now: float) -> 
         case Retrying(delay, error, priority):
             urgency = job.priority if priority is None else priority
             again = replace(job, attempts=job.attempts + 1, error=error, priority=urgency)
-            return _postponed(_in_part(again, ""), delay, now)
+            return _postponed(again, delay, now)
         case Snooze(delay, reason):
             postponed = _postponed(job, delay, now)
             return postponed if reason is None else replace(postponed, note=reason)
@@ -246,7 +246,8 @@ def _given_back(job: Job, verb: Verb) -> Job:
 
 
 def _in_part(job: Job, part: str) -> Job:
-    """Each part of a split batch has a lane of its own; whoever tries again joins the others."""
+    """Each part of a split batch has a lane of its own, and keeps to it: what spoiled a batch would spoil
+    the next one."""
     if job.batching is None or job.part == part:
         return job
     return replace(job, part=part, lane=needs.lane_of(job.key, job.needs, job.task, part))

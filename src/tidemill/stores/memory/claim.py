@@ -88,6 +88,7 @@ def claim(records: Records, request: ClaimRequest) -> Claims:
         jobs=claiming.jobs,
         more=more,
         next_due=_next_due(queues, claiming.now, claiming.boot),
+        lingers=any(queue.lanes.lingers and not queue.closed(claiming.now) for queue in queues),
         news=records.books.take_news(),
     )
 

@@ -160,6 +160,11 @@ class Lanes:
     def open_groups(self, boot: float) -> list[str]:
         return [group for group, order in self._orders.items() if not self._is_shut(group, order, boot)]
 
+    @property
+    def lingers(self) -> bool:
+        """A batch waits for company."""
+        return UNRIPE in self._shut
+
     def ripe_at(self, name: str) -> float | None:
         return self._lanes[name].ripe
 

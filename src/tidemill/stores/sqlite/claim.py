@@ -22,7 +22,7 @@ from tidemill.core.ledger import Reserved, Stopped
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import FINAL, State
 from tidemill.stores.sqlite.expire import expire
-from tidemill.stores.sqlite.lanes import UNLIMITED, Doors, Look, Offer, Ready, Rooms, next_wait
+from tidemill.stores.sqlite.lanes import UNLIMITED, Doors, Look, Offer, Ready, Rooms, lingers, next_wait
 from tidemill.stores.sqlite.queues import end_override
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -204,7 +204,13 @@ def _by_queues(claiming: Claiming) -> Claims:
     untils = [next_wait(transaction, queue) for queue in pooled]
     waits += [until - transaction.boot for until in untils if until is not None]
     wait = min((max(0.0, wait) for wait in waits if math.isfinite(wait)), default=None)
-    return Claims(jobs=claiming.jobs, more=more, next_due=wait, news=transaction.take_news())
+    return Claims(
+        jobs=claiming.jobs,
+        more=more,
+        next_due=wait,
+        lingers=any(lingers(transaction, queue) for queue in pooled),
+        news=transaction.take_news(),
+    )
 
 
 def _promote(claiming: Claiming, queue: str) -> float | None:

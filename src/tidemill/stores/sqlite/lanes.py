@@ -221,3 +221,8 @@ def next_wait(transaction: Transaction, queue: str) -> float | None:
     """The boot time when the first wait of a shut group or lane is over."""
     until: float | None = transaction.execute(SQL.next_wait, (queue, transaction.boot)).get
     return until
+
+
+def lingers(transaction: Transaction, queue: str) -> bool:
+    """A batch waits for company."""
+    return bool(transaction.execute(SQL.lingers, (queue, waits_for(UNRIPE))).get)

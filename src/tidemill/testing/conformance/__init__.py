@@ -31,6 +31,8 @@ _TOPICS = (
     "amending",
     "arriving",
     "backlog",
+    "batching",
+    "calling",
     "checkpointing",
     "claiming",
     "closing",
@@ -59,6 +61,12 @@ pytest.register_assert_rewrite(*(f"{__name__}.{topic}" for topic in _TOPICS))
 from tidemill.testing.conformance.amending import TestAmend, TestPrune  # noqa: E402 - see above
 from tidemill.testing.conformance.arriving import TestAdmit  # noqa: E402
 from tidemill.testing.conformance.backlog import TestAhead, TestBacklog  # noqa: E402
+from tidemill.testing.conformance.batching import (  # noqa: E402
+    TestCompany,
+    TestRipeness,
+    TestSplits,
+)
+from tidemill.testing.conformance.calling import TestCalls, TestLostCalls  # noqa: E402
 from tidemill.testing.conformance.checkpointing import TestBegun, TestKept, TestSteps  # noqa: E402
 from tidemill.testing.conformance.claiming import (  # noqa: E402
     TestClaim,
@@ -134,10 +142,12 @@ __all__ = [
     "TestAttempts",
     "TestBacklog",
     "TestBegun",
+    "TestCalls",
     "TestClaim",
     "TestClaimByIds",
     "TestClocks",
     "TestClosedByHand",
+    "TestCompany",
     "TestConservation",
     "TestCoordinator",
     "TestCounts",
@@ -156,6 +166,7 @@ __all__ = [
     "TestLimits",
     "TestListener",
     "TestLogs",
+    "TestLostCalls",
     "TestLostHolders",
     "TestMerge",
     "TestObservations",
@@ -182,9 +193,11 @@ __all__ = [
     "TestRerun",
     "TestReserve",
     "TestRings",
+    "TestRipeness",
     "TestShares",
     "TestSkip",
     "TestSpent",
+    "TestSplits",
     "TestSteps",
     "TestText",
     "TestTimes",

@@ -46,6 +46,9 @@ WHERE blocked = 2 AND waits >= ?1 || char(31) AND waits < ?1 || char(32) RETURNI
 -- name: open_groups_of  (pool)
 DELETE FROM blocks WHERE pool = ? RETURNING queue;
 
+-- name: lingers  (queue, waits) whether a batch waits for company
+SELECT EXISTS (SELECT 1 FROM lanes INDEXED BY lanes_waits WHERE blocked = 2 AND waits = ?2 AND queue = ?1);
+
 -- name: next_wait  (queue, boot) the soonest end of a wait, of groups that have something ready
 SELECT min(until) FROM (
     SELECT min(until) AS until FROM blocks
