@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.job import Group, Job, NewJob
 from tidemill.core.limits import Limit
@@ -14,6 +16,7 @@ from tidemill.core.queues import Verdict
 from tidemill.core.states import FINAL
 from tidemill.errors import StoreUnavailable
 from tidemill.stores.memory import MemoryStore
+from tidemill.tasks.batches import define_batch
 from tidemill.tasks.costs import needs_of
 from tidemill.tasks.definition import Middleware, TaskDefinition, define
 from tidemill.tasks.pools import Pool, declared_pool
@@ -48,6 +51,15 @@ class Bench:
         definition = define(handler, name=handler.__name__, **options)
         self.tasks[definition.name] = definition
 
+    def batch_task(self, handler: Callable[..., Any], **options: Any) -> None:
+        definition = define_batch(handler, name=handler.__name__, **options)
+        self.tasks[definition.name] = definition
+
+    async def items(self, task: str, *items: Any, **options: Any) -> list[str]:
+        """Jobs of a batch task, one for each item."""
+        payloads = [msgspec.json.encode({"item": item}) for item in items]
+        return [await self.enqueue(task, payload, **options) for payload in payloads]
+
     async def pool(self, name: str, *limits: Limit, **options: Any) -> Pool:
         pool = declared_pool(name, limits, options)
         self.pools[name] = pool.settings
@@ -70,6 +82,8 @@ class Bench:
         if definition is not None and definition.pools:
             args, kwargs = definition.payload.decode(payload)
             options["needs"] = needs_of(definition, definition.payload.by_name(args, kwargs))
+        if definition is not None and definition.batch is not None:
+            options["batching"] = definition.batch.together
         job = NewJob(id=f"job-{self._jobs}", task=task, payload=payload, **options)
         [[answer]] = await self.store.insert([Group(queue, (job,))])
         assert answer.verdict is Verdict.ACCEPTED, answer

@@ -31,7 +31,7 @@ from tidemill.worker.deadlines import Deadlines
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.hands import Hands
 from tidemill.worker.pace import Pace
-from tidemill.worker.refused import refused
+from tidemill.worker.refused import is_overloaded, refused
 from tidemill.worker.runners.isolated import Isolation, cannot_isolate
 from tidemill.worker.runners.places import CannotIsolate
 from tidemill.worker.runners.threads import Threads
@@ -172,7 +172,7 @@ class Executor:
         results = verdicts.check(await self._run_otherwise(call, definition), len(call.runs))
         if call.spending is not None:
             call.spending.answered = True
-        self._splits.went_well(call.job)
+        self._splits.went_well(call.job, len(call.runs))
         chance = self._entropy.chance()
         return call.judged(verdicts.answered(results, definition.result, call.jobs, definition.retry, chance))
 
@@ -348,9 +348,14 @@ class Executor:
             return Release()
         if isinstance(attempt, Call):
             return self._divided(definition, attempt, error)
-        if spending is not None and (outcome := refused(spending.meter, error)) is not None:
-            return outcome
-        return outcome_of(error, definition.retry, job.attempt, job.priority, self._entropy.chance())
+        told = None if spending is None else refused(spending.meter, error)
+        if told is not None and spending is not None and not is_overloaded(spending.meter, error):
+            return told
+        failed = outcome_of(error, definition.retry, job.attempt, job.priority, self._entropy.chance())
+        if told is None:
+            return failed
+        attempt.charged = failed
+        return told
 
     def _timed_out(self, attempt: Attempt) -> Outcome:
         definition = attempt.definition

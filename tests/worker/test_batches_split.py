@@ -1,0 +1,395 @@
+"""A call that failed is divided until it is known whom it failed of, and never when it concerns all.
+
+The witness of a call is a list outside the store, kept by the handler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.worker.bench import Bench, Virtually
+from tests.worker.provider import Refused
+from tidemill.core.claims import Claimed
+from tidemill.core.job import Error, Job
+from tidemill.core.limits import Limit
+from tidemill.core.outcomes import Fail, Split
+from tidemill.core.retry import Retry
+from tidemill.core.states import State
+from tidemill.errors import GiveUp, RetryAfter, SnoozeFor
+from tidemill.tasks.batches import OnError
+from tidemill.telemetry.events import BatchSplit, JobReleased
+from tidemill.worker.batch_splits import REMEMBERED, Splits
+from tidemill.worker.batch_verdicts import Verdict, concerns_all
+
+ONCE = Retry(attempts=1)
+
+
+class Poisoned(Exception):
+    pass
+
+
+class Embedding:
+    """A handler that a bad item breaks, and its witness."""
+
+    def __init__(self, is_bad: Callable[[int], bool]) -> None:
+        self.is_bad = is_bad
+        self.calls: list[list[int]] = []
+
+    async def embed(self, numbers: list[int]) -> list[int]:
+        self.calls.append(numbers)
+        bad = [number for number in numbers if self.is_bad(number)]
+        if bad:
+            raise Poisoned(f"cannot read {bad[0]}")
+        return [number * number for number in numbers]
+
+
+async def run(bench: Bench, embedding: Embedding, count: int = 100, **options: Any) -> list[Job]:
+    async def embed(numbers: list[int]) -> list[int]:
+        return await embedding.embed(numbers)
+
+    bench.batch_task(embed, **{"max_items": 100, "retry": ONCE, **options})
+    ids = await bench.items("embed", *range(count))
+    worker = bench.worker(concurrency=3)
+    running = bench.start(worker)
+    await bench.ended(*ids)
+    worker.stop()
+    await running
+    return [await bench.job(id_) for id_ in ids]
+
+
+def check_outcomes(jobs: Sequence[Job], is_bad: Callable[[int], bool]) -> None:
+    for number, job in enumerate(jobs):
+        assert job.attempts == 1, "being divided costs no attempt"
+        if is_bad(number):
+            assert job.error is not None
+            assert (job.state, job.error.type) == (State.FAILED, "Poisoned")
+            assert job.error.message == f"cannot read {number}", "of its own error"
+        else:
+            assert (job.state, job.result) == (State.DONE, str(number * number).encode())
+
+
+@pytest.mark.parametrize("bad", [0, 1, 37, 50, 99])
+def test_one_poisoned_item_of_a_hundred_is_found_with_sixteen_calls(virtually: Virtually, bad: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        embedding = Embedding(lambda number: number == bad)
+        jobs = await run(bench, embedding)
+        assert len(embedding.calls) <= 16
+        check_outcomes(jobs, embedding.is_bad)
+        splits = bench.told(BatchSplit)
+        assert (splits[0].jobs, splits[0].parts) == (100, 2)
+        assert (splits[0].error, splits[0].message) == ("Poisoned", f"cannot read {bad}")
+        assert "split" in {event.reason for event in bench.told(JobReleased)}
+
+    virtually(scenario)
+
+
+def test_where_a_fifth_is_poisoned_the_rest_goes_singly(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        embedding = Embedding(lambda number: number % 5 == 2)
+        jobs = await run(bench, embedding)
+        check_outcomes(jobs, embedding.is_bad)
+        assert len(embedding.calls) < 125, "halving to the end takes more"
+        singles = [len(call) == 1 for call in embedding.calls]
+        assert singles.count(True) > 60
+
+    virtually(scenario)
+
+
+def test_all_poisoned_all_fail_of_their_own_error(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        embedding = Embedding(lambda number: True)
+        jobs = await run(bench, embedding, count=30)
+        check_outcomes(jobs, embedding.is_bad)
+        assert len(embedding.calls) < 50
+
+    virtually(scenario)
+
+
+def test_singles_tries_each_alone(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        embedding = Embedding(lambda number: number == 3)
+        jobs = await run(bench, embedding, count=8, on_error="singles")
+        check_outcomes(jobs, embedding.is_bad)
+        assert [len(call) for call in embedding.calls] == [8] + [1] * 8
+
+    virtually(scenario)
+
+
+def test_fail_charges_all_of_them_with_the_error(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        embedding = Embedding(lambda number: number == 3)
+        policy = Retry(attempts=2, first=5, jitter=0.5)
+        jobs = await run(bench, embedding, count=8, on_error="fail", retry=policy)
+        assert embedding.calls == [list(range(8))] * 2, "retried as they were, together"
+        assert {(job.state, job.attempts) for job in jobs} == {(State.FAILED, 2)}
+        assert {job.error.message for job in jobs if job.error} == {"cannot read 3"}
+
+    virtually(scenario)
+
+
+def test_the_error_of_a_lone_job_goes_through_the_retry_policy(virtually: Virtually) -> None:
+    """And it stays alone: its next attempts poison nobody."""
+
+    async def scenario(bench: Bench) -> None:
+        embedding = Embedding(lambda number: number == 3)
+        policy = Retry(attempts=3, first=5, jitter=0)
+        jobs = await run(bench, embedding, count=8, retry=policy)
+        assert [job.attempts for job in jobs] == [1, 1, 1, 3, 1, 1, 1, 1]
+        assert [len(call) for call in embedding.calls if 3 in call] == [8, 4, 2, 1, 1, 1]
+        assert jobs[3].state is State.FAILED
+
+    virtually(scenario)
+
+
+def test_a_result_of_the_wrong_length_is_an_error_of_the_call(virtually: Virtually) -> None:
+    """An item that is left out is found as one that raises: nobody else gets another's result."""
+
+    async def scenario(bench: Bench) -> None:
+        calls: list[int] = []
+
+        async def embed(numbers: list[int]) -> list[int]:
+            calls.append(len(numbers))
+            return [number for number in numbers if number != 5]
+
+        bench.batch_task(embed, max_items=100, retry=ONCE)
+        ids = await bench.items("embed", *range(10))
+        await bench.run_until_idle()
+        jobs = [await bench.job(id_) for id_ in ids]
+        assert [job.result for job in jobs] == [None if n == 5 else str(n).encode() for n in range(10)]
+        error = jobs[5].error
+        assert error is not None
+        assert error.message.startswith("the handler was given 1 items and returned 0 results")
+        assert len(calls) <= 9
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("answer", [None, 7, "ab", {"a": 1, "b": 2}, {1, 2}])
+def test_what_is_no_list_is_an_error(virtually: Virtually, answer: Any) -> None:
+    async def scenario(bench: Bench) -> None:
+        async def embed(numbers: list[int]) -> list[Any]:
+            found: Any = answer
+            return found  # type: ignore[no-any-return]
+
+        bench.batch_task(embed, max_items=100, retry=ONCE)
+        ids = await bench.items("embed", 1, 2)
+        await bench.run_until_idle()
+        for id_ in ids:
+            error = (await bench.job(id_)).error
+            assert error is not None
+            assert error.type == "TypeError"
+            assert error.message.endswith(f"returned {type(answer).__name__}")
+
+    virtually(scenario)
+
+
+def test_i16_a_429_midway_divides_nobody_and_spends_no_attempt(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        calls: list[tuple[float, int]] = []
+        refusals = {2: Refused(429, {"retry-after": "30"}), 4: Refused(401), 5: Refused(503)}
+        pool = await bench.pool("api", Limit.requests(100, per="minute"), probe_every=10)
+
+        async def embed(numbers: list[int]) -> list[int]:
+            calls.append((asyncio.get_running_loop().time(), len(numbers)))
+            if error := refusals.get(len(calls)):
+                raise error
+            if 3 in numbers:
+                raise Poisoned("cannot read 3")
+            return numbers
+
+        bench.batch_task(embed, max_items=100, retry=ONCE, pool=pool)
+        ids = await bench.items("embed", *range(8))
+        worker = bench.worker(concurrency=1)
+        running = bench.start(worker)
+        await bench.ended(*ids)
+        jobs = [await bench.job(id_) for id_ in ids]
+        assert [job.state is State.DONE for job in jobs] == [n != 3 for n in range(8)]
+        assert {job.attempts for job in jobs} == {1}
+        sizes = [size for _, size in calls]
+        for number in refusals:
+            assert sizes[number - 1] == sizes[number], "the call that was refused is tried again as it was"
+        assert calls[2][0] - calls[1][0] >= 30
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(Refused(status) for status in (401, 402, 403, 408, 429, 500, 502, 503, 529)),
+        TimeoutError("slow"),
+        ConnectionResetError("reset"),
+        ExceptionGroup("both", [ValueError("one"), Refused(500)]),
+    ],
+    ids=str,
+)
+def test_what_concerns_all_is_retried_as_a_whole(virtually: Virtually, error: Exception) -> None:
+    async def scenario(bench: Bench) -> None:
+        calls: list[list[int]] = []
+
+        async def embed(numbers: list[int]) -> list[int]:
+            calls.append(numbers)
+            raise error
+
+        bench.batch_task(embed, max_items=100, retry=Retry(attempts=2, first=5, jitter=0))
+        ids = await bench.items("embed", 1, 2, 3)
+        worker = bench.worker()
+        running = bench.start(worker)
+        await bench.ended(*ids)
+        assert calls == [[1, 2, 3]] * 2
+        assert not bench.told(BatchSplit)
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_which_errors_concern_all() -> None:
+    wrapped = RuntimeError("the client gave up")
+    wrapped.__cause__ = ConnectionRefusedError("nobody there")
+    assert concerns_all(wrapped)
+    for error in (
+        ValueError("bad text"),
+        KeyError("id"),
+        Refused(400),
+        Refused(404),
+        Refused(422),
+        OSError(2, "no"),
+    ):
+        assert not concerns_all(error)
+
+
+def test_a_call_that_is_too_large_for_its_provider_is_divided(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        calls: list[int] = []
+        pool = await bench.pool("api", Limit.requests(100, per="minute"))
+
+        async def embed(numbers: list[int]) -> list[int]:
+            calls.append(len(numbers))
+            if len(numbers) > 3 or 9 in numbers:
+                raise Refused(413)
+            return numbers
+
+        bench.batch_task(embed, max_items=100, retry=Retry(attempts=5), pool=pool)
+        ids = await bench.items("embed", *range(10))
+        worker = bench.worker()
+        running = bench.start(worker)
+        await bench.ended(*ids)
+        jobs = [await bench.job(id_) for id_ in ids]
+        assert [job.reason for job in jobs] == [None] * 9 + ["too large"]
+        assert {job.attempts for job in jobs} == {1}
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "attempts"),
+    [
+        (SnoozeFor(60, "later"), State.SCHEDULED, 0),
+        (RetryAfter(60), State.SCHEDULED, 1),
+        (GiveUp("never"), State.FAILED, 1),
+    ],
+)
+def test_what_a_handler_asks_for_by_name_holds_for_all(
+    virtually: Virtually, error: Exception, state: State, attempts: int
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        async def embed(numbers: list[int]) -> list[int]:
+            raise error
+
+        bench.batch_task(embed, max_items=100)
+        ids = await bench.items("embed", 1, 2, 3)
+        await bench.run_until_idle()
+        jobs = [await bench.job(id_) for id_ in ids]
+        assert {(job.state, job.attempts) for job in jobs} == {(state, attempts)}
+
+    virtually(scenario)
+
+
+def claimed(part: str = "", claim: int = 1) -> Claimed:
+    return Claimed(
+        id="j",
+        queue="q",
+        task="t",
+        payload=b"{}",
+        fence=1,
+        claim=claim,
+        attempt=1,
+        priority=5,
+        lane="",
+        crashes=0,
+        generation=0,
+        timeout=None,
+        trace=None,
+        created=0.0,
+        due=0.0,
+        part=part,
+    )
+
+
+def calls_for(bad: set[int], count: int, rule: OnError = "bisect", *, depth: bool = False) -> list[list[int]]:
+    """What a store and a worker make of it, one call after the other, in either order."""
+    splits = Splits()
+    waiting = [("", list(range(count)))]
+    calls: list[list[int]] = []
+    named: set[str] = set()
+    while waiting:
+        part, numbers = waiting.pop(0)
+        calls.append(numbers)
+        lead = claimed(part, claim=len(calls))
+        if not bad & {*numbers}:
+            splits.went_well(lead, len(numbers))
+            continue
+        error = Error("Poisoned", "")
+        outcomes = splits.outcomes(
+            lead, [lead] * len(numbers), Verdict([Fail(error)] * len(numbers), error), rule
+        )
+        parts: dict[str, list[int]] = {}
+        for number, outcome in zip(numbers, outcomes, strict=True):
+            if isinstance(outcome, Split):
+                parts.setdefault(outcome.part, []).append(number)
+            else:
+                assert numbers == [number]
+        assert not named & {*parts}, "a part is never called like another"
+        named |= {*parts}
+        waiting = [*parts.items(), *waiting] if depth else [*waiting, *parts.items()]
+    return calls
+
+
+@pytest.mark.parametrize("depth", [False, True])
+def test_one_poisoned_item_anywhere_is_found_with_sixteen_calls(*, depth: bool) -> None:
+    assert max(len(calls_for({bad}, 100, depth=depth)) for bad in range(100)) <= 16
+
+
+@given(st.integers(1, 150), st.booleans(), st.data())
+def test_dividing_ends_and_every_item_is_tried(count: int, depth: bool, data: st.DataObject) -> None:
+    bad = data.draw(st.sets(st.integers(0, count - 1)))
+    calls = calls_for(bad, count, depth=depth)
+    assert {number for call in calls for number in call} == {*range(count)}
+    assert all([number] in calls for number in bad)
+    assert len(calls) <= 2 * count
+    lone = 1 + 2 * (count - 1).bit_length()
+    assert len(bad) != 1 or len(calls) <= lone
+
+
+@pytest.mark.parametrize(("share", "most"), [(5, 60), (10, 95), (20, 125), (50, 135), (100, 135)])
+def test_where_many_are_bad_halving_is_given_up_in_time(share: int, most: int) -> None:
+    bad = {number for number in range(100) if (number * 37) % 100 < share}
+    assert len(calls_for(bad, 100)) <= most
+    assert len(calls_for(bad, 100, depth=True)) <= most
+
+
+def test_what_is_remembered_of_divided_batches_is_bounded() -> None:
+    splits = Splits()
+    for number in range(REMEMBERED + 50):
+        splits.went_well(claimed(f"origin{number}/x.0"), 1)
+    assert len(splits._seen) == REMEMBERED
