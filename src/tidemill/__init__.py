@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from tidemill.core.splitting import Batch, split
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
+    from tidemill.inspect.plan import Plan
     from tidemill.inspect.views import Changed, JobView, Overview, QueueView
     from tidemill.tasks.batches import Failed
     from tidemill.tasks.pools import Pool
@@ -71,6 +72,7 @@ else:
         "Limit": "core.limits",
         "Month": "core.calendars",
         "Overview": "inspect.views",
+        "Plan": "inspect.plan",
         "Pool": "tasks.pools",
         "QueueView": "inspect.views",
         "TimeOfDay": "core.daytime",
@@ -122,6 +124,7 @@ __all__ = [
     "Overview",
     "Page",
     "PayloadTooLarge",
+    "Plan",
     "Pool",
     "QueueChanges",
     "QueueFull",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tidemill.core.pools import PoolSettings
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
+    from tidemill.inspect.plan import Plan
     from tidemill.settings.arguments import WorkerArguments
     from tidemill.tasks.pools import Pool, PoolOptions
     from tidemill.worker.options import WorkerOptions
@@ -118,6 +119,23 @@ class Tidemill:
     async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
         """Why a job waits, or what it does."""
         return await self.inspect.explain(id)
+
+    async def plan(
+        self,
+        what: Task[Any, Any] | JobRequest[Any] | Iterable[JobRequest[Any]],
+        *,
+        count: int | None = None,
+        takes: float | None = None,
+    ) -> Plan:
+        """When so many jobs would be done if they were sent now: `await app.plan(describe, count=12_000)`.
+
+        Where cost or keys are computed from the arguments, give an example of a job,
+        `app.plan(describe.job(chunk), count=12_000)`, or all of them as a list. `takes` is how many seconds
+        a call is under way; without it the last jobs of the task are looked at. Nothing is sent."""
+        from tidemill.client.planned import sendings
+        from tidemill.inspect.planning import plan
+
+        return await plan(await self.client.store(), sendings(what, count), takes)
 
     async def __aenter__(self) -> Self:
         await self.client.store()

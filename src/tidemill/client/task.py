@@ -41,6 +41,11 @@ class Task(Generic[P, R]):
         return self.definition.name
 
     @property
+    def options(self) -> Options:
+        """What its jobs are sent with."""
+        return self._options
+
+    @property
     def client(self) -> Client:
         """What sends the task's jobs."""
         return self._client

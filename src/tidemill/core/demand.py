@@ -26,14 +26,25 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     batching: Batching | None = None
 
 
-def averaged(sample: Sequence[tuple[Need, ...]]) -> tuple[Need, ...]:
+class Sending(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs that would be sent, all of one lane and priority; `delay` in seconds or `at` as they would ask."""
+
+    task: str
+    demand: Demand
+    delay: float = 0.0
+    at: float | None = None
+
+
+def averaged(sample: Sequence[tuple[Need, ...]], *, shares_calls: bool = False) -> tuple[Need, ...]:
     """The needs of one of several jobs of a lane, which all need the same pools with the same keys. What
-    every call costs unasked is said, since some may have asked for more."""
+    every call costs unasked is said, since some may have asked for more; to a call that is shared a job
+    adds only what it asked for."""
+    implied = {} if shares_calls else IMPLIED
     totals: dict[tuple[str, str | None], Units] = {}
     for needs in sample:
         for need in needs:
             total = totals.setdefault((need.pool, need.key), {})
-            for unit, amount in (IMPLIED | need.units).items():
+            for unit, amount in (implied | need.units).items():
                 total[unit] = total.get(unit, 0.0) + amount
     return tuple(
         Need(pool, key, {unit: amount / len(sample) for unit, amount in total.items()})

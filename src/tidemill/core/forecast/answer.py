@@ -59,14 +59,19 @@ def ends(asked: Asked) -> list[list[float]]:
     return found
 
 
-def alone(asked: Asked) -> dict[Which, float]:
-    """Seconds until the last call of all lines starts, if that limit were the only one."""
+def alone(asked: Asked, wanted: Sequence[int]) -> dict[Which, float]:
+    """Seconds until the last call of those lines starts, by each limit they meet, if it were the only one."""
+    met = _which(asked, [asked.lines[index] for index in wanted])
     found: dict[Which, float] = {}
-    for which in _which(asked, asked.lines):
+    for which in met:
         walked = _walked(asked, asked.lines, only=which)
-        seconds = max((end for line in walked for end in line), default=0.0)
-        found[which] = seconds
+        found[which] = max((end for index in wanted for end in walked[index]), default=0.0)
     return found
+
+
+def concerned(asked: Asked, wanted: Sequence[int]) -> list[int]:
+    """The lines that have something to do with those, and they themselves."""
+    return sorted(index for group in _together(asked) if set(group) & set(wanted) for index in group)
 
 
 def _calls(line: Line) -> float:
@@ -95,6 +100,8 @@ def _stage(asked: Asked, line: Line, work: Work, meters: Mapping[Which, Meter]) 
         backs[which] = known.settings.back(limit, line.priority)
         if (closed := (need.pool, need.key, CLOSED)) in meters:
             units[closed] = 1.0
+    if (opens := _opens(line)) in meters:
+        units[opens] = 1.0
     return Stage(work.calls, units, backs)
 
 
@@ -115,6 +122,8 @@ def _meters(asked: Asked, lines: Sequence[Line], only: Which | None) -> dict[Whi
             meters[*which[:2], f"{PACE} of {limit.name}"] = paced
         if only is None and (shut := building.shut_until(known, asked.takes)):
             meters[*which[:2], CLOSED] = Shut(shut)
+    if only is None:
+        meters |= {_opens(line): Shut(line.opens) for line in lines if line.opens > 0}
     return meters
 
 
@@ -180,22 +189,31 @@ def _crew_meter(asked: Asked, which: Which) -> Meter:
     return Held(((0.0, amount or 0.0),), asked.takes, [(0.0, asked.takes, taken)] if taken else [])
 
 
+def _opens(line: Line) -> Which:
+    return (line.queue, f"{line.opens}", CLOSED)
+
+
 def _queue(line: Line) -> Which:
     return (line.queue, *QUEUE[1:])
 
 
 def _together(asked: Asked) -> list[list[int]]:
     """Lines that have a limit in common, directly or through others."""
-    groups: dict[int, list[int]] = {}
-    owner: dict[Which, int] = {}
+    parents = list(range(len(asked.lines)))
+
+    def root(index: int) -> int:
+        while parents[index] != index:
+            parents[index] = index = parents[parents[index]]
+        return index
+
+    owners: dict[Which, int] = {}
     for index, line in enumerate(asked.lines):
-        named = [*_which(asked, [line])]
-        groups[index] = [index]
-        for other in {owner[which] for which in named if which in owner}:
-            groups[index] += groups.pop(other)
-        members = groups[index]
-        owner |= {which: index for member in members for which in _which(asked, [asked.lines[member]])}
-    return [sorted(members) for members in groups.values()]
+        for which in _which(asked, [line]):
+            parents[root(index)] = root(owners.setdefault(which, index))
+    groups: dict[int, list[int]] = {}
+    for index in range(len(parents)):
+        groups.setdefault(root(index), []).append(index)
+    return list(groups.values())
 
 
 def _share_slots(asked: Asked, found: list[list[float]]) -> None:

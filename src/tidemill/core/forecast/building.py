@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -18,13 +19,28 @@ from tidemill.core.limits import Limit, Shape, seconds_of
 from tidemill.core.pools import PoolOverride, PoolSettings, in_force
 from tidemill.core.refusals import PROBED
 from tidemill.core.windows import Instant
-from tidemill.core.windows.paced import Paced
+from tidemill.core.windows.paced import SHORT, Paced
 from tidemill.core.windows.rolling import SLOTS, Rolling
 
 STAIRS = 200
 """A window that passes so often within the forecast is taken as an even flow."""
 RAMP_STEPS = 10
 CAP_STEPS = 30
+
+
+class Shown(Protocol):
+    """A pool as a store shows it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> str | None: ...
+    @property
+    def declared(self) -> PoolSettings: ...
+    @property
+    def override(self) -> PoolOverride | None: ...
+    @property
+    def account(self) -> Account: ...
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,15 +52,30 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     override: PoolOverride | None
     account: Account
     now: Instant
-
-    @property
-    def settings(self) -> PoolSettings:
-        return self.settings_at(0.0)
+    settings: PoolSettings
 
     def settings_at(self, later: float) -> PoolSettings:
         """So many seconds from now, as far as is known today."""
         now = Instant(self.now.wall + later, self.now.boot + later)
-        return believed(in_force(self.declared, self.override, now.wall), self.account, now)
+        return _in_force(self.declared, self.override, self.account, now)
+
+
+def know(view: Shown, now: Instant) -> Known:
+    return Known(
+        name=view.name,
+        key=view.key,
+        declared=view.declared,
+        override=view.override,
+        account=view.account,
+        now=now,
+        settings=_in_force(view.declared, view.override, view.account, now),
+    )
+
+
+def _in_force(
+    declared: PoolSettings, override: PoolOverride | None, account: Account, now: Instant
+) -> PoolSettings:
+    return believed(in_force(declared, override, now.wall), account, now)
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -92,15 +123,20 @@ def meter(known: Known, limit: Limit, call: Call) -> Meter | None:
 
 
 def pace(known: Known, limit: Limit, call: Call) -> Meter | None:
-    """What a paced limit asks beside its window: after a call nothing, until as much has flowed in."""
-    window = known.account.state.window(limit)
-    if limit.shape is not Shape.PACED or not isinstance(limit.per, float):
+    """What a paced limit asks beside its window, see there: a bucket of a second's worth, whose calls are the
+    jitter further apart where it holds no more than one."""
+    window, jitter = known.account.state.window(limit), known.declared.guards.jitter
+    if not isinstance(window, Paced) or not isinstance(limit.per, float):
         return None
     units = call.units or 1.0
-    steps = tuple(_amounts(known, limit, call.takes))
-    rate = steps[0][1] / limit.per
-    waits = max(0.0, window.next - known.now.boot) if isinstance(window, Paced) else 0.0
-    return Refilled(steps, limit.per, waits * rate, steps[0][1] - units)
+    amounts = tuple(_amounts(known, limit, call.takes))
+    rate = amounts[0][1] / limit.per
+    spare = max(0.0, max(1.0, rate * SHORT) - units) / rate
+    apart = max(0.0, jitter - spare)
+    size = units + max(0.0, spare - jitter) * rate
+    seconds = limit.per * (1.0 + apart * rate / units)
+    waits = max(0.0, window.next - known.now.boot + (apart or 0.0))
+    return Refilled(amounts, seconds, waits * amounts[0][1] / seconds, amounts[0][1] - size)
 
 
 def flow_of(limit: Limit, guards_jitter: float, call: Call) -> float:

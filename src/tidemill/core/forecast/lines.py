@@ -25,9 +25,11 @@ class Work(msgspec.Struct, frozen=True):
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that start one after the other, as those of a lane do. Of several lines the more urgent one
-    starts first, and those of the same priority in turn, by the weight of their queues."""
+    starts first, and those of the same priority in turn, by the weight of their queues. None of it
+    starts before `opens`, in seconds; infinite is never."""
 
     work: tuple[Work, ...]
     priority: int
     weight: float = 1.0
     queue: str = ""
+    opens: float = 0.0

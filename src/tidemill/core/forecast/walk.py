@@ -9,7 +9,7 @@ from tidemill.core.forecast.filling import ENOUGH, Wanting, fill
 from tidemill.core.forecast.lines import Units, Which
 from tidemill.core.forecast.meters import SOON, Meter
 
-MOST_CHANGES = 20_000
+MOST_CHANGES = 5_000
 """So many changes are looked at; the rest is taken to go on as fast as all of it did on average."""
 
 
@@ -34,6 +34,10 @@ class Walked:
     @property
     def stage(self) -> Stage | None:
         return self.stages[self._at] if self._at < len(self.stages) else None
+
+    @property
+    def goes_on(self) -> bool:
+        return self._at + 1 < len(self.stages)
 
     def go_on(self, now: float) -> bool:
         """Whether a stage was done."""
@@ -82,7 +86,7 @@ def _wanting(line: Walked, rooms: Units) -> Wanting:
         for which, units in stage.units.items()
         if units > 0
     }
-    return Wanting(line.priority, line.weight, stage.left, stage.units, bounds)
+    return Wanting(line.priority, line.weight, stage.left, stage.units, bounds, line.goes_on)
 
 
 def _rates(moving: Sequence[Walked], meters: Mapping[Which, Meter]) -> list[float]:

@@ -21,7 +21,7 @@ from tidemill.core.batching import Batching
 from tidemill.core.demand import SAMPLED, Demand, averaged
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
-from tidemill.core.needs import Need
+from tidemill.core.needs import Need, is_of_batches
 from tidemill.core.states import State
 from tidemill.stores.sqlite.find import search
 from tidemill.stores.sqlite.statements import load
@@ -108,13 +108,14 @@ def demand(transaction: Transaction) -> list[Demand]:
     for queue, lane in transaction.execute(SQL.pooled_lanes).fetchall():
         for priority, jobs in transaction.execute(SQL.priorities, (queue, lane)).fetchall():
             sample = transaction.execute(SQL.first_needs, (queue, lane, priority, SAMPLED)).fetchall()
+            needs = [_NEEDS.decode(text) if text else () for text, _ in sample]
             found.append(
                 Demand(
                     queue=queue,
                     lane=lane,
                     priority=priority,
                     jobs=jobs,
-                    needs=averaged([_NEEDS.decode(needs) if needs else () for needs, _ in sample]),
+                    needs=averaged(needs, shares_calls=is_of_batches(lane)),
                     batching=_BATCHING.decode(sample[0][1]) if sample[0][1] else None,
                 )
             )

@@ -1,0 +1,91 @@
+"""What a plan answers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from tidemill.core.units import Units
+from tidemill.inspect.words import duration, plural
+
+
+class LimitPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """`seconds` is how long it would take if this limit were the only one, None for never. `pool` is None for
+    what is not a provider's: the slots of workers, or a queue's own limit."""
+
+    pool: str | None
+    key: str | None
+    name: str
+    amount: float | None
+    zone: str | None
+    seconds: float | None
+
+    def __str__(self) -> str:
+        amount = "" if self.amount is None else f"{self.amount:g} "
+        whose = "" if self.pool is None else f" of {self.pool}" + (f"/{self.key}" if self.key else "")
+        return f"{amount}{self.name}{whose}"
+
+
+class Waits(msgspec.Struct, frozen=True):
+    """A paused queue or a closed pool; `until` is a wall time, None: until a person acts."""
+
+    what: str
+    name: str
+    key: str | None
+    until: float | None
+    reason: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """When so many jobs, sent now, would be done. Times are wall times, durations seconds.
+
+    starts_at, done_at, seconds: None when it never comes to it as things are.
+    bottleneck: the limit that alone would take longest; None when nothing holds them up.
+    limits: every limit they meet, with how long it would take alone.
+    calls, units: of these jobs; units are those their pools count.
+    ahead: ready jobs as urgent or more so, in the same lane or of the same pools.
+    takes: seconds a call is under way; None: nobody knows, and workers' slots are not counted with.
+    waits: what is paused or closed for now.
+    """
+
+    task: str | None
+    count: int
+    now: float
+    starts_at: float | None
+    done_at: float | None
+    seconds: float | None
+    bottleneck: LimitPlan | None
+    limits: tuple[LimitPlan, ...]
+    calls: int
+    units: Units
+    ahead: int
+    takes: float | None
+    waits: tuple[Waits, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(self._told()) + "."
+
+    def _told(self) -> list[str]:
+        zone = None if self.bottleneck is None else self.bottleneck.zone
+        told = [plural(self.count, "job") + (f" of {self.task}" if self.task else "")]
+        if self.done_at is None or self.seconds is None:
+            told.append("never done as things are")
+        else:
+            told.append(f"done {clock_time(self.done_at, zone)}, in {duration(self.seconds)}")
+        if self.bottleneck is not None:
+            told.append(f"bottleneck: {self.bottleneck}")
+        for wait in self.waits:
+            until = (
+                "until a person opens it" if wait.until is None else f"until {clock_time(wait.until, zone)}"
+            )
+            name = f"{wait.name}/{wait.key}" if wait.key else wait.name
+            told.append(f"{wait.what} {name} is closed {until} ({wait.reason})")
+        return told
+
+
+def clock_time(wall: float, zone: str | None) -> str:
+    """`Thu 19 Nov 14:10 PST`: in a provider's zone where its days decide, else in the machine's own."""
+    local = datetime.fromtimestamp(wall, UTC).astimezone(ZoneInfo(zone) if zone else None)
+    return f"{local:%a} {local.day} {local:%b %H:%M} {local.tzname()}"

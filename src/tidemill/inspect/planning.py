@@ -1,0 +1,178 @@
+"""When jobs that are not sent yet would be done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from tidemill.contract.store import Store
+from tidemill.core.demand import Demand, Sending
+from tidemill.core.forecast.answer import Asked, alone, concerned, ends
+from tidemill.core.forecast.lines import Line, Which, Work
+from tidemill.core.units import IMPLIED, Units
+from tidemill.errors import ConfigurationError
+from tidemill.inspect.backlog import Knows, lines_of, work_of
+from tidemill.inspect.plan import LimitPlan, Plan, Waits
+from tidemill.inspect.situation import Situation, look, mean_time
+
+UNTOLD = ("jobs", "concurrent")
+"""Units that say nothing of what a plan costs."""
+
+
+async def plan(store: Store, sent: Sequence[Sending], takes: float | None) -> Plan:
+    situation = await look(store)
+    knows = situation.known()
+    if takes is None:
+        takes = await mean_time(store, sent[0].task, sent[0].demand.queue)
+    _check(sent, takes, knows)
+    return _answer(situation, sent, takes, knows)
+
+
+def _check(sent: Sequence[Sending], takes: float | None, knows: Knows) -> None:
+    if takes is not None and not (math.isfinite(takes) and takes >= 0):
+        raise ConfigurationError(f"takes: must be a number of seconds, 0 or more, is {takes}")
+    for each in sent:
+        for need in each.demand.needs:
+            known = knows((need.pool, need.key))
+            if known is None:
+                raise ConfigurationError(
+                    f"pool {need.pool!r}: the store does not know it; the first enqueue or worker declares it"
+                )
+            if takes is None and any(limit.per is None for limit in known.settings.limits):
+                raise ConfigurationError(
+                    f"takes: pool {need.pool!r} allows so many calls at once, and no job of {each.task!r} "
+                    "is done yet that would show how long one takes; say it in seconds: takes=2.5"
+                )
+
+
+def _answer(situation: Situation, sent: Sequence[Sending], takes: float | None, knows: Knows) -> Plan:
+    lines = [_line(situation, each, knows) for each in sent]
+    lines += lines_of(situation, _others(situation, sent), knows)
+    crew = situation.crew([each.demand.queue for each in sent])
+    asked = Asked(lines=lines, know=knows, crew=crew, takes=takes or 0.0)
+    kept = concerned(asked, range(len(sent)))
+    asked = replace(asked, lines=[lines[index] for index in kept])
+    ours = [kept.index(index) for index in range(len(sent))]
+    found = ends(asked)
+    done = max(found[index][-1] for index in ours) + (takes or 0.0)
+    limits = _limits(alone(asked, ours), knows)
+    works = [work_of(each.demand.jobs, each.demand.needs, each.demand.batching, knows) for each in sent]
+    return Plan(
+        task=sent[0].task if len({each.task for each in sent}) == 1 else None,
+        count=sum(each.demand.jobs for each in sent),
+        now=situation.now.wall,
+        starts_at=_at(situation, min(found[index][-2] for index in ours)),
+        done_at=_at(situation, done),
+        seconds=None if math.isinf(done) else done,
+        bottleneck=_slowest(limits),
+        limits=limits,
+        calls=round(sum(work.calls for work in works)),
+        units=_units(works, knows),
+        ahead=_ahead(situation, sent),
+        takes=takes,
+        waits=tuple(_waits(situation, sent, knows)),
+    )
+
+
+def _line(situation: Situation, sending: Sending, knows: Knows) -> Line:
+    """What stands before them in their lane, then the first of them, then the others."""
+    ours = sending.demand
+    before = [
+        work_of(each.jobs, each.needs, each.batching, knows)
+        for each in situation.demand
+        if (each.queue, each.lane) == (ours.queue, ours.lane) and each.priority <= ours.priority
+    ]
+    work = work_of(ours.jobs, ours.needs, ours.batching, knows)
+    first, rest = Work(1.0, work.needs), Work(work.calls - 1.0, work.needs)
+    begins = sending.delay if sending.at is None else sending.at - situation.now.wall
+    return Line(
+        work=(*before, first, rest),
+        priority=ours.priority,
+        weight=situation.weight(ours.queue),
+        queue=ours.queue,
+        opens=max(0.0, begins, situation.opens(ours.queue)),
+    )
+
+
+def _others(situation: Situation, sent: Sequence[Sending]) -> Iterator[Demand]:
+    """Those in other lanes, and those that stand behind ours in the same one."""
+    ours = {(each.demand.queue, each.demand.lane): each.demand.priority for each in sent}
+    for each in situation.demand:
+        if each.priority > ours.get((each.queue, each.lane), -math.inf):
+            yield each
+
+
+def _limits(seconds: Mapping[Which, float], knows: Knows) -> tuple[LimitPlan, ...]:
+    found = []
+    for (pool, key, name), took in seconds.items():
+        known = knows((pool, key))
+        limit = None if known is None else next(each for each in known.settings.limits if each.name == name)
+        found.append(
+            LimitPlan(
+                pool=None if limit is None else pool,
+                key=key,
+                name=name if limit is not None or not pool else f"{name}, {pool}",
+                amount=None if limit is None else limit.amount,
+                zone=None if limit is None else getattr(limit.per, "zone", None),
+                seconds=None if math.isinf(took) else took,
+            )
+        )
+    return tuple(found)
+
+
+def _slowest(limits: Sequence[LimitPlan]) -> LimitPlan | None:
+    slowest = max(
+        limits, key=lambda limit: math.inf if limit.seconds is None else limit.seconds, default=None
+    )
+    return None if slowest is None or slowest.seconds == 0 else slowest
+
+
+def _units(works: Sequence[Work], knows: Knows) -> Units:
+    """Those a pool of theirs counts or they name; where several pools count alike, what one of them does."""
+    total: Units = {}
+    for work in works:
+        once: Units = {}
+        for need in work.needs:
+            known = knows((need.pool, need.key))
+            counted = set() if known is None else {limit.unit for limit in known.settings.limits}
+            for unit, amount in (IMPLIED | need.units).items():
+                if unit not in UNTOLD and (unit in counted or unit not in IMPLIED):
+                    once[unit] = max(once.get(unit, 0.0), amount)
+        for unit, amount in once.items():
+            total[unit] = total.get(unit, 0.0) + amount * work.calls
+    return {unit: round(amount, 6) for unit, amount in total.items()}
+
+
+def _ahead(situation: Situation, sent: Sequence[Sending]) -> int:
+    """Ready jobs as urgent or more so that stand in the same lane or need one of the same pools."""
+    places = {(need.pool, need.key) for each in sent for need in each.demand.needs}
+    lanes = {(each.demand.queue, each.demand.lane) for each in sent}
+    urgent = max(each.demand.priority for each in sent)
+    return sum(
+        each.jobs
+        for each in situation.demand
+        if each.priority <= urgent
+        and ((each.queue, each.lane) in lanes or places & {(need.pool, need.key) for need in each.needs})
+    )
+
+
+def _waits(situation: Situation, sent: Sequence[Sending], knows: Knows) -> Iterator[Waits]:
+    """What keeps all of it from starting for now."""
+    wall = situation.now.wall
+    for queue in dict.fromkeys(each.demand.queue for each in sent):
+        if pause := situation.opens(queue):
+            yield Waits("queue", queue, None, _at(situation, pause), "paused")
+    for place in dict.fromkeys((need.pool, need.key) for each in sent for need in each.demand.needs):
+        known = knows(place)
+        by_hand = None if known is None else known.account.closed
+        if by_hand is not None and by_hand.holds(wall):
+            yield Waits("pool", *place, by_hand.until, by_hand.reason or f"closed by {by_hand.by}")
+        for closure in () if known is None else known.account.breaker.closures:
+            if closure.holds(wall):
+                yield Waits("pool", *place, closure.until, closure.reason.value)
+
+
+def _at(situation: Situation, seconds: float) -> float | None:
+    return None if math.isinf(seconds) else situation.now.wall + seconds

@@ -1,0 +1,99 @@
+"""What a forecast is made from, read together: pools, what waits for them, and who works."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from tidemill.contract.pools import PoolView
+from tidemill.contract.queues import QueueInfo
+from tidemill.contract.reader import WorkerInfo
+from tidemill.contract.store import Store
+from tidemill.core.accounts import Account
+from tidemill.core.demand import Demand
+from tidemill.core.filters import Filter
+from tidemill.core.forecast.answer import Crew
+from tidemill.core.forecast.building import Known, know
+from tidemill.core.states import State
+from tidemill.core.windows import Instant
+
+LOOKED_AT = 100
+"""How long a call takes is the mean over so many of the last jobs that are done."""
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    now: Instant
+    pools: Sequence[PoolView]
+    demand: Sequence[Demand]
+    queues: Sequence[QueueInfo]
+    workers: Sequence[WorkerInfo]
+    running: dict[str, int]
+
+    def known(self) -> Ledger:
+        return Ledger(self)
+
+    def weight(self, queue: str) -> float:
+        return next((float(info.settings.weight) for info in self.queues if info.name == queue), 1.0)
+
+    def opens(self, queue: str) -> float:
+        """Seconds until a queue's pause ends, 0 when there is none."""
+        for info in self.queues:
+            if info.name == queue and info.pause is not None and info.pause.closed(self.now.wall):
+                return math.inf if info.pause.until is None else info.pause.until - self.now.wall
+        return 0.0
+
+    def crew(self, queues: Sequence[str]) -> Crew:
+        """Those that serve one of the queues. Where nobody works yet, workers are no bound."""
+        serving = [worker for worker in self.workers if set(queues) & set(worker.queues)]
+        bounded = [info for info in self.queues if info.settings.concurrency is not None]
+        return Crew(
+            slots=sum(worker.concurrency for worker in serving) or None,
+            taken=sum(worker.holds for worker in serving),
+            at_once={info.name: float(info.settings.concurrency or 0) for info in bounded},
+            running={info.name: float(self.running.get(info.name, 0)) for info in bounded},
+        )
+
+
+class Ledger:
+    """Finds what is known of a pool or one of its keys. A key nobody has used yet is unused."""
+
+    def __init__(self, situation: Situation) -> None:
+        self._now = situation.now
+        self._views = {(view.name, view.key): view for view in situation.pools}
+        self._known: dict[tuple[str, str | None], Known | None] = {}
+
+    def __call__(self, place: tuple[str, str | None]) -> Known | None:
+        if place not in self._known:
+            self._known[place] = self._look(place)
+        return self._known[place]
+
+    def _look(self, place: tuple[str, str | None]) -> Known | None:
+        if place in self._views:
+            return know(self._views[place], self._now)
+        pool = self._views.get((place[0], None))
+        if pool is None:
+            return None
+        return know(msgspec.structs.replace(pool, key=place[1], account=Account()), self._now)
+
+
+async def look(store: Store) -> Situation:
+    counts = await store.counts()
+    reading = await store.read_clock()
+    return Situation(
+        now=Instant(reading.wall, reading.boot),
+        pools=await store.pools(),
+        demand=await store.demand(),
+        queues=await store.queues(),
+        workers=await store.workers(),
+        running={queue: states.get(State.RUNNING, 0) for queue, states in counts.items()},
+    )
+
+
+async def mean_time(store: Store, task: str, queue: str) -> float | None:
+    """How long the last jobs of a task took, None when none is known."""
+    wanted = Filter(queue=queue, task=task, states=(State.DONE,))
+    done = (await store.find(wanted, LOOKED_AT)).jobs
+    took = [max(0.0, job.finished - job.started) for job in done if job.finished and job.started]
+    return sum(took) / len(took) if took else None

@@ -1,0 +1,1 @@
+"""Forecasts against what really happens: a worker in virtual time."""

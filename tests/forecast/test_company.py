@@ -1,0 +1,199 @@
+"""N5: plans beside other work: shared pools, priorities, keys, closed pools, overrides, workers, batches."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.forecast.bench import Bench, close_to, virtually
+from tidemill import ConfigurationError, Limit
+from tidemill.core.pools import PoolChanges
+
+TEN = Limit.requests(10, per="minute")
+OURS = range(1000, 1040)
+
+
+@pytest.mark.parametrize("others", [10, 60])
+def test_n5_two_tasks_of_one_lane_go_one_after_the_other(others: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        pool = bench.app.pool("api", TEN, Limit.tokens(5_000, per="minute"))
+        small = bench.task("small", pool=pool, cost={"tokens": 100})
+        large = bench.task("large", pool=pool, cost={"tokens": 1_000})
+        await bench.send(large, range(others))
+        plan = await bench.app.plan(small, count=len(OURS))
+        assert plan.ahead == others
+        await bench.send(small, OURS)
+        bench.work()
+        close_to(plan, await bench.done(OURS))
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("others", [10, 200])
+def test_n5_two_queues_share_a_pool_by_turns(others: int) -> None:
+    """Whose turn comes first is not foreseen, so of few windows one can be a tenth."""
+    numbers = range(1000, 1100)
+
+    async def scenario(bench: Bench) -> None:
+        pool = bench.app.pool("api", TEN)
+        ours = bench.task("ours", pool=pool, queue="a")
+        theirs = bench.task("theirs", pool=pool, queue="b")
+        await bench.send(theirs, range(others))
+        plan = await bench.app.plan(ours, count=len(numbers))
+        await bench.send(ours, numbers)
+        bench.work()
+        close_to(plan, await bench.done(numbers))
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("priority", [1, 5, 9])
+def test_n5_more_urgent_ones_go_first(priority: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        task = bench.task(pool=bench.app.pool("api", TEN))
+        await bench.send(task, range(30))
+        await bench.send(task, range(100, 130), priority=2)
+        plan = await bench.app.plan(task.using(priority=priority), count=len(OURS))
+        assert plan.ahead == {1: 0, 5: 60, 9: 60}[priority]
+        await bench.send(task, OURS, priority=priority)
+        bench.work()
+        close_to(plan, await bench.done(OURS))
+
+    virtually(scenario)
+
+
+def test_n5_each_key_has_limits_of_its_own() -> None:
+    """Forty jobs over two hosts, one of which has thirty already."""
+
+    async def scenario(bench: Bench) -> None:
+        site = bench.app.pool("site", TEN, keyed=True)
+        task = bench.task(pool=site.by(lambda number: f"host-{number % 2}"))
+        await bench.send(task, range(0, 60, 2))
+        plan = await bench.app.plan([task.job(number) for number in OURS])
+        assert {limit.key for limit in plan.limits} == {"host-0", "host-1"}
+        assert plan.bottleneck is not None
+        assert plan.bottleneck.key == "host-0"
+        lone = await bench.app.plan(task.job(1), count=20)
+        assert lone.seconds is not None
+        assert plan.seconds is not None
+        assert lone.seconds < plan.seconds / 2, "nothing waits for the other host"
+        await bench.send(task, OURS)
+        bench.work()
+        close_to(plan, await bench.done(OURS))
+
+    virtually(scenario)
+
+
+def test_n5_a_closed_pool_opens_at_its_time() -> None:
+    async def scenario(bench: Bench) -> None:
+        task = bench.task(pool=bench.app.pool("api", TEN))
+        await bench.send(task, range(5))
+        await bench.app.store.close_pool("api", until=bench.clock.wall() + 600, by="ann", reason="bill")
+        plan = await bench.app.plan(task, count=len(OURS))
+        assert "pool api is closed until" in str(plan)
+        assert "(bill)" in str(plan)
+        await bench.send(task, OURS)
+        bench.work()
+        close_to(plan, await bench.done(OURS))
+
+    virtually(scenario)
+
+
+def test_n5_what_only_a_person_ends_is_never_done() -> None:
+    async def scenario(bench: Bench) -> None:
+        task = bench.task(pool=bench.app.pool("api", TEN))
+        await bench.app.client.store()
+        await bench.app.store.close_pool("api", by="ann")
+        plan = await bench.app.plan(task, count=3)
+        assert (plan.done_at, plan.starts_at, plan.seconds) == (None, None, None)
+        assert "never done as things are" in str(plan)
+        assert "pool api is closed until a person opens it (closed by ann)" in str(plan)
+        await bench.app.store.open_pool("api")
+        await bench.app.inspect.pause("default")
+        assert "queue default is closed until" in str(await bench.app.plan(task, count=3))
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("until", [120, 100_000])
+def test_n5_an_override_counts_while_it_lasts(until: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        task = bench.task(pool=bench.app.pool("api", TEN))
+        await bench.app.client.store()
+        changes = PoolChanges(amounts={"requests per minute": 2.0})
+        await bench.app.store.override_pool("api", changes, by="ann", until=bench.clock.wall() + until)
+        plan = await bench.app.plan(task, count=len(OURS))
+        await bench.send(task, OURS)
+        bench.work()
+        close_to(plan, await bench.done(OURS))
+
+    virtually(scenario)
+
+
+def test_n5_what_is_held_back_for_others_is_left_alone() -> None:
+    async def scenario(bench: Bench) -> None:
+        pool = bench.app.pool("api", TEN, held_back=0.4, urgent=1)
+        task = bench.task(pool=pool)
+        await bench.app.client.store()
+        urgent = await bench.app.plan(task.using(priority=1), count=len(OURS))
+        plan = await bench.app.plan(task, count=len(OURS))
+        assert urgent.seconds is not None
+        assert plan.seconds is not None
+        assert urgent.seconds < plan.seconds * 0.7
+        await bench.send(task, OURS)
+        bench.work()
+        close_to(plan, await bench.done(OURS))
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize(("slots", "concurrency"), [(3, None), (50, 2), (50, None)])
+def test_n5_workers_and_queues_are_limits_too(slots: int, concurrency: int | None) -> None:
+    """Who works and how long a job takes is known from what was done."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.app.queue("default", concurrency=concurrency)
+        task = bench.task(pool=bench.app.pool("api", Limit.requests(100, per="minute")), takes=6.0)
+        await bench.send(task, range(4))
+        bench.work()
+        await bench.done(range(4))
+        await asyncio.sleep(100)
+        plan = await bench.app.plan(task, count=150)
+        assert plan.takes == pytest.approx(6.0)
+        assert plan.bottleneck is not None
+        assert (plan.bottleneck.pool is None) == (slots == 3 or concurrency == 2)
+        await bench.send(task, range(1000, 1150))
+        close_to(plan, await bench.done(range(1000, 1150)))
+
+    virtually(scenario, slots=slots)
+
+
+def test_n5_what_cannot_be_planned_is_said() -> None:
+    async def scenario(bench: Bench) -> None:
+        task = bench.task(pool=bench.app.pool("api", Limit.concurrent(3)))
+        await bench.app.client.store()
+        with pytest.raises(ConfigurationError, match="takes: pool 'api' allows so many calls at once"):
+            await bench.app.plan(task, count=10)
+        with pytest.raises(ConfigurationError, match="count: must be a whole number"):
+            await bench.app.plan(task, count=0)
+        with pytest.raises(ConfigurationError, match="count: a list of jobs has its own number"):
+            await bench.app.plan([task.job(1)], count=2)
+        with pytest.raises(ConfigurationError, match="takes: must be a number of seconds"):
+            await bench.app.plan(task, count=1, takes=-1.0)
+        tokens = bench.app.pool("tokens", TEN)
+        costly = bench.task("costly", pool=tokens, cost=lambda number: {"requests": number})
+        with pytest.raises(ConfigurationError, match="its cost is computed from the arguments"):
+            await bench.app.plan(costly, count=10)
+        plan = await bench.app.plan(costly.job(2), count=10)
+        assert (plan.calls, plan.units) == (10, {"requests": 20.0})
+
+    virtually(scenario)
+
+
+def test_n5_without_a_limit_nothing_holds_them_up() -> None:
+    async def scenario(bench: Bench) -> None:
+        plan = await bench.app.plan(bench.task(), count=10_000)
+        assert (plan.seconds, plan.bottleneck, plan.limits) == (0.0, None, ())
+
+    virtually(scenario)

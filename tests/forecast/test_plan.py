@@ -1,0 +1,117 @@
+"""N5: `plan` is within a tenth of when the jobs are really done."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tests.forecast.bench import Bench, close_to, virtually
+from tidemill import Day, Limit
+
+LA = "America/Los_Angeles"
+MINUTE = 60.0
+
+LIMITS = {
+    "rolling": (Limit.requests(10, per="minute"),),
+    "bucket": (Limit.requests(30, per="minute", shape="bucket"),),
+    "paced": (Limit.requests(20, per="minute", shape="paced"),),
+    "two windows": (Limit.requests(3, per="second"), Limit.requests(100, per="minute")),
+    "two shapes": (Limit.requests(20, per=10.0, shape="bucket"), Limit.requests(60, per="minute")),
+    "calls of 3 in 10": (Limit.tokens(10, per="minute"),),
+    "at once": (Limit.concurrent(4),),
+    "at once and a window": (Limit.concurrent(4), Limit.requests(20, per="minute")),
+    "hours": (Limit.requests(5, per="second"), Limit.requests(500, per="hour")),
+}
+COSTS = {"calls of 3 in 10": {"tokens": 3}}
+
+
+@pytest.mark.parametrize("count", [1, 7, 45, 230])
+@pytest.mark.parametrize("name", LIMITS)
+def test_n5_each_shape_alone_and_together(name: str, count: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        pool = bench.app.pool("api", *LIMITS[name])
+        task = bench.task(
+            pool=pool, cost={"tokens": 3} if "tokens" in LIMITS[name][0].unit else None, takes=2.0
+        )
+        await bench.app.client.store()
+        plan = await bench.app.plan(task, count=count, takes=2.0)
+        await bench.send(task, range(count))
+        bench.work(2)
+        close_to(plan, await bench.done(range(count)))
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("before", [3, 9, 10, 25])
+@pytest.mark.parametrize("name", ["rolling", "bucket", "paced", "two windows", "calls of 3 in 10", "at once"])
+def test_n5_from_what_is_used_already(name: str, before: int) -> None:
+    """Some run, some are done, some wait: what they took counts, and what waits comes first."""
+
+    async def scenario(bench: Bench) -> None:
+        pool = bench.app.pool("api", *LIMITS[name])
+        task = bench.task(
+            pool=pool, cost={"tokens": 3} if "tokens" in LIMITS[name][0].unit else None, takes=5.0
+        )
+        await bench.send(task, range(before))
+        bench.work()
+        await asyncio.sleep(8.0)
+        plan = await bench.app.plan(task, count=30, takes=5.0)
+        await bench.send(task, range(1000, 1030))
+        close_to(plan, await bench.done(range(1000, 1030)))
+
+    virtually(scenario)
+
+
+def test_n5_days_across_the_change_of_clocks() -> None:
+    """From the day the clocks go back in Los Angeles on: it has 25 hours. Nobody works while the day's quota
+    is gone, which changes nothing and is quicker to simulate."""
+    start = datetime(2026, 11, 1, 0, 10, tzinfo=ZoneInfo(LA)).timestamp()
+    turn = datetime(2026, 11, 2, tzinfo=ZoneInfo(LA)).timestamp()
+
+    async def scenario(bench: Bench) -> None:
+        limits = (
+            Limit.requests(3, per="second"),
+            Limit.requests(50, per="minute"),
+            Limit.requests(300, per=Day(LA)),
+        )
+        task = bench.task(pool=bench.app.pool("api", *limits))
+        await bench.app.client.store()
+        plan = await bench.app.plan(task, count=500)
+        assert str(plan).startswith("500 jobs of call; done Mon 2 Nov 00:0"), str(plan)
+        assert "PST, in 1 d; " in str(plan), str(plan)
+        assert str(plan).endswith("; bottleneck: 300 requests per day of api."), str(plan)
+        await bench.send(task, range(500))
+        bench.work()
+        await bench.done(range(300))
+        await bench.stop()
+        await asyncio.sleep(turn - bench.clock.wall() - MINUTE)
+        bench.work()
+        done = await bench.done(range(500))
+        assert turn < done < turn + 5 * MINUTE
+        assert plan.done_at is not None
+        assert abs(plan.done_at - done) < 30
+
+    virtually(scenario, start=start)
+
+
+def test_n5_months_are_walked_period_by_period() -> None:
+    """Two years of a quota are planned in the time of a blink, whatever the number of jobs."""
+
+    async def scenario(bench: Bench) -> None:
+        pool = bench.app.pool("api", Limit.requests(10, per="minute"), Limit.requests(250, per=Day(LA)))
+        task = bench.task(pool=pool)
+        await bench.app.client.store()
+        days = {}
+        for count in (250, 2_500, 180_000, 1_000_000_000):
+            plan = await bench.app.plan(task, count=count)
+            assert plan.seconds is not None
+            days[count] = plan.seconds / 86_400
+        assert days[250] < 1
+        assert days[2_500] == pytest.approx(9, abs=1)
+        assert days[180_000] == pytest.approx(719, rel=0.01)
+        assert days[1_000_000_000] == pytest.approx(4_000_000, rel=0.01)
+
+    virtually(scenario)
