@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tidemill.core.calendars import Day, Month, Week
     from tidemill.core.daytime import TimeOfDay
     from tidemill.core.limits import Limit
+    from tidemill.core.refusals import Reason, Refusal
     from tidemill.core.splitting import Batch, split
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
@@ -75,6 +76,8 @@ else:
         "Plan": "inspect.plan",
         "Pool": "tasks.pools",
         "QueueView": "inspect.views",
+        "Reason": "core.refusals",
+        "Refusal": "core.refusals",
         "TimeOfDay": "core.daytime",
         "Week": "core.calendars",
         "split": "core.splitting",
@@ -131,6 +134,8 @@ __all__ = [
     "QueueNotFound",
     "QueueSettings",
     "QueueView",
+    "Reason",
+    "Refusal",
     "Reprioritise",
     "ResultTimeout",
     "ResultUnreadable",

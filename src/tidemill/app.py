@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tidemill.inspect.inspector import Inspector
     from tidemill.inspect.plan import Plan
     from tidemill.settings.arguments import WorkerArguments
+    from tidemill.tasks.classifiers import Classifiers, Classify
     from tidemill.tasks.pools import Pool, PoolOptions
     from tidemill.worker.options import WorkerOptions
     from tidemill.worker.worker import Lifespan, Worker
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Listens = TypeVar("Listens", bound=Callable[[Any], object])
+Judges = TypeVar("Judges", bound="Classify")
 
 
 class Tidemill:
@@ -85,6 +87,7 @@ class Tidemill:
             name: declared(self.settings, name) for name in self.settings.queues
         }
         self.pools: dict[str, PoolSettings] = {}
+        self._classifiers: Classifiers | None = None
         self.middlewares: list[Middleware] = []
         self.declared_in_code: set[str] = set()
         """The queues of `app.queue(…)`; others may be set in the TOML file only."""
@@ -235,10 +238,26 @@ class Tidemill:
 
         if name in self.pools:
             raise ConfigurationError(f"pool {name!r} is declared twice; put its limits into one app.pool(…)")
-        pool = declared_pool(name, limits, options)
+        pool = declared_pool(name, limits, options, self.classifiers)
         self.pools[name] = pool.settings
         self.client.settings_changed()
         return pool
+
+    @property
+    def classifiers(self) -> Classifiers:
+        """The application's own, of all its pools."""
+        if self._classifiers is None:
+            from tidemill.tasks.classifiers import Classifiers
+
+            self._classifiers = Classifiers()
+        return self._classifiers
+
+    def classify(self, function: Judges) -> Judges:
+        """Say what an error or a response of any provider means, before the built-in adapters are asked:
+        a plain function of the exception or response. It returns a `Refusal`, False when it surely is
+        none, or None when it does not know. `app.pool(…, classify=…)` is asked before."""
+        self.classifiers.add(function)
+        return function
 
     def lifespan(self, function: Opens) -> Opens:
         """What handlers share: an async generator function that yields once, with or without

@@ -8,12 +8,12 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from tests.docs.pages import page, rows, section
-from tidemill.telemetry import events, job_events, worker_events
+from tidemill.telemetry import events, job_events, pool_events, worker_events
 from tidemill.telemetry.base import RANKS
-from tidemill.telemetry.events import CATALOGUE, AttemptEvent, Event, JobEvent, WorkerEvent
+from tidemill.telemetry.events import CATALOGUE, AttemptEvent, Event, JobEvent, PoolEvent, WorkerEvent
 
 PAGE = page("reference/events.md")
-KINDS: tuple[type[Event], ...] = (Event, JobEvent, AttemptEvent, WorkerEvent)
+KINDS: tuple[type[Event], ...] = (Event, JobEvent, AttemptEvent, WorkerEvent, PoolEvent)
 
 
 def _names(fields: str) -> tuple[str, ...]:
@@ -28,7 +28,8 @@ def _row(kind: type[Event]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("title", "module"), [("Jobs", job_events), ("Workers and the store", worker_events)]
+    ("title", "module"),
+    [("Jobs", job_events), ("Pools", pool_events), ("Workers and the store", worker_events)],
 )
 def test_the_page_is_the_catalogue(title: str, module: Any) -> None:
     """Both ways: an event that is missing on either side, or a word that differs, fails."""
@@ -44,7 +45,7 @@ def test_the_kinds_of_the_page_are_the_bases() -> None:
 def test_every_event_there_is_is_in_the_catalogue() -> None:
     defined = {
         value
-        for module in (job_events, worker_events)
+        for module in (job_events, pool_events, worker_events)
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Event) and value not in KINDS
     }

@@ -414,7 +414,7 @@ async def test_i16_a_refusal_in_an_isolated_process_closes_the_pool(store: Memor
     job = await get(store, "a")
     assert (job.state, job.attempts) == (State.READY, 0)
     [closed] = [event for event in events if isinstance(event, PoolClosed)]
-    assert (closed.pool, closed.retry_after) == ("api", 3600.0)
+    assert (closed.pool, closed.job, closed.reason) == ("api", "a", "stated")
 
 
 async def test_i14_units_that_grew_old_while_a_process_started_are_given_back(store: MemoryStore) -> None:

@@ -14,7 +14,7 @@ from tidemill.core.limits import Limit
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.tasks.context import Context
-from tidemill.telemetry.events import JobReleased, JobRetrying, JobSnoozed, PoolClosed
+from tidemill.telemetry.events import JobReleased, JobRetrying, JobSnoozed, PoolClosed, PoolOpened
 from tidemill.testing.virtual import VirtualLoop
 
 MINUTE = 60.0
@@ -116,7 +116,11 @@ def test_i16_a_refused_job_is_uncharged_and_not_tried_before_retry_after(virtual
         assert 30 <= provider.arrivals[1] < 35
         assert [event.reason for event in bench.told(JobReleased)] == ["refused"]
         [closed] = bench.told(PoolClosed)
-        assert (closed.pool, closed.retry_after, closed.status) == ("api", 30.0, 429)
+        assert (closed.pool, closed.key, closed.job, closed.reason) == ("api", None, job, "rate")
+        [opened] = bench.told(PoolOpened)
+        assert (opened.pool, opened.ramp) == ("api", False)
+        assert closed.until is not None
+        assert 30 <= closed.until - opened.since <= 31
         worker.stop()
         await running
 

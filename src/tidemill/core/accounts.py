@@ -232,7 +232,7 @@ def _with_guesses(  # noqa: PLR0917 - a refusal, and what is known beside it
             let_through = used - running if limit.unit == "requests" else 0.0
             learned[limit.name] = learning.guessed(limit, let_through, now.wall)
             first = None
-        if first is None or now.wall - first > learning.FORGOTTEN * (limit.per or 0.0):
+        if first is None or not learning.is_recent(limit, first, now.wall):
             suspects[limit.name] = now.wall
     return replace(account, learned=learned, suspects=suspects)
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from tidemill.core.limits import Limit
+from tidemill.core.limits import Limit, seconds_of
 from tidemill.core.pools import PoolSettings, amount_of
 from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.units import Units
@@ -84,16 +84,19 @@ def suspected(limit: Limit, refusal: Refusal, amounts: Units) -> bool:
 
 def is_second(limit: Limit, first: float | None, wall: float) -> bool:
     """Whether a refusal now, after one at wall time `first`, tells that the limit is set too high."""
-    if first is None or not isinstance(limit.per, float):
+    if first is None or not is_recent(limit, first, wall):
         return False
-    return SAME_BURST * limit.per <= wall - first <= FORGOTTEN * limit.per
+    return wall - first >= SAME_BURST * seconds_of(limit)
+
+
+def is_recent(limit: Limit, first: float, wall: float) -> bool:
+    return isinstance(limit.per, float) and wall - first <= FORGOTTEN * limit.per
 
 
 def guessed(limit: Limit, accepted: float, wall: float) -> Learned:
     """What was let through, but no less than half of what was believed: a refusal may have other causes."""
-    assert isinstance(limit.per, float)  # noqa: S101 - `suspected` has asked
     amount = min(limit.amount, max(accepted, limit.amount / 2, min(1.0, limit.amount)))
-    return Learned(amount=amount, since=wall, until=wall + GUESS_LASTS * limit.per)
+    return Learned(amount=amount, since=wall, until=wall + GUESS_LASTS * seconds_of(limit))
 
 
 def matters(

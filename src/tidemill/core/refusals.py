@@ -38,7 +38,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """retry_after: seconds, a floor. resets_at: a wall time the provider stated. unit: the one that is
     short, when it said so. then: what an unknown refusal is taken for when it comes again after its
     wait. slow: the provider asked for less speed, so the pool opens along a ramp. text: what it said, for
-    people."""
+    people. bare: only the HTTP status says so, no word of the provider's."""
 
     reason: Reason
     unit: str | None = None
@@ -48,3 +48,4 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     then: Reason | None = None
     slow: bool = False
     text: str = ""
+    bare: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -24,8 +24,8 @@ from tidemill.feedback.text import NO_API, by_text
 from tidemill.feedback.unpack import members, unpack
 from tidemill.feedback.usage import usage_of
 
-Classifier = Callable[[Any], Refusal | None]
-"""Gets the response or exception itself."""
+Classifier = Callable[[Any], Refusal | Literal[False] | None]
+"""Gets the response or exception itself. False: surely no refusal; None: the others are asked."""
 
 _REFUSALS: tuple[Callable[[Facts, float], Known | None], ...] = (
     glm.refusal,
@@ -60,18 +60,19 @@ def read(source: Any, *, now: float, classifiers: Sequence[Classifier] = ()) -> 
 
 def _read(source: Any, now: float, classifiers: Sequence[Classifier]) -> Reading:
     facts = unpack(source)
-    own, problems = _asked(source, classifiers)
-    refusal = own or (_refusal(source, facts, now) if facts.failed else None)
+    known, problems = _asked(source, classifiers)
+    if known is None:
+        known = Known(_refusal(source, facts, now) if facts.failed else None)
     return Reading(
         usage=usage_of(facts),
         stated=next((found for reader in _STATED if (found := reader(facts, now))), ()),
-        refusal=refusal,
+        refusal=known.refusal,
         sent=_sent(source, facts),
         problems=problems,
     )
 
 
-def _asked(source: Any, classifiers: Sequence[Classifier]) -> tuple[Refusal | None, tuple[str, ...]]:
+def _asked(source: Any, classifiers: Sequence[Classifier]) -> tuple[Known | None, tuple[str, ...]]:
     problems: list[str] = []
     for classifier in classifiers:
         name = getattr(classifier, "__qualname__", repr(classifier))
@@ -81,11 +82,15 @@ def _asked(source: Any, classifiers: Sequence[Classifier]) -> tuple[Refusal | No
             problems.append(f"classifier {name} raised {_told(error)}")
             continue
         if isinstance(answer, Refusal):
-            return answer, tuple(problems)
+            return Known(answer), tuple(problems)
+        if answer is False:
+            return Known(None), tuple(problems)
         if inspect.iscoroutine(answer):
             answer.close()
         if answer is not None:
-            problems.append(f"classifier {name} must return a Refusal or None, not {type(answer).__name__}")
+            problems.append(
+                f"classifier {name} must return a Refusal, False or None, not {type(answer).__name__}"
+            )
     return None, tuple(problems)
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tidemill.core.calendars import Calendar, Every
 from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings
-from tidemill.core.refusals import Refusal
+from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.spending import Observation
 from tidemill.feedback.reading import Reading, Stated
 
@@ -60,7 +60,11 @@ def _spans(limit: Limit, window: float) -> bool:
 
 
 def _translated(settings: PoolSettings, refusal: Refusal | None) -> Refusal | None:
-    """A refusal of input tokens concerns a pool that counts tokens. A unit nobody counts is everybody's."""
+    """A refusal of input tokens concerns a pool that counts tokens. A unit nobody counts is everybody's. A
+    bare 401 or 403 in a pool with keys is about the page that was asked for: closing the key, which only a
+    person would open again, would stop a whole site for one address that wants a login."""
+    if refusal is not None and refusal.bare and settings.keyed and refusal.reason is Reason.FORBIDDEN:
+        return None
     if refusal is None or refusal.unit is None:
         return refusal
     units = {limit.unit for limit in settings.limits}

@@ -27,4 +27,5 @@ def by_status(facts: Facts, now: float) -> Refusal | None:
     after = hint(facts, now)
     if reason is Reason.UNKNOWN and after is not None:
         reason = Reason.RATE if after <= LONG else Reason.STATED
-    return Refusal(reason=reason, retry_after=after, status=facts.status, text=facts.message)
+    bare = reason is Reason.FORBIDDEN
+    return Refusal(reason=reason, retry_after=after, status=facts.status, text=facts.message, bare=bare)

@@ -22,6 +22,7 @@ from tidemill.core.refusals import Refusal
 from tidemill.core.spending import Observation, Usage
 from tidemill.core.units import Units
 from tidemill.errors import ConfigurationError, SnoozeFor, StoreError
+from tidemill.tasks.classifiers import Classifiers
 from tidemill.tasks.costs import units_for
 from tidemill.tasks.pools import Pool
 
@@ -41,6 +42,10 @@ class Tally(Protocol):
 
     def used(self, usage: Usage) -> None: ...
     def heard(self, seen: Observation) -> None: ...
+    def warned(self, problem: str) -> None:
+        """A classifier of the application failed."""
+        ...
+
     def wall(self) -> float:
         """The store's wall time, as far as it is known here."""
         ...
@@ -55,8 +60,14 @@ class Tally(Protocol):
 
 
 class Meter:
-    def __init__(self, needs: tuple[Need, ...], pools: Mapping[str, PoolSettings], tally: Tally) -> None:
-        self._needs, self._tally = needs, tally
+    def __init__(
+        self,
+        needs: tuple[Need, ...],
+        pools: Mapping[str, PoolSettings],
+        tally: Tally,
+        classifiers: Classifiers | None = None,
+    ) -> None:
+        self._needs, self._tally, self._classifiers = needs, tally, classifiers
         self._pools = {need.pool: pools[need.pool] for need in needs if need.pool in pools}
         self._told: list[tuple[BaseException, Refusal | None]] = []
 
@@ -92,7 +103,7 @@ class Meter:
     @asynccontextmanager
     async def spend(self, pool: Pool, key: str | None, units: Units) -> AsyncIterator[None]:
         need = _needed(pool, key, units)
-        self._pools.setdefault(pool.name, pool.settings)
+        self._meet(pool)
         await self._reserve(need)
         before = _INSIDE.set(need)
         try:
@@ -131,14 +142,21 @@ class Meter:
                 return need
         if pool.settings.keyed is not (key is not None):
             raise ConfigurationError(f"used: {_which(pool)}")
-        self._pools.setdefault(pool.name, pool.settings)
+        self._meet(pool)
         return Need(pool.name, key)
+
+    def _meet(self, pool: Pool) -> None:
+        self._pools.setdefault(pool.name, pool.settings)
+        self._classifiers = self._classifiers or pool.classifiers
 
     def _read(self, need: Need, source: Any) -> Units:
         """What was used, by a response or an exception; what it says about the pool is told."""
         from tidemill.feedback import observation, read
 
-        reading = read(source, now=self._tally.wall())
+        own = () if self._classifiers is None else self._classifiers.of(need.pool)
+        reading = read(source, now=self._tally.wall(), classifiers=own)
+        for problem in reading.problems:
+            self._tally.warned(problem)
         seen = Observation(pool=need.pool, key=need.key, refusal=reading.refusal)
         if (settings := self._pools.get(need.pool)) is not None:
             seen = observation(need.pool, settings, reading, need.key)

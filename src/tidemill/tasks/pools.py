@@ -12,6 +12,7 @@ from tidemill.core.needs import SEPARATOR
 from tidemill.core.pools import PoolSettings
 from tidemill.core.windows import Guards
 from tidemill.errors import ConfigurationError
+from tidemill.tasks.classifiers import Classifiers, Classify
 
 Cost = (
     Mapping[str, float]
@@ -28,7 +29,9 @@ class PoolOptions(TypedDict, total=False):
     jitter: how many seconds after its claim a call may reach the provider: later, a job is not started.
     midnight: how many seconds the provider's calendar may be from ours.
     resumes: when a day's quota is back, if not at the turn of the pool's own calendar.
-    probe_every: seconds between single calls that try a pool only a person would reopen."""
+    probe_every: seconds between single calls that try a pool only a person would reopen.
+    classify: what an exception or response of this provider means, asked before the built-in adapters: a
+    `Refusal`, False for none, None when it does not know."""
 
     keyed: bool
     held_back: float
@@ -37,15 +40,16 @@ class PoolOptions(TypedDict, total=False):
     midnight: float
     resumes: TimeOfDay | None
     probe_every: float | None
+    classify: Classify
 
 
 class Pool:
     """What a provider meters, as `app.pool` declares it. Give it to tasks: `@app.task(pool=gemini)`."""
 
-    __slots__ = ("name", "settings")
+    __slots__ = ("classifiers", "name", "settings")
 
-    def __init__(self, name: str, settings: PoolSettings) -> None:
-        self.name, self.settings = name, settings
+    def __init__(self, name: str, settings: PoolSettings, classifiers: Classifiers | None = None) -> None:
+        self.name, self.settings, self.classifiers = name, settings, classifiers
 
     def __repr__(self) -> str:
         return f"<Pool {self.name}: {', '.join(_said(limit) for limit in self.settings.limits)}>"
@@ -72,7 +76,14 @@ class PoolUse(NamedTuple):
     key: Callable[..., str] | None = None
 
 
-def declared_pool(name: str, limits: tuple[Limit, ...], options: Mapping[str, Any]) -> Pool:
+def classifiers_of(uses: tuple[PoolUse, ...]) -> Classifiers | None:
+    """Those of the application whose pools a task uses."""
+    return uses[0].pool.classifiers if uses else None
+
+
+def declared_pool(
+    name: str, limits: tuple[Limit, ...], options: Mapping[str, Any], classifiers: Classifiers | None = None
+) -> Pool:
     """A pool, or a ConfigurationError that names it and the option."""
     refuse_unknown(options, PoolOptions.__annotations__, f"pool {name!r}")
     if not isinstance(name, str):
@@ -88,11 +99,14 @@ def declared_pool(name: str, limits: tuple[Limit, ...], options: Mapping[str, An
         if option in options and not _is(options[option], wanted):
             raise ConfigurationError(f"pool {name!r}: {option}: must be {wanted[-1]}, is {options[option]!r}")
     plain = dict(options)
+    classify = plain.pop("classify", None)
     guards = Guards(**{name: plain.pop(name) for name in ("jitter", "midnight") if name in plain})
     settings = PoolSettings(limits=limits, guards=guards, **plain)
     if problem := settings.problem():
         raise ConfigurationError(f"pool {name!r}: {problem}")
-    return Pool(name, settings)
+    if classify is not None and classifiers is not None:
+        classifiers.add(classify, name)
+    return Pool(name, settings, classifiers)
 
 
 def read_uses(given: Any) -> tuple[PoolUse, ...]:

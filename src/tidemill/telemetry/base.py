@@ -49,3 +49,11 @@ class WorkerEvent(Event, frozen=True, kw_only=True):
     """About a worker as a whole."""
 
     worker: str
+
+
+class PoolEvent(WorkerEvent, frozen=True, kw_only=True):
+    """About a pool, or one key of it. `job` is the one that met with it."""
+
+    pool: str
+    key: str | None
+    job: str

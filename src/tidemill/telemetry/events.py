@@ -4,6 +4,7 @@
     ├── JobEvent                     job, task, queue, trace
     │   └── AttemptEvent             … and attempt, worker
     └── WorkerEvent                  worker
+        └── PoolEvent                … and pool, key, job
 
 Listen to one with `app.on(JobFailed)`, to a family by its base. Fields mean the same everywhere:
 durations are seconds, `error` is an exception's type and `message` its text, `seconds` how long
@@ -12,7 +13,7 @@ something took or has run.
 
 from __future__ import annotations
 
-from tidemill.telemetry.base import AttemptEvent, Event, JobEvent, WorkerEvent
+from tidemill.telemetry.base import AttemptEvent, Event, JobEvent, PoolEvent, WorkerEvent
 from tidemill.telemetry.job_events import (
     BatchSplit,
     JobCrashed,
@@ -27,12 +28,18 @@ from tidemill.telemetry.job_events import (
     JobStarted,
     OutcomeRefused,
     PayloadLarge,
-    PoolClosed,
     SlotStuck,
     StepKept,
     StepReplayed,
     StepUnknown,
     TaskUnknown,
+)
+from tidemill.telemetry.pool_events import (
+    ClassifierFailed,
+    PoolClosed,
+    PoolOpened,
+    PoolProbed,
+    PoolSlowed,
 )
 from tidemill.telemetry.worker_events import (
     ChoreBroke,
@@ -63,7 +70,6 @@ CATALOGUE: tuple[type[Event], ...] = (
     JobSnoozed,
     JobReleased,
     BatchSplit,
-    PoolClosed,
     StepKept,
     StepReplayed,
     StepUnknown,
@@ -89,6 +95,11 @@ CATALOGUE: tuple[type[Event], ...] = (
     ChoreFailed,
     ChoreBroke,
     ListenerFailed,
+    PoolClosed,
+    PoolProbed,
+    PoolOpened,
+    PoolSlowed,
+    ClassifierFailed,
 )
 
 __all__ = [
@@ -97,6 +108,7 @@ __all__ = [
     "BatchSplit",
     "ChoreBroke",
     "ChoreFailed",
+    "ClassifierFailed",
     "ClocksParted",
     "Draining",
     "Event",
@@ -119,6 +131,10 @@ __all__ = [
     "OutcomesUntold",
     "PayloadLarge",
     "PoolClosed",
+    "PoolEvent",
+    "PoolOpened",
+    "PoolProbed",
+    "PoolSlowed",
     "QueuesUnknown",
     "SlotStuck",
     "StepKept",

@@ -106,23 +106,6 @@ class BatchSplit(AttemptEvent, frozen=True, kw_only=True):
     message: str
 
 
-class PoolClosed(AttemptEvent, frozen=True, kw_only=True):
-    """A provider refused a call, which closes its pool for a while; told for every call that was refused."""
-
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "pool closed"
-    floods: ClassVar[bool] = True
-
-    pool: str
-    key: str | None
-    reason: str
-    unit: str | None
-    retry_after: float | None
-    resets_at: float | None
-    status: int | None
-    text: str
-
-
 class StepKept(AttemptEvent, frozen=True, kw_only=True):
     """The store keeps the result of a step, `size` bytes of JSON; `arguments` is a digest of them."""
 

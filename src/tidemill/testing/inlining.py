@@ -137,7 +137,8 @@ class inline(Looking):  # noqa: N801 - read as the function it is called like
         return Metering(self._app.pools, self._place.look, clock.wall, loop)
 
     def _spending(self, job: Claimed) -> Spending:
-        return Spending(self._metering(), job, lambda: math.inf, made=True)
+        own = self._app.classifiers
+        return Spending(self._metering(), job, lambda: math.inf, made=True, classifiers=own)
 
     def _raised(self, error: BaseException) -> bool:
         if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):

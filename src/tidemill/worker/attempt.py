@@ -14,8 +14,10 @@ import msgspec
 from tidemill.contract.reader import LOG_LINES
 from tidemill.core.claims import Claimed, Settlement
 from tidemill.core.outcomes import Outcome
+from tidemill.tasks.classifiers import Classifiers
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.tasks.metering import Meter
+from tidemill.tasks.pools import classifiers_of
 from tidemill.worker.spending import Metering, Spending
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class News(msgspec.Struct, eq=False):
 
 class Attempt(msgspec.Struct, eq=False):
     """`outcome` is set once: from then on the attempt is over for the store, whatever its code does.
+    `charged` becomes of its job instead when the pool has no patience left for overloads.
 
     `lingers` marks an attempt whose thread goes on after its outcome (it cannot be killed): it
     keeps its slot until the thread ends. `begun` marks one whose task has taken its first step:
@@ -91,6 +94,7 @@ class Attempt(msgspec.Struct, eq=False):
     deadline: float = math.inf
     stop: Stop | None = None
     outcome: Outcome | None = None
+    charged: Outcome | None = None
     lingers: bool = False
     news: News | None = None
     spending: Spending | None = None
@@ -131,7 +135,9 @@ class Attempt(msgspec.Struct, eq=False):
     def tally(self) -> Spending:
         """A job without pools has one when its handler asks for it."""
         if self.spending is None:
-            self.spending = Spending(self.metering, self.job, lambda: self.deadline, made=True)
+            self.spending = Spending(
+                self.metering, self.job, lambda: self.deadline, made=True, classifiers=self.classifiers
+            )
         return self.spending
 
     def meter(self) -> Meter:
@@ -155,12 +161,22 @@ class Attempt(msgspec.Struct, eq=False):
     def reserved(self, sent: float) -> None:
         """Its claim, which was sent at that time of the loop, took units for it."""
         start_by = self.metering.start_by(self.job, sent)
-        self.spending = Spending(self.metering, self.job, lambda: self.deadline, start_by=start_by)
+        self.spending = Spending(
+            self.metering,
+            self.job,
+            lambda: self.deadline,
+            start_by=start_by,
+            classifiers=self.classifiers,
+        )
+
+    @property
+    def classifiers(self) -> Classifiers | None:
+        return None if self.definition is None else classifiers_of(self.definition.pools)
 
     def settlement(self, outcome: Outcome) -> Settlement:
         job, spending = self.job, self.spending
         spent = None if spending is None else spending.spent(outcome)
-        return Settlement(job.id, job.fence, job.claim, outcome, spent)
+        return Settlement(job.id, job.fence, job.claim, outcome, spent, self.charged)
 
     def _news(self) -> News:
         if self.news is None:

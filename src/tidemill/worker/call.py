@@ -65,7 +65,12 @@ class Call(Attempt):
         needs = needs_of_call(self.definition.batch.together, [member.job for member in self.members])
         start_by = self.metering.start_by(self.job, sent)
         self.spending = Spending(
-            self.metering, self.job, lambda: self.deadline, needs=needs, start_by=start_by
+            self.metering,
+            self.job,
+            lambda: self.deadline,
+            needs=needs,
+            start_by=start_by,
+            classifiers=self.classifiers,
         )
 
     def begin(self) -> None:

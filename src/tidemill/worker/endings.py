@@ -7,9 +7,9 @@ import asyncio
 from tidemill.contract.store import Store
 from tidemill.core.job import Error
 from tidemill.core.outcomes import Answer, Crashed, Fail, Release, Retrying, Snooze, Split
-from tidemill.core.refusals import Reason
 from tidemill.core.states import State
 from tidemill.telemetry.events import (
+    ClassifierFailed,
     JobCrashed,
     JobDone,
     JobFailed,
@@ -17,14 +17,11 @@ from tidemill.telemetry.events import (
     JobRetrying,
     JobSnoozed,
     OutcomeRefused,
-    PoolClosed,
 )
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.questions import look_up
 from tidemill.worker.stats import Stats
-
-LONGEST_TEXT = 200
 
 
 class Endings:
@@ -78,22 +75,10 @@ class Endings:
         outcome = str(attempt.outcome.__struct_config__.tag) if attempt.outcome is not None else ""
         self._emitter.attempt_event(OutcomeRefused, attempt, outcome=outcome, answer=str(answer))
 
-    def tell_closed(self, attempt: Attempt) -> None:
-        """What its provider refused closes the pool with the settlement."""
-        for seen, refusal in attempt.spending.refusals if attempt.spending is not None else ():
-            if refusal.reason is not Reason.TOO_LARGE:
-                self._emitter.attempt_event(
-                    PoolClosed,
-                    attempt,
-                    pool=seen.pool,
-                    key=seen.key,
-                    reason=str(refusal.reason),
-                    unit=refusal.unit,
-                    retry_after=refusal.retry_after,
-                    resets_at=refusal.resets_at,
-                    status=refusal.status,
-                    text=refusal.text[:LONGEST_TEXT],
-                )
+    def tell_problems(self, attempt: Attempt) -> None:
+        """Of the application's own classifiers."""
+        for problem in attempt.spending.problems if attempt.spending is not None else ():
+            self._emitter.attempt_event(ClassifierFailed, attempt, problem=problem)
 
     async def ask_about_crashes(self, store: Store) -> None:
         crashed, self.crashed = self.crashed, []

@@ -20,3 +20,11 @@ def refused(meter: Meter, error: BaseException) -> Outcome | None:
     if refusal.reason is Reason.TOO_LARGE:
         return Fail(describe(error), "too large")
     return Release()
+
+
+def is_overloaded(meter: Meter, error: BaseException) -> bool:
+    """The pool pays for such a refusal, until it has paid too often; then the job does."""
+    if isinstance(error, Ends | Steer):
+        return False
+    refusal = meter.refused(error)
+    return refusal is not None and refusal.reason is Reason.OVERLOAD

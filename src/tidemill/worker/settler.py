@@ -14,6 +14,7 @@ from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.emitter import Emitter, described
 from tidemill.worker.endings import Endings
 from tidemill.worker.hands import Hands
+from tidemill.worker.pool_telling import tell
 from tidemill.worker.stats import Stats
 
 FIRST_WAIT = 0.05
@@ -40,6 +41,9 @@ class Settler:
         settled = await self._insist(store, settlements, request)
         self._stats.trips += 1
         self._answered(batch, settled.answers)
+        tell(self._emitter, settled.news)
+        if settled.claims is not None:
+            tell(self._emitter, settled.claims.news)
         if self._endings.crashed:
             await self._endings.ask_about_crashes(store)
         return settled
@@ -71,9 +75,11 @@ class Settler:
             if held.get(attempt.job.id) is attempt:
                 del held[attempt.job.id]
             if attempt.spending is not None:
-                endings.tell_closed(attempt)
+                endings.tell_problems(attempt)
             if attempt.stop is Stop.LOST:
                 continue  # only what it used was told; it has been counted
+            if answer is Answer.CHARGED:
+                attempt.outcome = attempt.charged
             if answer is Answer.STALE or answer is Answer.GONE:
                 endings.refused(attempt, answer)
             elif type(attempt.outcome) is Done:

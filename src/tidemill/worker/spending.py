@@ -19,10 +19,13 @@ from tidemill.core.refusals import Refusal
 from tidemill.core.spending import Observation, Spent, Usage
 from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Guards
+from tidemill.tasks.classifiers import Classifiers
 from tidemill.tasks.metering import Meter
 
 Whose = tuple[str, str | None]
 """A pool, and the key of a keyed one."""
+MOST_PROBLEMS = 10
+"""Of one attempt: one that reads a thousand responses with a broken classifier has told enough."""
 
 
 def _tell_nobody(*_: Any, **__: Any) -> None:
@@ -61,12 +64,14 @@ class Spending:
         needs: tuple[Need, ...] | None = None,
         start_by: float = math.inf,
         made: bool = False,
+        classifiers: Classifiers | None = None,
     ) -> None:
         self._metering, self._job, self._deadline = metering, job, deadline
         self._start_by, self.made = start_by, made
         self.late = self.answered = False
         needs = job.needs if needs is None else needs
-        self.meter = Meter(needs, metering.pools, self)
+        self.meter = Meter(needs, metering.pools, self, classifiers)
+        self.problems: list[str] = []
         self._reserved = list(needs)
         self._usages: list[Usage] = []
         self._observations: dict[tuple[Whose, bool], Observation] = {}
@@ -83,6 +88,10 @@ class Spending:
     def heard(self, seen: Observation) -> None:
         """The last state and the last refusal of each pool: who reads a thousand responses sends two."""
         self._observations[(seen.pool, seen.key), seen.refusal is not None] = seen
+
+    def warned(self, problem: str) -> None:
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(problem)
 
     def wall(self) -> float:
         return self._metering.wall()

@@ -23,6 +23,7 @@ from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.tasks.metering import Meter
+from tidemill.tasks.pools import classifiers_of
 from tidemill.tasks.step_questions import Reply, StepQuestion
 from tidemill.tasks.steps import Steps, refused_in_batch
 from tidemill.telemetry.current import CURRENT
@@ -30,7 +31,7 @@ from tidemill.worker import batch_verdicts as verdicts
 from tidemill.worker.attempt import storable
 from tidemill.worker.batch_verdicts import stored
 from tidemill.worker.parent import die_with_parent
-from tidemill.worker.refused import refused
+from tidemill.worker.refused import is_overloaded, refused
 from tidemill.worker.runners.messages import (
     AskStep,
     Ended,
@@ -47,6 +48,7 @@ from tidemill.worker.runners.messages import (
     StepAnswered,
     ToChild,
     Used,
+    Warned,
     encode,
     for_child,
 )
@@ -58,10 +60,10 @@ class PipeReporter:
     """News of an attempt, sent up the pipe. A cancelled job's process is killed, so `cancelled` is
     only ever true when the worker itself is gone."""
 
-    def __init__(self, pipe: Connection, run: Run) -> None:
+    def __init__(self, pipe: Connection, run: Run, definition: TaskDefinition) -> None:
         self._pipe = pipe
         self._tally = PipeTally(pipe, run)
-        self._meter = Meter(run.job.needs, run.pools, self._tally)
+        self._meter = Meter(run.job.needs, run.pools, self._tally, classifiers_of(definition.pools))
         self._steps = None if run.place.batch else Steps(run.job.id, PipeKeeper(self._tally))
 
     def progress(self, fraction: float, note: str | None) -> None:
@@ -96,6 +98,9 @@ class PipeTally:
 
     def heard(self, seen: Observation) -> None:
         self._pipe.send_bytes(encode(Heard(seen)))
+
+    def warned(self, problem: str) -> None:
+        self._pipe.send_bytes(encode(Warned(problem)))
 
     def wall(self) -> float:
         return self._wall + self._clock.boot() - self._began
@@ -161,7 +166,9 @@ def main(pipe: Connection, parent: int, logs: LogSettings | None) -> None:
                 # What a handler sets in its context ends with its attempt, as it does in a worker.
                 attempt = contextvars.copy_context()
                 run = _run_call if message.place.batch else _run
-                ended = attempt.run(run, message, found[message.place], PipeReporter(pipe, message))
+                ended = attempt.run(
+                    run, message, found[message.place], PipeReporter(pipe, message, found[message.place])
+                )
                 pipe.send_bytes(encode(ended))
 
 
@@ -188,7 +195,8 @@ def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Ended:
     except BaseException as error:  # noqa: BLE001
         judged = refused(reporter.meter(), error)
         policy = _policy(run, definition)
-        return Ended(judged or outcome_of(error, policy, run.job.attempt, run.job.priority, run.chance))
+        failed = outcome_of(error, policy, run.job.attempt, run.job.priority, run.chance)
+        return Ended(judged or failed, failed if is_overloaded(reporter.meter(), error) else None)
     return Ended(stored(result, definition.result))
 
 

@@ -64,7 +64,10 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """`charged` as in `core.claims.Settlement`."""
+
     outcome: Outcome
+    charged: Outcome | None = None
 
 
 class Returned(msgspec.Struct, frozen=True, tag="returned"):
@@ -90,6 +93,12 @@ class Heard(msgspec.Struct, frozen=True, tag="heard"):
     seen: Observation
 
 
+class Warned(msgspec.Struct, frozen=True, tag="warned"):
+    """A classifier failed."""
+
+    problem: str
+
+
 class Reserve(msgspec.Struct, frozen=True, tag="reserve"):
     need: Need
 
@@ -99,7 +108,7 @@ class AskStep(msgspec.Struct, frozen=True, tag="ask step"):
 
 
 ToChild = Prepare | Run | Reserved | StepAnswered
-FromChild = Ready | Ended | Returned | Progress | Line | Used | Heard | Reserve | AskStep
+FromChild = Ready | Ended | Returned | Progress | Line | Used | Heard | Warned | Reserve | AskStep
 
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_CHILD = msgspec.msgpack.Decoder(ToChild)

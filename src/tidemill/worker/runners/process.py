@@ -40,6 +40,7 @@ from tidemill.worker.runners.messages import (
     StepAnswered,
     ToChild,
     Used,
+    Warned,
     encode,
     from_child,
 )
@@ -89,6 +90,7 @@ class IsolatedProcess:
             return ended.items
         if not isinstance(ended, Ended):
             raise Died(f"the process answered {type(ended).__name__} out of turn")
+        attempt.charged = ended.charged
         return ended.outcome
 
     def kill(self) -> None:
@@ -157,6 +159,8 @@ class IsolatedProcess:
                     attempt.tally().used(usage)
                 case Heard(seen) if attempt is not None:
                     attempt.tally().heard(seen)
+                case Warned(problem) if attempt is not None:
+                    attempt.tally().warned(problem)
                 case Reserve(need) if attempt is not None:
                     pipe.send_bytes(encode(self._reserve(attempt, need)))
                 case AskStep(question) if attempt is not None:
