@@ -1,0 +1,39 @@
+"""Every quota full and never over, with the provider as the witness. `python -m tests.quotas` prints the
+figures of 30 seeds per account."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.quotas.draining import Figures, drained
+from tests.quotas.fleet import on_sqlite
+from tests.quotas.setups import SETUPS, Setup, setup_for
+
+SEEDS = int(os.environ.get("TIDEMILL_QUOTA_SEEDS", "2"))
+"""30 in `make chaos`."""
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("name", SETUPS)
+def test_i14_a_backlog_is_drained_as_fast_as_can_be_and_nothing_is_refused(name: str, seed: int) -> None:
+    """ "0 lost, 0 avoidable 429s, 0 double payments; T/T_opt bucket and calendar ≤ 1.03, rolling and
+    concurrent ≤ 1.05, unknown shape ≤ 1.20." """
+    setup = setup_for(name, seed)
+    _check(setup, drained(setup, seed))
+
+
+@pytest.mark.parametrize("name", ["openai", "concurrent", "rolling"])
+def test_i14_on_sqlite_too(name: str, tmp_path: Path) -> None:
+    setup = setup_for(name, SEEDS)
+    _check(setup, drained(setup, SEEDS, on_sqlite(tmp_path)))
+
+
+def _check(setup: Setup, figures: Figures) -> None:
+    assert figures.refused == 0
+    assert figures.lost == 0
+    assert figures.paid_again == 0
+    assert figures.calls == setup.calls
+    assert figures.ratio <= setup.most

@@ -1,0 +1,150 @@
+"""Few slots are all used, and whoever waits for one does not ask in vain."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from tests.quotas.fleet import Fleet, MakeStore, in_memory, on_sqlite, run_fleet
+from tidemill import Limit, Tidemill
+from tidemill.core import accounts
+
+STORES = ["memory", "sqlite"]
+MINUTE = 60.0
+
+
+class Calls:
+    """When each call was made, by what it was called with."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.first: dict[Any, float] = {}
+
+    def made(self, what: Any) -> None:
+        now = asyncio.get_running_loop().time()
+        self.times.append(now)
+        self.first.setdefault(what, now)
+
+
+def _make(store: str, folder: Path) -> MakeStore:
+    return in_memory if store == "memory" else on_sqlite(folder)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_the_slots_of_a_small_pool_are_used(store: str, tmp_path: Path) -> None:
+    """ "Pool of 2/min, 4 processes, 20 jobs: ≥ 95 % of the slots used." """
+
+    async def scenario() -> list[float]:
+        calls = Calls()
+
+        def write(app: Tidemill) -> Any:
+            @app.task(name="ask", pool=app.pool("api", Limit.requests(2, per="minute")))
+            async def ask(number: int) -> None:
+                calls.made(number)
+                await asyncio.sleep(3)
+
+            return ask
+
+        fleet = Fleet(write, _make(store, tmp_path), seed=4)
+        async with fleet.app as app:
+            await app.enqueue_many(fleet.task.job(number) for number in range(20))
+            fleet.start(4)
+            await fleet.drained(within=20 * MINUTE)
+        return calls.times
+
+    times = run_fleet(scenario())
+    slots = 2 * (1 + times[-1] / MINUTE)
+    assert len(times) == 20
+    assert len(times) / slots >= 0.95
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_many_lanes_behind_a_full_pool_are_left_alone(store: str, tmp_path: Path) -> None:
+    """ "10 000 lanes behind one exhausted pool, 4 idle processes: ≤ 5 reservations asked per opening, ≤ 2/s
+    otherwise." """
+    lanes = 10_000 if store == "memory" else 2_000
+    asked: list[float] = []
+    real = accounts.ask
+
+    def counted(*given: Any) -> Any:
+        asked.append(given[-1].boot)
+        return real(*given)
+
+    async def scenario() -> list[float]:
+        calls = Calls()
+
+        def write(app: Tidemill) -> Any:
+            pool = app.pool("api", Limit.requests(1, per="minute"))
+
+            @app.task(name="ask", pool=pool, key=lambda number: f"{number}")
+            async def ask(number: int) -> None:
+                calls.made(number)
+
+            return ask
+
+        fleet = Fleet(write, _make(store, tmp_path), seed=4)
+        async with fleet.app as app:
+            await app.enqueue_many(fleet.task.job(number) for number in range(lanes))
+            fleet.start(4)
+            await asyncio.sleep(5.5 * MINUTE)
+        return calls.times
+
+    with mock.patch.object(accounts, "ask", counted):
+        times = run_fleet(scenario())
+    assert len(times) == 6
+    for opening in times[1:]:
+        assert sum(abs(at - opening) < 0.25 for at in asked) <= 5
+    for second in range(1, 330):
+        assert sum(second <= at < second + 1 and not _near(at, times) for at in asked) <= 2
+
+
+def _near(at: float, openings: list[float]) -> bool:
+    return any(abs(at - opening) < 0.25 for opening in openings)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_big_call_starts_among_endless_small_ones(store: str, tmp_path: Path) -> None:
+    """ "A 200k-token job among endless 2k ones starts within 2 windows." """
+
+    async def scenario() -> float:
+        calls = Calls()
+
+        def write(app: Tidemill) -> Any:
+            pool = app.pool("api", Limit.tokens(250_000, per="minute"))
+
+            def key(tokens: int, number: int) -> str:
+                """Nobody of its own lane stands before the big one: what is before it are others' turns."""
+                return "big" if tokens > 2_000 else str(number % 40)
+
+            @app.task(name="ask", pool=pool, cost=lambda tokens, number: {"tokens": tokens}, key=key)
+            async def ask(tokens: int, number: int) -> None:
+                calls.made(tokens)
+                await asyncio.sleep(1)
+
+            return ask
+
+        fleet = Fleet(write, _make(store, tmp_path), seed=4)
+
+        async def produce() -> None:
+            number = 0
+            while True:
+                await fleet.app.enqueue_many(fleet.task.job(2_000, number + n) for n in range(10))
+                number += 10
+                await asyncio.sleep(2)
+
+        async with fleet.app as app:
+            await app.enqueue_many(fleet.task.job(2_000, number) for number in range(400))
+            fleet.start(4)
+            producing = asyncio.create_task(produce())
+            await asyncio.sleep(MINUTE / 2)
+            began = fleet.clock.boot()
+            await fleet.task.enqueue(200_000, 41)
+            await asyncio.sleep(2.5 * MINUTE)
+            producing.cancel()
+        return calls.first[200_000] - began
+
+    assert run_fleet(scenario()) <= 2 * MINUTE
