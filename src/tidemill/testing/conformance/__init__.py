@@ -65,6 +65,7 @@ from tidemill.testing.conformance.batching import (  # noqa: E402
     TestCompany,
     TestRipeness,
     TestSplits,
+    looked,
 )
 from tidemill.testing.conformance.calling import TestCalls, TestLostCalls  # noqa: E402
 from tidemill.testing.conformance.checkpointing import TestBegun, TestKept, TestSteps  # noqa: E402
@@ -209,6 +210,7 @@ __all__ = [
     "clock",
     "drive",
     "entropy",
+    "looked",
     "store",
 ]
 

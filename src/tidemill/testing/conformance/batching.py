@@ -1,6 +1,6 @@
 """Batches: when enough jobs wait, and which of them share a call."""
 
-# ruff: noqa: S101 - a test suite asserts, and its numbers are its data
+# ruff: noqa: S101, PLR2004 - a test suite asserts, and its numbers are its data
 from __future__ import annotations
 
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidemill.contract.wakeups import queue_topic
+from tidemill.core import calls as core_calls
 from tidemill.core.batching import Batching
 from tidemill.core.changes import Cancel, RetryNow
 from tidemill.core.claims import Claimed
@@ -37,6 +38,29 @@ def calls(jobs: list[Claimed]) -> list[str]:
         found[-1].append(job)
     assert all(job.call in ("", call[0].id) for call in found for job in call)
     return ["".join(ids(call)) for call in found]
+
+
+class Looked:
+    """Counts how often a lane of batches was looked at."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def since(self) -> int:
+        times, self.times = self.times, 0
+        return times
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> Looked:
+    counted, begin = Looked(), core_calls.begin
+
+    def counting(*args: Any) -> Any:
+        counted.times += 1
+        return begin(*args)
+
+    monkeypatch.setattr(core_calls, "begin", counting)
+    return counted
 
 
 class TestRipeness:
@@ -75,13 +99,15 @@ class TestRipeness:
         drive.clock.advance(10)
         assert calls(await drive.take()) == ["f"]
 
-    async def test_b2_the_last_one_missing_opens_the_lane(self, drive: Driver) -> None:
+    async def test_b2_the_last_one_missing_opens_the_lane(self, drive: Driver, looked: Looked) -> None:
         await drive.add(*batch("a"))
         assert (await drive.claim()).lingers
+        assert looked.since() <= 1
         for name in "bc":
             await drive.add(*batch(name))
             claims = await drive.claim()
             assert (claims.jobs, claims.more) == ([], False)
+        assert looked.since() == 0
         async with armed(drive, queue_topic("q")) as listener:
             await drive.add(*batch("d"))
             assert await listener.wait(5)
@@ -148,16 +174,22 @@ class TestRipeness:
         assert ids(started) == ["b", "a"]
 
     @pytest.mark.parametrize("lanes", [10_000])
-    async def test_b2_lanes_that_wait_cost_nothing(self, drive: Driver, lanes: int) -> None:
+    async def test_b2_lanes_that_wait_cost_nothing(self, drive: Driver, looked: Looked, lanes: int) -> None:
         """Whoever asks is told at once, and what else there is starts."""
         await drive.add(*[new(f"{n:05}", key=f"k{n}", batching=FOUR) for n in range(lanes)])
         while (await drive.claim(limit=8)).more:
             pass
+        assert looked.since() <= lanes
         await drive.add("plain", new("keyed", key="k7"))
         assert ids(await drive.take(limit=8)) == ["plain", "keyed"]
+        for _ in range(9):
+            drive.clock.advance(1)
+            assert await drive.take(limit=8) == []
+        assert looked.since() == 0
         await drive.add(*[new(f"{n:05}.{i}", key=f"k{n}", batching=FOUR) for n in (7, 8) for i in range(3)])
         claims = await drive.claim(limit=8)
         assert [len(claims.jobs), claims.more, claims.lingers] == [8, False, True]
+        assert looked.since() <= 2
         assert {job.call for job in claims.jobs} == {"00007", "00008"}
 
 

@@ -19,8 +19,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tidemill.testing.conformance.fixtures import Arrive, MakeStore
+from tidemill.testing.conformance.lockstep.batches import Batches
 from tidemill.testing.conformance.lockstep.holders import Holders
-from tidemill.testing.conformance.lockstep.incoming import Incoming, arrive_in_memory
+from tidemill.testing.conformance.lockstep.incoming import arrive_in_memory
 from tidemill.testing.conformance.lockstep.meters import Meters
 from tidemill.testing.conformance.lockstep.pair import DIFFERS
 from tidemill.testing.conformance.lockstep.people import People
@@ -40,7 +41,7 @@ SETTINGS = settings(
 )
 
 
-class Lockstep(Incoming, Holders, Meters, Steps, People, Readers):
+class Lockstep(Batches, Holders, Meters, Steps, People, Readers):
     """All rules on one pair of stores."""
 
 
