@@ -32,7 +32,7 @@ class Stepping:
     def __init__(self, metering: Metering, job: Claimed) -> None:
         self._metering, self._job = metering, job
         self._numbers = count(1)
-        self._going: set[asyncio.Task[Any]] = set()
+        self._going: set[asyncio.Task[Reply]] = set()
         self.steps = Steps(job.id, self)
 
     def wall(self) -> float:
@@ -53,31 +53,28 @@ class Stepping:
         return asked.result()
 
     async def _ask_here(self, question: StepQuestion) -> Reply:
-        """Goes to its end when the attempt is cancelled meanwhile: what was paid for is kept, and what was
-        begun and will not be called is forgotten."""
+        """In the step that asks, so that nothing can come between an answer that was paid for and its
+        keeping. When the attempt is cancelled meanwhile, what was paid for is kept all the same, and what
+        was begun and will not be called is forgotten: every verb may be repeated."""
         number = next(self._numbers)
-        asking = self._start(self._answer(question, number))
         try:
-            return await asyncio.shield(asking)
+            return await self._answer(question, number)
         except asyncio.CancelledError:
-            if isinstance(question, BeginStep):
-                self._start(self._unbegin(asking, question.step, number))
+            if isinstance(question, KeepStep) and question.paid:
+                self._go_on(self._answer(question, number))
+            elif isinstance(question, BeginStep):
+                self._go_on(self._answer(ForgetStep(question.step, number), 0))
             raise
 
-    def _start(self, main: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _go_on(self, main: Coroutine[Any, Any, Reply]) -> None:
         task = asyncio.ensure_future(main)
         self._going.add(task)
         task.add_done_callback(self._over)
-        return task
 
-    def _over(self, task: asyncio.Task[Any]) -> None:
+    def _over(self, task: asyncio.Task[Reply]) -> None:
         self._going.discard(task)
         if not task.cancelled():
-            task.exception()  # where nobody waits any more nobody needs to hear of it
-
-    async def _unbegin(self, beginning: asyncio.Task[Reply], step: Step, number: int) -> None:
-        if (await beginning).verdict is Begun.FRESH:
-            await self._answer(ForgetStep(step, number), 0)
+            task.exception()  # nobody waits for it any more
 
     async def _answer(self, question: StepQuestion, number: int) -> Reply:
         match question:
