@@ -29,6 +29,7 @@ from tidemill.errors import (
     JobFailed,
     JobNotFound,
     PayloadTooLarge,
+    PoolNotFound,
     QueueFull,
     QueueNotFound,
     ResultTimeout,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
     from tidemill.inspect.plan import Plan
+    from tidemill.inspect.pools import PoolStatus
     from tidemill.inspect.views import Changed, JobView, Overview, QueueView
     from tidemill.tasks.batches import Failed
     from tidemill.tasks.pools import Pool
@@ -75,6 +77,7 @@ else:
         "Overview": "inspect.views",
         "Plan": "inspect.plan",
         "Pool": "tasks.pools",
+        "PoolStatus": "inspect.pools",
         "QueueView": "inspect.views",
         "Reason": "core.refusals",
         "Refusal": "core.refusals",
@@ -129,6 +132,8 @@ __all__ = [
     "PayloadTooLarge",
     "Plan",
     "Pool",
+    "PoolNotFound",
+    "PoolStatus",
     "QueueChanges",
     "QueueFull",
     "QueueNotFound",

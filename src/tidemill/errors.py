@@ -14,6 +14,7 @@ TidemillError
 │   ├── StoreCorrupt         the file is not a Tidemill database, or is damaged
 │   └── SchemaMismatch       the schema is of a version this Tidemill does not know
 ├── QueueNotFound            there is no such queue
+├── PoolNotFound             there is no such pool
 └── JobError                 about one job
     ├── JobNotFound          there is no such job (any more)
     ├── JobFailed            it failed for good
@@ -99,6 +100,10 @@ class SchemaMismatch(StoreError):
 
 class QueueNotFound(TidemillError):
     """There is no such queue: nobody declared it and it never had a job."""
+
+
+class PoolNotFound(TidemillError):
+    """There is no such pool: nobody declared it."""
 
 
 class JobError(TidemillError):

@@ -8,6 +8,7 @@ from typing import Unpack
 
 from msgspec import UNSET, UnsetType
 
+from tidemill.contract.pools import PoolMinute
 from tidemill.contract.reader import Minute, Page, WorkerInfo
 from tidemill.contract.store import Store
 from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
@@ -16,11 +17,14 @@ from tidemill.core.job import Job, problem_with_priority
 from tidemill.core.queue_options import QueueOptions
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError, JobNotFound
-from tidemill.inspect import bulk, steering
+from tidemill.inspect import bulk, pools, steering
 from tidemill.inspect.bulk import Progress
+from tidemill.inspect.draining import drains
 from tidemill.inspect.explanation import Explanation, explain
 from tidemill.inspect.facts import find_job, gather
+from tidemill.inspect.pools import PoolStatus
 from tidemill.inspect.queue_views import require, view_all, view_one
+from tidemill.inspect.situation import look
 from tidemill.inspect.views import Changed, JobView, Overview, QueueView
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.times import read_time
@@ -172,6 +176,61 @@ class Inspector:
         await require(store, queue)
         return await store.history(queue, read_time("since", since, ConfigurationError))
 
+    async def pools(self) -> list[PoolStatus]:
+        """Every declared pool by name, and of those with keys each that has something taken or closed."""
+        store = await self._store()
+        situation = await look(store)
+        return pools.status_of_all(situation, await drains(store, situation))
+
+    async def pool(self, name: str, *, key: str | None = None) -> PoolStatus:
+        """Raises PoolNotFound, naming those there are."""
+        return await pools.status_of_one(await self._store(), name, key)
+
+    async def override_pool(
+        self,
+        name: str,
+        amounts: Mapping[str, float],
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | datetime | UnsetType | None = UNSET,
+    ) -> PoolStatus:
+        """Put other amounts over those code declared, by the limit's name: `{"requests per minute": 5}`. As
+        with queues they join the override that holds, no deploy erases them, and `until` ends all of it."""
+        store = await self._store()
+        await pools.override(store, name, amounts, by=by, reason=reason, until=until)
+        return await pools.status_of_one(store, name, None)
+
+    async def clear_pool_override(self, name: str, *limits: str) -> PoolStatus:
+        """The named limits follow the code again; without names, all of them."""
+        store = await self._store()
+        await pools.clear_override(store, name, limits)
+        return await pools.status_of_one(store, name, None)
+
+    async def close_pool(
+        self,
+        name: str,
+        *,
+        by: str,
+        key: str | None = None,
+        until: float | datetime | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Calls under way go on; no job that needs the pool starts until `until` or `open_pool`."""
+        await pools.close(await self._store(), name, key, by=by, reason=reason, until=until)
+
+    async def open_pool(self, name: str, *, key: str | None = None) -> None:
+        """Whoever closed it, a person or its breaker: it is open, without a probe. Harmless when it is."""
+        store = await self._store()
+        await pools.require(store, name)
+        await store.open_pool(name, key=key)
+
+    async def pool_history(self, name: str, since: float | datetime) -> list[PoolMinute]:
+        """Calls, units and refusals minute by minute, quiet ones left out; eight days are kept."""
+        store = await self._store()
+        await pools.require(store, name)
+        return await store.pool_history(name, read_time("since", since, ConfigurationError))
+
     async def workers(self) -> list[WorkerInfo]:
         """Those that are alive."""
         return await (await self._store()).workers()
@@ -179,9 +238,12 @@ class Inspector:
     async def overview(self) -> Overview:
         """What a live display shows."""
         store = await self._store()
+        situation = await look(store)
+        found = await drains(store, situation)
         return Overview(
             now=(await store.read_clock()).wall,
-            queues=tuple(await view_all(store)),
+            queues=tuple(await view_all(store, found)),
+            pools=tuple(pools.status_of_all(situation, found)),
             workers=tuple(await store.workers()),
             store=await store.describe(),
         )

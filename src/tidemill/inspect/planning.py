@@ -25,7 +25,7 @@ async def plan(store: Store, sent: Sequence[Sending], takes: float | None) -> Pl
     situation = await look(store)
     knows = situation.known()
     if takes is None:
-        takes = await mean_time(store, sent[0].task, sent[0].demand.queue)
+        takes = await mean_time(store, sent[0].demand.queue, sent[0].task)
     _check(sent, takes, knows)
     return _answer(situation, sent, takes, knows)
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import Backlog, Minute, WorkerInfo
 from tidemill.contract.store import Store
 from tidemill.core.queues import DAY
 from tidemill.core.states import LIVE, State
 from tidemill.errors import QueueNotFound
+from tidemill.inspect.draining import Drains, drains
+from tidemill.inspect.situation import look
 from tidemill.inspect.views import QueueView
 
 
-async def view_all(store: Store) -> list[QueueView]:
-    return await _views(store, await store.queues())
+async def view_all(store: Store, found: Drains | None = None) -> list[QueueView]:
+    """`found` spares making the same forecast twice."""
+    return await _views(store, await store.queues(), found or await drains(store, await look(store)))
 
 
 async def view_one(store: Store, name: str) -> QueueView:
-    [view] = await _views(store, [await require(store, name)])
+    info = await require(store, name)
+    [view] = await _views(store, [info], await drains(store, await look(store)))
     return view
 
 
@@ -30,14 +36,15 @@ async def require(store: Store, name: str) -> QueueInfo:
     return known[name]
 
 
-async def _views(store: Store, infos: Sequence[QueueInfo]) -> list[QueueView]:
+async def _views(store: Store, infos: Sequence[QueueInfo], found: Drains) -> list[QueueView]:
     counts, workers = await store.counts(), await store.workers()
     views = []
     for info in infos:
         now = (await store.read_clock()).wall
         backlog = await store.backlog(info.name)
         day = await store.history(info.name, now - DAY)
-        views.append(_view(info, counts.get(info.name, {}), backlog, day, workers=workers, now=now))
+        view = _view(info, counts.get(info.name, {}), backlog, day, workers=workers, now=now)
+        views.append(replace(view, forecast=found.queues.get(info.name)))
     return views
 
 
@@ -69,4 +76,5 @@ def _view(
         declared=info.declared,
         override=info.override,
         workers=tuple(worker.id for worker in workers if info.name in worker.queues),
+        forecast=None,
     )

@@ -91,8 +91,8 @@ async def look(store: Store) -> Situation:
     )
 
 
-async def mean_time(store: Store, task: str, queue: str) -> float | None:
-    """How long the last jobs of a task took, None when none is known."""
+async def mean_time(store: Store, queue: str, task: str | None = None) -> float | None:
+    """How long the last jobs of a queue, or of a task on it, took; None when none is known."""
     wanted = Filter(queue=queue, task=task, states=(State.DONE,))
     done = (await store.find(wanted, LOOKED_AT)).jobs
     took = [max(0.0, job.finished - job.started) for job in done if job.finished and job.started]

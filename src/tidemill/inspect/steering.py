@@ -19,7 +19,7 @@ End = float | datetime | None
 
 
 async def pause(store: Store, queue: str, until: End, reason: str | None) -> None:
-    end = await _future(store, until)
+    end = await future(store, until)
     await store.pause(queue, until=end, reason=reason)
 
 
@@ -33,7 +33,7 @@ async def override(
     until: End | UnsetType,
 ) -> None:
     changes = _as_changes(queue, options)
-    end = until if isinstance(until, UnsetType) else await _future(store, until)
+    end = until if isinstance(until, UnsetType) else await future(store, until)
     await store.override(queue, changes, by=by, reason=reason, until=end)
 
 
@@ -42,7 +42,8 @@ async def clear_override(store: Store, queue: str, names: tuple[str, ...]) -> No
     await store.clear_override(queue, names)
 
 
-async def _future(store: Store, until: End) -> float | None:
+async def future(store: Store, until: End) -> float | None:
+    """When it ends, which must be ahead; None is open."""
     if until is None:
         return None
     end, now = read_time("until", until, ConfigurationError), (await store.read_clock()).wall

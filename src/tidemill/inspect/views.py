@@ -11,6 +11,8 @@ from tidemill.contract.upkeep import StoreFacts
 from tidemill.core.job import Job
 from tidemill.core.queues import Override, Pause, QueueSettings
 from tidemill.core.states import State
+from tidemill.inspect.draining import Forecast
+from tidemill.inspect.pools import PoolStatus
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +30,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     pause, override: None when none holds now.
     settings: what holds now, the override over what code `declared`.
     workers: the ids of those that serve the queue.
+    forecast: when what is ready now will be done; None when nothing is, or nobody can say.
     """
 
     name: str
@@ -47,6 +50,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     declared: QueueSettings
     override: Override | None
     workers: tuple[str, ...]
+    forecast: Forecast | None
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +84,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     now: float
     queues: tuple[QueueView, ...]
+    pools: tuple[PoolStatus, ...]
     workers: tuple[WorkerInfo, ...]
     store: StoreFacts
 
