@@ -84,6 +84,13 @@ def test_an_item_is_checked_like_any_argument(code: Tidemill) -> None:
         embed.job()
 
 
+async def test_results_are_read_as_one_of_the_list(app: Tidemill) -> None:
+    embed = app.batch_task(max_items=5)(texts_to_vectors)
+    job = await embed.enqueue(Text("hello"))
+    await app.worker(until_idle=True, heartbeat_thread=False).run()
+    assert await job.result(timeout=5) == Vector([5.0])
+
+
 @pytest.mark.parametrize(
     ("item", "words"),
     [

@@ -11,14 +11,13 @@ import msgspec
 
 from tidemill.errors import InvalidPayload
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.tasks.payload import resolved_hints
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def from_words(task: TaskDefinition, words: Sequence[str]) -> Arguments:
     """`name=value …`: values are JSON where they parse, else text."""
-    hints = resolved_hints(task.handler)
+    hints = task.payload.hints
     payload: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -69,8 +68,8 @@ def _written(parameter: inspect.Parameter) -> str:
 
 
 def parameters(task: TaskDefinition) -> list[inspect.Parameter]:
-    """Those a job gives; the context is not among them."""
-    return list(inspect.signature(task.handler).parameters.values())[int(task.takes_context) :]
+    """Those a job gives; the context is not among them. Of a batch task it is one item."""
+    return list(task.payload.parameters)
 
 
 def _value(text: str, wanted: Any) -> Any:

@@ -108,6 +108,8 @@ def _codecs(handler: Handler, takes_context: bool) -> Codecs:
         return item
 
     one.__annotations__ = {ITEM: item, "return": result}
+    said = inspect.Parameter(ITEM, parameter.POSITIONAL_OR_KEYWORD, annotation=_inner(parameter, item))
+    one.__signature__ = inspect.Signature([said])  # type: ignore[attr-defined]
     return PayloadCodec.of(one, skip_first=False), ResultCodec.of(one)
 
 
@@ -118,6 +120,13 @@ def _element(where: str, hint: Any) -> Any:
             wanted = "a list with a result for each item, such as list[Vector | Failed]"
         raise ConfigurationError(f"{where}: must be annotated as {wanted}, is {_written(hint)}")
     return get_args(hint)[0]
+
+
+def _inner(parameter: inspect.Parameter, item: Any) -> Any:
+    """As the code has it, where annotations are texts."""
+    said = parameter.annotation
+    is_plain = isinstance(said, str) and said.startswith("list[") and said.endswith("]")
+    return said.removeprefix("list[").removesuffix("]") if is_plain else item
 
 
 def _written(hint: Any) -> str:

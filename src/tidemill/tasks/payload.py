@@ -46,6 +46,8 @@ def canonical(payload: bytes) -> bytes:
 class PayloadCodec:
     def __init__(self, signature: inspect.Signature, shape: type[msgspec.Struct]) -> None:
         self._bind = signature.bind
+        self.parameters = tuple(signature.parameters.values())
+        self.hints: Mapping[str, Any] = shape.__annotations__
         self.names = tuple(signature.parameters)
         self._kind = kind = cast("StructType", type_info(shape))
         self._objects = [field.name for field in kind.fields if holds_objects(field.type)]

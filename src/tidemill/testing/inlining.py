@@ -21,10 +21,12 @@ from tidemill.client.request import JobRequest
 from tidemill.core.changes import RunNow
 from tidemill.core.claims import Claimed, ClaimRequest, Heartbeat, Held, Said, Settlement
 from tidemill.core.filters import Filter
-from tidemill.core.outcomes import Done, Outcome
+from tidemill.core.job import Error
+from tidemill.core.outcomes import Done, Fail, Outcome
 from tidemill.core.queues import DAY
 from tidemill.core.retry import NEVER
-from tidemill.errors import ConfigurationError, SnoozeFor
+from tidemill.errors import ConfigurationError, GiveUp, SnoozeFor
+from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.tasks.metering import Meter
@@ -35,6 +37,7 @@ from tidemill.testing.looking import Looking
 from tidemill.testing.place import UNSET, KitClock, Place, check_app
 from tidemill.testing.virtual import START
 from tidemill.worker.attempt import storable
+from tidemill.worker.batch_verdicts import check
 from tidemill.worker.spending import Metering, Spending
 from tidemill.worker.stepping import Stepping
 from tidemill.worker.translate import outcome_of
@@ -149,6 +152,10 @@ class inline(Looking):  # noqa: N801 - read as the function it is called like
         definition = self._app.tasks[job.task]
         try:
             result = await self._attempt(job, definition, news)
+            if definition.batch is not None:
+                [result] = check(result, 1)
+            if isinstance(result, Failed):
+                return _failed(result)
             return Done(definition.result.encode(result)), None
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, and its job must end
             return outcome_of(error, NEVER, job.attempt, job.priority, 0.0), error
@@ -156,7 +163,7 @@ class inline(Looking):  # noqa: N801 - read as the function it is called like
     async def _attempt(self, job: Claimed, definition: TaskDefinition, news: _News) -> Any:
         lifespan = self._app._lifespan or nullcontext  # noqa: SLF001 - this stands in for the worker
         async with lifespan() as state:
-            context = Context.of(job, news, state)
+            context = Context.of(job, news, state, batch=() if definition.batch is None else (job.id,))
             call: Callable[[], Awaitable[Any]] = partial(_call, definition, job, context)
             for around in reversed(self._app.middlewares):
                 call = partial(around, context, call)
@@ -167,8 +174,15 @@ class inline(Looking):  # noqa: N801 - read as the function it is called like
                 CURRENT.reset(before)
 
 
+def _failed(failed: Failed) -> tuple[Outcome, BaseException]:
+    """An item without a result: the caller of enqueue is told as by any error of a handler."""
+    return Fail(Error("Failed", storable(failed.reason))), GiveUp(failed.reason)
+
+
 async def _call(definition: TaskDefinition, job: Claimed, context: Context) -> Any:
     args, kwargs = definition.payload.decode(job.payload)
+    if definition.batch is not None:
+        args = (list(args),)  # of one: nothing waits for company here
     if definition.takes_context:
         args = (context, *args)
     if definition.is_async:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace as with_changes
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tidemill.app import Tidemill
 from tidemill.clock import SystemClock
 from tidemill.contract.jobs import Pruned
+from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.job import Job
 from tidemill.core.numbers import is_number
 from tidemill.core.queues import Retention
@@ -71,6 +72,11 @@ class KitClock:
         loop = self._loop or self._virtual_loop()
         return self._passed + (0.0 if loop is None else loop.time())
 
+    @property
+    def moves(self) -> bool:
+        """Whether time passes while somebody waits."""
+        return self._loop is not None
+
     def advance(self, seconds: float | timedelta) -> None:
         self._passed += forward(seconds)
 
@@ -99,7 +105,18 @@ def forward(seconds: float | timedelta) -> float:
 
 
 class KeepingStore(MemoryStore):
-    """Ended jobs stay, however much time a test lets pass: it wants to look at them afterwards."""
+    """Ended jobs stay, however much time a test lets pass: it wants to look at them afterwards. Jobs that
+    wait for company wait no time."""
+
+    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        settled = await super().settle(settlements, request)
+        if (claims := settled.claims) is not None and claims.lingers and not claims.jobs:
+            with self.verb() as records:
+                clock, busy = records.clock, any(records.running.values())
+            if isinstance(clock, KitClock) and not clock.moves and not busy:
+                clock.advance(claims.next_due or 0.0)
+                claims.more = True
+        return settled
 
     async def prune(self, limit: int = 1000) -> Pruned:
         await self.declare(

@@ -141,7 +141,7 @@ class Pump:
             self._arming = True  # before the next look: a ring before this was for nobody
         elif not got:
             self._looking = False
-            self._idle = alone and not claims.more
+            self._idle = alone and not claims.more and not claims.lingers
             self.bell.park(self._patience(claims))
 
     def _patience(self, claims: Claims) -> float:
