@@ -6,10 +6,10 @@ CHAOS_SECONDS ?= 3600
 HISTORIES ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run-setup demo test check lint types layers docs api format bench chaos lock clean
+.PHONY: help setup run-setup demo test check lint types layers docs api format bench bench-quota chaos lock clean
 
 help:  ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## the virtual environment with everything a developer needs, pinned by hash
 	@scripts/setup dev "$(PYTHON)" "$(VENV)"
@@ -49,13 +49,18 @@ format: setup  ## let the formatter and the linter repair what they can
 bench: setup  ## speed on SQLite beside its peers (BENCH=--quick for a short look)
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
+# The peers stay out of the environment the tests run in.
+bench-quota:  ## kept quotas beside Celery, BullMQ and simple rules (QUOTA=--quick for a short look)
+	@scripts/setup quota "$(PYTHON)" "$(VENV)-quota"
+	@$(VENV)-quota/bin/python -m benchmarks.quota $(QUOTA)
+
 chaos: setup  ## the long run: kills and stops, simulated histories (CHAOS_SECONDS, HISTORIES)
 	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_HISTORIES=$(HISTORIES) \
 		$(BIN)/python -m pytest tests/chaos tests/simulation/test_histories.py
 
-lock:  ## resolve pyproject.toml anew into constraints.txt and constraints-run.txt
+lock:  ## resolve pyproject.toml anew into the constraints files
 	@scripts/lock
 
 clean:  ## remove what can be made again
-	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-quota build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

