@@ -7,12 +7,16 @@ from collections.abc import Callable
 from typing import cast
 
 from tidemill.core.job import Error
-from tidemill.core.outcomes import Crashed, Done, Outcome
+from tidemill.core.outcomes import Crashed, Done
+from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.testing.virtual import VirtualLoop
 from tidemill.testing.virtual_processes import current_process
 from tidemill.worker.attempt import Attempt
+from tidemill.worker.batch_verdicts import Item, Verdict, check, raised, stored
+from tidemill.worker.call import Call
+from tidemill.worker.runners.isolated import Result
 from tidemill.worker.translate import outcome_of
 
 
@@ -25,16 +29,16 @@ class SimulatedIsolation:
 
     async def run(
         self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
-    ) -> Outcome:
+    ) -> Result:
         async with self._places:
             self._started += 1
             started()
             return await self._run_alone(attempt, definition, chance)
 
-    async def _run_alone(self, attempt: Attempt, definition: TaskDefinition, chance: float) -> Outcome:
+    async def _run_alone(self, attempt: Attempt, definition: TaskDefinition, chance: float) -> Result:
         loop, parent = cast("VirtualLoop", asyncio.get_running_loop()), current_process()
         assert parent is not None
-        ended: asyncio.Future[Outcome] = loop.create_future()
+        ended: asyncio.Future[Result] = loop.create_future()
         child, _ = loop.spawn(
             f"{parent.name}/{self._started}", _handle(attempt, definition, chance, lambda o: _end(ended, o))
         )
@@ -50,14 +54,17 @@ class SimulatedIsolation:
         """Children end with their runs."""
 
 
-def _end(ended: asyncio.Future[Outcome], outcome: Outcome) -> None:
+def _end(ended: asyncio.Future[Result], outcome: Result) -> None:
     if not ended.done():
         ended.set_result(outcome)
 
 
 async def _handle(
-    attempt: Attempt, definition: TaskDefinition, chance: float, end: Callable[[Outcome], None]
+    attempt: Attempt, definition: TaskDefinition, chance: float, end: Callable[[Result], None]
 ) -> None:
+    if isinstance(attempt, Call):
+        end(await _handle_call(attempt, definition, chance))
+        return
     job = attempt.job
     args, kwargs = definition.payload.decode(job.payload)
     try:
@@ -66,3 +73,11 @@ async def _handle(
         end(outcome_of(error, definition.retry, job.attempt, job.priority, chance))
     else:
         end(Done(definition.result.encode(result)))
+
+
+async def _handle_call(call: Call, definition: TaskDefinition, chance: float) -> list[Item] | Verdict:
+    try:
+        results = check(await definition.handler(call.items), len(call.items))
+    except Exception as error:
+        return raised(error, None, call.jobs, definition.retry, chance)
+    return [result if isinstance(result, Failed) else stored(result, definition.result) for result in results]

@@ -273,6 +273,38 @@ def test_i19_cancelling_one_job_refuses_its_outcome_only(virtually: Virtually) -
     virtually(scenario)
 
 
+def test_i14_a_call_that_comes_without_its_lead_books_what_it_used(virtually: Virtually) -> None:
+    """The claim's reply was lost, and its first job cancelled before it was asked for again."""
+
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.tokens(1000, per="minute"))
+        store = Unreliable(bench.store)
+        batches: list[tuple[str, ...]] = []
+
+        async def embed(ctx: Context, texts: list[str]) -> list[str]:
+            batches.append(ctx.batch)
+            ctx.used(tokens=70)
+            return texts
+
+        bench.batch_task(embed, max_items=10, pool=pool, item_cost={"tokens": 100})
+        ids = await bench.items("embed", "a", "b", "c")
+        store.lose = 1
+        worker = bench.worker(store=store)
+        running = bench.start(worker)
+        await asyncio.sleep(0.01)
+        await bench.store.amend(Filter(ids=(ids[0],)), Cancel("not wanted"))
+        await bench.ended(*ids)
+        await asyncio.sleep(1)
+        assert batches == [tuple(ids[1:])]
+        states = [job.state for job in await jobs_of(bench, ids)]
+        assert states == [State.CANCELLED, State.DONE, State.DONE]
+        assert await bench.used("api") == {"tokens per minute": 70}
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
 def test_a_call_whose_jobs_are_all_lost_is_stopped(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         stopped = asyncio.Event()

@@ -18,7 +18,7 @@ from tidemill.tasks.batches import Failed
 from tidemill.tasks.metering import Meter
 from tidemill.tasks.payload import ResultCodec
 from tidemill.worker.attempt import storable
-from tidemill.worker.refused import refused
+from tidemill.worker.refused import is_overloaded, refused
 from tidemill.worker.translate import MESSAGE_CHARACTERS, Ends, describe, outcome_of
 
 Item = Done | Failed | Fail
@@ -31,10 +31,12 @@ SERVER_ERROR = 500
 
 class Verdict(msgspec.Struct, frozen=True, tag="verdict"):
     """`outcomes` are what becomes of each job when the call is not divided. `error` is what it failed of as
-    a whole, and there only when one of the items may be to blame."""
+    a whole, and there only when one of the items may be to blame. `charged` as in
+    `core.claims.Settlement`."""
 
     outcomes: list[Outcome]
     error: Error | None = None
+    charged: list[Outcome] = msgspec.field(default_factory=list)
 
 
 class EndsTogether(Exception):
@@ -76,10 +78,10 @@ def raised(
     if isinstance(error, Ends):
         died = error.outcome.error if isinstance(error.outcome, Crashed) and len(jobs) > 1 else None
         return Verdict([error.outcome] * len(jobs), died)
+    outcomes = [outcome_of(error, policy, job.attempt, job.priority, chance) for job in jobs]
     if meter is not None and (outcome := refused(meter, error)) is not None:
         too_large = outcome.error if isinstance(outcome, Fail) else None
-        return Verdict([outcome] * len(jobs), too_large)
-    outcomes = [outcome_of(error, policy, job.attempt, job.priority, chance) for job in jobs]
+        return Verdict([outcome] * len(jobs), too_large, outcomes if is_overloaded(meter, error) else [])
     whole = isinstance(error, Steer) or concerns_all(error)
     return Verdict(outcomes, None if whole else describe(error))
 

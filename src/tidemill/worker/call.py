@@ -19,6 +19,9 @@ from tidemill.worker.spending import Spending
 def call_of(members: Sequence[Attempt], sent: float) -> Call:
     """What the claim, sent at that time of the loop, gave as one call."""
     lead = members[0]
+    if lead.job.call not in {"", lead.job.id}:
+        lead = _absent_lead(lead, sent)
+        members = (lead, *members)
     call = Call(lead.job, lead.definition, lead.notify, lead.boot, lead.metering, members=tuple(members))
     if lead.spending is not None:
         call.reserved(sent)
@@ -26,6 +29,16 @@ def call_of(members: Sequence[Attempt], sent: float) -> Call:
     for member in members:
         member.call = call
     return call
+
+
+def _absent_lead(first: Attempt, sent: float) -> Attempt:
+    """A claim that is repeated comes without jobs that were cancelled meanwhile. What the call reserved is
+    still under the name of its lead."""
+    job = msgspec.structs.replace(first.job, id=first.job.call)
+    lead = Attempt(job, first.definition, first.notify, first.boot, first.metering, stop=Stop.LOST)
+    if job.needs:
+        lead.reserved(sent)
+    return lead
 
 
 class Call(Attempt):
@@ -62,7 +75,8 @@ class Call(Attempt):
     def reserved(self, sent: float) -> None:
         assert self.definition is not None  # noqa: S101 - an unknown task makes no call
         assert self.definition.batch is not None  # noqa: S101 - nor does a plain one
-        needs = needs_of_call(self.definition.batch.together, [member.job for member in self.members])
+        jobs = [member.job for member in self.members if member.stop is None]
+        needs = needs_of_call(self.definition.batch.together, jobs)
         start_by = self.metering.start_by(self.job, sent)
         self.spending = Spending(
             self.metering,
@@ -89,9 +103,11 @@ class Call(Attempt):
                     self.runs.append(member)
                     self.items.append(item)
 
-    def judged(self, outcomes: Sequence[Outcome]) -> Outcome:
+    def judged(self, outcomes: Sequence[Outcome], charged: Sequence[Outcome] = ()) -> Outcome:
         """One for each of `runs`."""
         self.verdicts.update(zip((job.id for job in self.jobs), outcomes, strict=True))
+        for member, instead in zip(self.runs, charged, strict=bool(charged)):
+            member.charged = instead
         return outcomes[0]
 
     def conclude(self, outcome: Outcome) -> None:

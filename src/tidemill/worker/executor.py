@@ -187,7 +187,7 @@ class Executor:
         if parts and verdict.error is not None:
             told = {"error": verdict.error.type, "message": verdict.error.message}
             self._emitter.attempt_event(BatchSplit, call, jobs=len(jobs), parts=len(parts), **told)
-        return call.judged(outcomes)
+        return call.judged(outcomes, verdict.charged)
 
     def _ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
         hands, pace = self._hands, self._pace

@@ -1,0 +1,100 @@
+"""Workers that die in the middle of a batch: nobody is lost, and poison hurts nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import msgspec
+
+from tests.simulation.isolation import SimulatedIsolation
+from tests.worker.bench import Bench, Virtually
+from tidemill.core.job import Job
+from tidemill.core.limits import Limit
+from tidemill.core.retry import Retry
+from tidemill.core.states import State
+from tidemill.testing.virtual import VirtualLoop
+from tidemill.testing.virtual_processes import die
+
+
+async def finished(bench: Bench, ids: list[str]) -> list[Job]:
+    await bench.ended(*ids)
+    return [await bench.job(id_) for id_ in ids]
+
+
+def keep_workers(bench: Bench, count: int) -> None:
+    """Workers in processes of their own, replaced when they die, as a supervisor does."""
+    loop = cast("VirtualLoop", asyncio.get_running_loop())
+
+    def start() -> None:
+        process, _ = loop.spawn(f"worker {len(bench.running)}", run())
+        process.at_death(start)
+
+    async def run() -> None:
+        await bench.worker(runner=SimulatedIsolation, concurrency=2).run()
+
+    for _ in range(count):
+        start()
+
+
+def test_i8_poison_in_a_batch_fails_alone_and_charges_nobody(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        calls: list[list[int]] = []
+
+        async def embed(numbers: list[int]) -> list[int]:
+            calls.append(numbers)
+            await asyncio.sleep(1)
+            if 7 in numbers:
+                await die()
+            return numbers
+
+        pool = await bench.pool("api", Limit.requests(1000, per="minute"))
+        bench.batch_task(embed, max_items=20, pool=pool, retry=Retry(attempts=1))
+        ids = await bench.items("embed", *range(20))
+        keep_workers(bench, 2)
+        jobs = await finished(bench, ids)
+        assert calls[0] == list(range(20))
+        assert all(len(call) == 1 for call in calls[1:]), "suspects run alone"
+        for number, job in enumerate(jobs):
+            if number == 7:
+                assert (job.state, job.reason) == (State.FAILED, "poison")
+            else:
+                assert (job.state, job.attempts) == (State.DONE, 1)
+                assert job.result == msgspec.json.encode(number)
+
+    virtually(scenario)
+
+
+def test_i1_workers_killed_at_any_step_of_a_call_lose_nobody(virtually: Virtually) -> None:
+    """Kills in the middle of calls that have nothing to do with them."""
+
+    async def scenario(bench: Bench) -> None:
+        loop = cast("VirtualLoop", asyncio.get_running_loop())
+        seen: list[int] = []
+
+        async def embed(numbers: list[int]) -> list[int]:
+            await asyncio.sleep(2)
+            seen.extend(numbers)
+            return [-number for number in numbers]
+
+        pool = await bench.pool("api", Limit.requests(100, per="minute"))
+        bench.batch_task(embed, max_items=10, pool=pool)
+        ids = await bench.items("embed", *range(60))
+        for step in (40, 90, 130, 170, 210, 300):
+
+            async def run() -> None:
+                await bench.worker(runner=SimulatedIsolation, concurrency=2).run()
+
+            process, _ = loop.spawn(f"killed at {step}", run())
+            process.at_step(step, process.kill)
+            await asyncio.sleep(20)
+            process.kill()
+        keep_workers(bench, 2)
+        jobs = await finished(bench, ids)
+        assert [job.result for job in jobs] == [msgspec.json.encode(-number) for number in range(60)]
+        assert {job.attempts for job in jobs} == {1}
+        assert {*seen} == {*range(60)}
+        await asyncio.sleep(120)
+        assert await bench.used("api") == {"requests per minute": 0}, "nothing that was reserved is left"
+
+    virtually(scenario)
