@@ -119,6 +119,46 @@ async def asks_for_more(ctx: Context) -> None:
         raise AssertionError("there is less than that left")
 
 
+def bill(path: str, word: str) -> str:
+    """Calls outlive the process that made them, in a file."""
+    with Path(path).open("a") as bills:
+        bills.write(f"{word}\n")
+    return word
+
+
+def _ends_badly(path: str) -> None:
+    """The first time with its process, the second with an error."""
+    bills = Path(path).read_text().splitlines()
+    if "died" not in bills:
+        bill(path, "died")
+        os._exit(7)
+    if "raised" not in bills:
+        bill(path, "raised")
+        raise LookupError("once more")
+
+
+async def pays(ctx: Context, path: str) -> list[str]:
+    asked = [ctx.step("ask", bill, path, "paid", paid=True), ctx.step("look", bill, path, word="free")]
+    found = [await one for one in asked]
+    _ends_badly(path)
+    return found
+
+
+def pays_plainly(ctx: Context, path: str) -> list[str]:
+    found = [ctx.step_sync("ask", bill, path, "paid", paid=True), ctx.step_sync("look", bill, path, "free")]
+    _ends_badly(path)
+    return found
+
+
+def _bill_and_die(path: str) -> None:
+    bill(path, "paying")
+    os._exit(7)
+
+
+def dies_paying(ctx: Context, path: str) -> None:
+    ctx.step_sync("ask", _bill_and_die, path, paid=True, on_unknown="park")
+
+
 def refused() -> None:
     raise Refused(429, {"retry-after": "3600"})
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -25,6 +25,7 @@ from tidemill.tasks.context import Context
 from tidemill.telemetry.events import StepKept, StepReplayed, StepUnknown
 from tidemill.testing.manual import SeededEntropy
 
+T = TypeVar("T")
 SOON = Retry(attempts=4, first=1, factor=1, jitter=0)
 
 
@@ -258,7 +259,7 @@ class LosesReplies(MemoryStore):
     ) -> tuple[Answer, bytes]:
         return self._once(await super().keep_step(job, by, step, result, paid=paid))
 
-    def _once(self, reply: Any) -> Any:
+    def _once(self, reply: T) -> T:
         self.lost += 1
         if self.lost % 2:
             raise StoreUnavailable("the reply was lost")
