@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Literal, Self, get_args
 
 import msgspec
@@ -108,12 +109,7 @@ class Limit(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """`requests per minute`: how people and explanations speak of it."""
-        if self.per is None:
-            return f"{self.unit} at once" if self.unit != "concurrent" else "calls at once"
-        if isinstance(self.per, Calendar):
-            return f"{self.unit} per {self.per.every}"
-        named = next((name for name, seconds in NAMED.items() if seconds == self.per), None)
-        return f"{self.unit} per {named or f'{self.per:g} s'}"
+        return _named(self.unit, self.per)
 
     def problem(self) -> str | None:
         if self.charge not in get_args(Charge):
@@ -127,6 +123,17 @@ class Limit(msgspec.Struct, frozen=True):
         if self.per is not None and not (math.isfinite(self.per) and self.per > 0):
             return f"per: must be above 0 seconds, is {self.per}"
         return None
+
+
+@lru_cache(maxsize=1024)
+def _named(unit: str, per: float | Calendar | None) -> str:
+    """Kept, because accounts go by these names: a claimed job asks fifteen times."""
+    if per is None:
+        return f"{unit} at once" if unit != "concurrent" else "calls at once"
+    if isinstance(per, Calendar):
+        return f"{unit} per {per.every}"
+    named = next((name for name, seconds in NAMED.items() if seconds == per), None)
+    return f"{unit} per {named or f'{per:g} s'}"
 
 
 def _window(per: Any) -> float | Calendar:
