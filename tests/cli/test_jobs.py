@@ -13,8 +13,10 @@ import pytest
 from tests.cli.support import Cli, claim, settle
 from tidemill.contract.jobs import Admission, Refused
 from tidemill.contract.store import Store
+from tidemill.core.checkpoints import Step, Try
+from tidemill.core.claims import Settlement
 from tidemill.core.job import Error
-from tidemill.core.outcomes import Crashed, Retrying
+from tidemill.core.outcomes import Crashed, Fail, Retrying
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +69,36 @@ def test_a_failed_job_is_shown_with_its_traceback_once_and_its_log(cli: Cli) -> 
     assert found["unknown_for"] == 0
     assert [line["line"] for line in found["log"]] == ["knocking, 1", "knocking, 2"]
     assert found["failed_attempts"][0]["error"]["traceback"].startswith("Traceback")
+
+
+def test_a_jobs_checkpoints_are_shown(cli: Cli) -> None:
+    """K6: kept, begun by whoever runs it, unknown when that one is gone."""
+    job = cli.send("a@example.org")
+
+    async def step(store: Store) -> None:
+        [taken] = (await claim(store, "mail")).jobs
+        by = Try(taken.fence, taken.claim, 1)
+        await store.begin_step(job, by, Step("ask", "0123456789"))
+        await store.keep_step(job, by, Step("ask", "0123456789"), b'"' + b"x" * 2046 + b'"', paid=True)
+        await store.keep_step(job, by, Step("look", "ab"), b"1", paid=False)
+        await store.begin_step(job, by, Step("\x1bspeak", "cd"))
+
+    async def fail(store: Store) -> None:
+        [held] = [found for found in await store.get([job]) if found is not None]
+        await store.settle(
+            [Settlement(job, held.fence, held.claim, Fail(Error("E", "m"), "unknown outcome"))]
+        )
+
+    cli.on_store(step)
+    lines = cli("jobs", "show", job, "--app", "shop:app").out.splitlines()
+    shown = lines[lines.index("checkpoints:") + 1 :]
+    said = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC[+\d:]*", "then", line) for line in shown]
+    assert said[:2] == ["  ask (01234567) paid kept then, 2.0 KB", "  look (ab) kept then, 1 B"]
+    assert said[2].endswith("speak (cd) paid begun then")
+    cli.on_store(fail)
+    found = cli("jobs", "show", job, "--app", "shop:app", "--json").json["checkpoints"]
+    assert [step["state"] for step in found] == ["kept", "kept", "unknown"]
+    assert found[0].keys() == {"name", "arguments", "paid", "state", "begun", "kept", "size", "unknown"}
 
 
 def test_a_payload_cannot_drive_the_terminal(cli: Cli) -> None:

@@ -17,7 +17,7 @@ from tidemill.core.job import Job, problem_with_priority
 from tidemill.core.queue_options import QueueOptions
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError, JobNotFound
-from tidemill.inspect import bulk, pools, steering
+from tidemill.inspect import bulk, pools, steering, steps
 from tidemill.inspect.bulk import Progress
 from tidemill.inspect.draining import drains
 from tidemill.inspect.explanation import Explanation, explain
@@ -72,7 +72,8 @@ class Inspector:
         store = await self._store()
         job = await find_job(store, id)
         attempts, log = await store.attempts(id), await store.logs(id)
-        return JobView(job=job, attempts=tuple(attempts), log=tuple(log))
+        checkpoints = tuple(steps.view(checkpoint, job) for checkpoint in await store.checkpoints(id))
+        return JobView(job=job, attempts=tuple(attempts), log=tuple(log), checkpoints=checkpoints)
 
     async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
         """Why the job waits, or what it does. Raises JobNotFound."""

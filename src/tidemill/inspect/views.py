@@ -13,6 +13,7 @@ from tidemill.core.queues import Override, Pause, QueueSettings
 from tidemill.core.states import State
 from tidemill.inspect.draining import Forecast
 from tidemill.inspect.pools import PoolStatus
+from tidemill.inspect.steps import CheckpointView
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,11 +55,12 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job, its attempts that did not succeed, and the lines its attempts logged, oldest first."""
+    """A job, its attempts that did not succeed, the lines they logged, and its steps, oldest first."""
 
     job: Job
     attempts: tuple[AttemptRecord, ...]
     log: tuple[LogLine, ...]
+    checkpoints: tuple[CheckpointView, ...]
 
     @property
     def payload(self) -> Any:

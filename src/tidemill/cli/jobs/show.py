@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.app import Tidemill
+from tidemill.cli.jobs import checkpoints
 from tidemill.cli.jobs.record import as_data, lines_about
 from tidemill.cli.naming import full_id
 from tidemill.cli.output import print_json
@@ -24,7 +25,10 @@ def show(target: Target, id: str) -> None:  # noqa: A002 - the word for it
     view = target.run(look)
     record = as_data(view.job)
     if target.json:
-        print_json(record | {"failed_attempts": view.attempts, "log": view.log})
+        steps = checkpoints.as_data(view.checkpoints)
+        print_json(record | {"failed_attempts": view.attempts, "log": view.log, "checkpoints": steps})
         return
     for line in lines_about(record, view.attempts, view.log):
+        click.echo(line)
+    for line in checkpoints.lines_about(view.checkpoints):
         click.echo(line)
