@@ -22,6 +22,15 @@ class Code(StrEnum):
     RETRYING = "retrying"  # its last attempt failed, and it waits before the next
     SNOOZED = "snoozed"  # its handler put it off
     PREDECESSOR = "predecessor"  # it starts when the job before it with the same unique key has ended
+    POOL_CLOSED = "pool_closed"  # somebody closed a pool it needs
+    POOL_TRIPPED = "pool_tripped"  # a provider refused calls, and the pool is closed until a time or by hand
+    POOL_PROBED = "pool_probed"  # a pool was closed, and one job tries it for all
+    POOL_TOO_SMALL = "pool_too_small"  # it needs more than an override leaves of a limit
+    POOL_RAMP = "pool_ramp"  # a pool was closed and opens slowly
+    POOL_HELD_BACK = "pool_held_back"  # what is left of a limit is for more urgent jobs
+    POOL_HELD = "pool_held"  # a pool keeps a place for a larger job
+    POOL_LIMIT = "pool_limit"  # a limit of a pool it needs is used up
+    UNRIPE = "unripe"  # it waits for others to share a call with
     QUEUE_LIMIT = "queue_limit"  # as many jobs of the queue run as may
     KEY_LIMIT = "key_limit"  # as many jobs of its key run as may
     WORKERS_BUSY = "workers_busy"  # every worker that serves the queue has its hands full

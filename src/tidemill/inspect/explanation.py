@@ -15,6 +15,7 @@ import msgspec
 from tidemill.core.states import PENDING, State
 from tidemill.inspect.causes import Cause, Code
 from tidemill.inspect.ended import describe_end
+from tidemill.inspect.expecting import starts_at
 from tidemill.inspect.facts import Facts
 from tidemill.inspect.running import describe_run
 from tidemill.inspect.waiting import causes_of_waiting, next_in_turn
@@ -22,7 +23,8 @@ from tidemill.inspect.words import Times
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """`code` and `details` are those of the first of `causes`; `sentence` tells all of them."""
+    """`code` and `details` are those of the first of `causes`; `sentence` tells all of them. `starts_at` is
+    when a waiting job is expected to start (wall); None when it does not wait or nobody can say."""
 
     job: str
     queue: str
@@ -32,6 +34,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     details: dict[str, Any]
     causes: tuple[Cause, ...]
+    starts_at: float | None = None
 
     def __str__(self) -> str:
         return self.sentence
@@ -42,6 +45,9 @@ def explain(facts: Facts, zone: tzinfo | None = None) -> Explanation:
     job, times = facts.job, Times(facts.now.wall, zone)
     causes = _causes(facts, times)
     told = [cause.sentence for cause in causes]
+    expected = starts_at(facts)
+    if expected is not None and expected > times.now and (job.needs or job.batching):
+        told.append(f"It is expected to start {times.ahead(expected)}.")
     if job.state in PENDING and job.expires is not None and job.expires > times.now:
         told.append(f"Unless it starts before, it is cancelled {times.ahead(job.expires)}.")
     return Explanation(
@@ -53,6 +59,7 @@ def explain(facts: Facts, zone: tzinfo | None = None) -> Explanation:
         sentence=" ".join(told),
         details=causes[0].details,
         causes=causes,
+        starts_at=expected,
     )
 
 
@@ -65,12 +72,23 @@ def _causes(facts: Facts, times: Times) -> tuple[Cause, ...]:
     return tuple(waits_for) or (next_in_turn(facts, times),)
 
 
+_BY_HAND = (
+    Code.PAUSED,
+    Code.UNSERVED,
+    Code.UNKNOWN_TASK,
+    Code.POOL_CLOSED,
+    Code.POOL_TRIPPED,
+    Code.POOL_TOO_SMALL,
+)
+"""Without an end of their own."""
+
+
 def _most_in_the_way(cause: Cause) -> tuple[int, float]:
     if cause.code is Code.EXPIRED:
         return (0, 0.0)
     until = cause.details.get("until")
     if until is not None:
         return (2, -float(until))
-    if cause.code in (Code.PAUSED, Code.UNSERVED, Code.UNKNOWN_TASK):
+    if cause.code in _BY_HAND:
         return (1, 0.0)
     return (3, 0.0)

@@ -10,11 +10,13 @@ from tidemill.contract.jobs import Reading
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, WorkerInfo
 from tidemill.contract.store import Store
+from tidemill.core.batching import ripe_in
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.queues import QueueSettings
-from tidemill.core.states import State
+from tidemill.core.states import PENDING, State
 from tidemill.errors import JobNotFound
+from tidemill.inspect.situation import Situation, look, mean_time
 from tidemill.tasks.definition import TaskDefinition
 
 LOOKS = 5
@@ -25,7 +27,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     `running_in_lane` those with the job's key (0 when no limit asks for it). `ahead` is None unless the
     job is ready. `workers` are those that serve the queue, `worker` the one that holds the job, None when
     it no longer reports. `known` says whether the looking program has the task; then `attempts` and
-    `timeout` are its policy. `last` is the last attempt that did not succeed."""
+    `timeout` are its policy. `last` is the last attempt that did not succeed. `situation` is that of pools
+    and of what else needs them, `takes` how long jobs of its task take as far as is known, and `ripe` in how
+    many seconds its lane is worth a call; they are looked at only while it waits."""
 
     now: Reading
     job: Job
@@ -41,6 +45,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     known: bool = False
     attempts: int | None = None
     timeout: float | None = None
+    situation: Situation | None = None
+    takes: float | None = None
+    ripe: float = 0.0
 
 
 async def gather(store: Store, tasks: Mapping[str, TaskDefinition], id: str) -> Facts:  # noqa: A002 - the word for it
@@ -74,7 +81,7 @@ def _same_step(before: Job, after: Job) -> bool:
 
 
 async def _look(store: Store, tasks: Mapping[str, TaskDefinition], job: Job) -> Facts:
-    task = tasks.get(job.task)
+    task, waits = tasks.get(job.task), job.state in PENDING
     workers = await store.workers()
     counts = (await store.counts()).get(job.queue, {})
     queue = await _queue(store, job.queue)
@@ -94,6 +101,9 @@ async def _look(store: Store, tasks: Mapping[str, TaskDefinition], job: Job) -> 
         known=task is not None,
         attempts=None if task is None else task.retry.attempts,
         timeout=job.timeout or (None if task is None else task.timeout),
+        situation=await look(store) if waits else None,
+        takes=await mean_time(store, job.queue, job.task) if waits else None,
+        ripe=await _ripe(store, job),
     )
 
 
@@ -107,7 +117,18 @@ async def _queue(store: Store, name: str) -> QueueInfo:
 
 async def _running_in_lane(store: Store, job: Job, queue: QueueInfo) -> int:
     limit = queue.settings.key_concurrency
-    if limit is None or not job.lane or job.state is State.RUNNING:
+    if limit is None or not job.key or job.state is State.RUNNING:
         return 0
-    wanted = Filter(queue=job.queue, key=job.lane, states=(State.RUNNING,))
+    wanted = Filter(queue=job.queue, key=job.key, states=(State.RUNNING,))
     return len((await store.find(wanted, limit)).jobs)
+
+
+async def _ripe(store: Store, job: Job) -> float:
+    """In how many seconds its lane is worth a call, 0 when it is or calls are not shared."""
+    if job.batching is None or job.state is not State.READY:
+        return 0.0
+    wanted = Filter(queue=job.queue, task=job.task, states=(State.READY,))
+    found = (await store.find(wanted, job.batching.max_items)).jobs
+    lane = [each for each in found if each.lane == job.lane]
+    lane.sort(key=lambda each: (each.priority, each.due, each.seq))
+    return ripe_in(job.batching, lane, (await store.read_clock()).wall) if lane else 0.0

@@ -11,6 +11,7 @@ from tidemill.core.states import State
 from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE, is_expired
 from tidemill.inspect.causes import Cause, Code, data_of, words_of
 from tidemill.inspect.facts import Facts
+from tidemill.inspect.metered import causes_of_pools
 from tidemill.inspect.words import Times, duration, full_stop, plural
 
 
@@ -30,7 +31,8 @@ def causes_of_waiting(facts: Facts, times: Times) -> Iterator[Cause]:
     elif job.state is not State.READY and job.due > times.now:
         yield _postponed(facts, times)
     if job.state is State.READY or (job.state is State.SCHEDULED and job.due <= times.now):
-        yield from _crowded(facts)
+        yield from causes_of_pools(facts, times)
+        yield from _crowded(facts, times)
 
 
 def next_in_turn(facts: Facts, times: Times) -> Cause:
@@ -140,9 +142,11 @@ def _retrying(facts: Facts, error: Error, times: Times) -> Cause:
     )
 
 
-def _crowded(facts: Facts) -> Iterator[Cause]:
-    """What ends by itself as other jobs end."""
+def _crowded(facts: Facts, times: Times) -> Iterator[Cause]:
+    """What ends by itself as other jobs end or come."""
     settings = facts.queue.settings
+    if facts.ripe > 0:
+        yield _unripe(facts, times)
     if settings.concurrency is not None and facts.running >= settings.concurrency:
         yield _queue_limit(facts, settings.concurrency)
     if settings.key_concurrency is not None and facts.running_in_lane >= settings.key_concurrency:
@@ -151,6 +155,17 @@ def _crowded(facts: Facts) -> Iterator[Cause]:
         yield _workers_busy(facts.workers, facts.job.queue)
     if facts.ahead:
         yield _behind(facts, facts.ahead)
+
+
+def _unripe(facts: Facts, times: Times) -> Cause:
+    most = facts.job.batching.max_items if facts.job.batching else 0
+    until = times.now + facts.ripe
+    return Cause(
+        Code.UNRIPE,
+        f"The job waits for others to share a call with, up to {most}; the call is made with those there are "
+        f"{times.ahead(until)}.",
+        {"until": until, "max_items": most},
+    )
 
 
 def _queue_limit(facts: Facts, limit: int) -> Cause:
@@ -163,12 +178,12 @@ def _queue_limit(facts: Facts, limit: int) -> Cause:
 
 
 def _key_limit(facts: Facts, limit: int) -> Cause:
-    running, whose = facts.running_in_lane, f"with the key {facts.job.lane!r}"
+    running, whose = facts.running_in_lane, f"with the key {facts.job.key!r}"
     return Cause(
         Code.KEY_LIMIT,
         f"{plural(running, f'job {whose} runs', f'jobs {whose} run')}, and {facts.job.queue!r} allows "
         f"{limit} per key at once: the next starts when one ends.",
-        {"key": facts.job.lane, "running": running, "key_concurrency": limit},
+        {"key": facts.job.key, "running": running, "key_concurrency": limit},
     )
 
 
@@ -184,16 +199,18 @@ def _workers_busy(workers: tuple[WorkerInfo, ...], queue: str) -> Cause:
 
 
 def _behind(facts: Facts, ahead: int) -> Cause:
-    lane = facts.job.lane
+    key = facts.job.key
     more = "At least " if ahead >= AHEAD_COUNTED else ""
-    whose = f"with the key {lane!r}" if lane else "of its queue without a key"
+    whose = f"with the key {key!r}" if key else "of its queue without a key"
+    if facts.job.needs:
+        whose += " and the same pools"
     return Cause(
         Code.BEHIND,
         f"{more}{plural(ahead, f'job {whose} starts', f'jobs {whose} start')} before it.",
         {
             "ahead": ahead,
             "counted_all": ahead < AHEAD_COUNTED,
-            "key": lane or None,
+            "key": key or None,
             "ready": facts.ready,
         },
     )
