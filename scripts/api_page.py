@@ -62,13 +62,13 @@ This page is written by `scripts/api_page.py` from the code.
 
 OPTIONS = {
     TaskOptions: "task",
-    BatchTaskOptions: "",
+    BatchTaskOptions: "batch-task",
     JobOptions: "job",
     QueueOptions: "queue",
     PoolOptions: "",
     WorkerArguments: "worker",
 }
-"""With the part of settings.md that says what each means; pools and batches are set in code only."""
+"""With the part of settings.md that says what each means; pools are set in code only."""
 
 OPTIONS_INTRODUCTION = """The names that stand behind `**options` above. They are types for editors: pass
 what they list as keyword arguments.

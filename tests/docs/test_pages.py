@@ -14,11 +14,13 @@ from tests.docs.session import blocks, play
 PLAYED = [
     "README.md",
     "docs/tutorial/first-job.md",
+    "docs/how-to/batches.md",
     "docs/how-to/deploy.md",
     "docs/how-to/idempotent-handlers.md",
     "docs/how-to/limit-concurrency.md",
     "docs/how-to/logs-and-events.md",
     "docs/how-to/long-jobs.md",
+    "docs/how-to/pay-once.md",
     "docs/how-to/retry-and-give-up.md",
     "docs/how-to/unique-jobs.md",
 ]

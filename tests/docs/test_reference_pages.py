@@ -12,7 +12,7 @@ import pytest
 from tests.docs.pages import DOCS, ROOT, every_page, first_column, page, rows, section
 from tidemill import errors
 from tidemill.client.options import JobOptions
-from tidemill.client.registry import TaskOptions
+from tidemill.client.registry import BatchTaskOptions, TaskOptions
 from tidemill.core.queue_options import QueueOptions
 from tidemill.core.queues import QueueSettings
 from tidemill.core.retry import Retry
@@ -73,6 +73,12 @@ def test_every_obligation_is_documented() -> None:
 )
 def test_every_option_is_documented(title: str, known: type) -> None:
     assert first_column(section(page("reference/settings.md"), title)) == list(known.__annotations__)
+
+
+def test_every_option_of_a_batch_task_is_documented() -> None:
+    own = [name for name in BatchTaskOptions.__annotations__ if name not in TaskOptions.__annotations__]
+    documented = first_column(section(page("reference/settings.md"), "Batch task"))
+    assert documented == ["max_items", "cost", *own]
 
 
 def _struct_defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
