@@ -46,7 +46,7 @@ async def what_an_editor_shows() -> None:
     reveal_type(plain)  # reveals: Task[(int), float | None]
     job = await embed.enqueue("a")
     reveal_type(await job.result())  # reveals: list[float]
-    reveal_type(split(["a"], 2, at=1.0))  # reveals: list[Batch[str]]
+    reveal_type(split(["a"], 2, at=1.0)[0].items)  # reveals: list[str]
 
 
 # fmt: on
