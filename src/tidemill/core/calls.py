@@ -74,6 +74,7 @@ def begin(  # noqa: PLR0917 - what a store knows when a lane's turn comes
     is_expired: Callable[[S], bool],
     ripe_at: float | None,
     now: Instant,
+    lane: tuple[str, str],
 ) -> Unripe | Stopped | Call:
     """`waiting` are the first `max_items` jobs of the lane, of which `most` may start now; the rule is the
     head's. `ripe_at` is the boot time when the lane was once found to be ripe: stepping the wall clock
@@ -82,7 +83,7 @@ def begin(  # noqa: PLR0917 - what a store knows when a lane's turn comes
     if wait > 0:
         return Unripe(wait, lacking(rule, waiting))
     alive = list(takewhile(lambda job: not is_expired(job), waiting))
-    return _reserved(books, rule, alive[: min(prefix(rule, alive), most)], now)
+    return _reserved(books, rule, alive[: min(prefix(rule, alive), most)], now, lane)
 
 
 def needs_alone(job: Batched) -> tuple[Need, ...]:
@@ -90,25 +91,28 @@ def needs_alone(job: Batched) -> tuple[Need, ...]:
     return job.needs if job.batching is None else needs_of_call(job.batching, [job])
 
 
-def _reserved(books: Ledger, rule: Batching, jobs: Sequence[Standing], now: Instant) -> Stopped | Call:
+def _reserved(
+    books: Ledger, rule: Batching, jobs: Sequence[Standing], now: Instant, lane: tuple[str, str]
+) -> Stopped | Call:
     """As many of the first as the pools let through, one at least."""
     first = jobs[0]
 
     def fits(count: int) -> bool:
-        return _fits(books, first, needs_of_call(rule, jobs[:count]), now)
+        return _fits(books, first, needs_of_call(rule, jobs[:count]), now, lane)
 
     count = longest(len(jobs), fits) if first.needs and len(jobs) > 1 else len(jobs)
     needs = needs_of_call(rule, jobs[: max(1, count)])
-    answer = ledger.ask_all(books, first.id, first.priority, needs, now)
+    answer = ledger.ask_all(books, first.id, first.priority, needs, now, lane)
     return answer if isinstance(answer, Stopped) else Call(max(1, count), answer)
 
 
-def _fits(books: Ledger, first: Standing, needs: Sequence[Need], now: Instant) -> bool:
+def _fits(books: Ledger, first: Standing, needs: Sequence[Need], now: Instant, lane: tuple[str, str]) -> bool:
     """Asks without taking anything."""
     for need in needs:
         known = books.load((need.pool, need.key))
         if known is not None:
-            answer = accounts.ask(*known, Ask(first.id, need.units, first.priority), now)
+            line = ledger.line_of(*lane, need)
+            answer = accounts.ask(*known, Ask(first.id, need.units, first.priority, line), now)
             if isinstance(answer, Denied):
                 return False
     return True

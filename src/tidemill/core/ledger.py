@@ -15,7 +15,7 @@ from tidemill.core import accounts
 from tidemill.core import breaker as breakers
 from tidemill.core.accounts import Account, Denied
 from tidemill.core.lanes import Gate
-from tidemill.core.needs import Need
+from tidemill.core.needs import SEPARATOR, Need, group_in
 from tidemill.core.pool_history import Remark, of_call
 from tidemill.core.pool_news import PoolNews, news_of
 from tidemill.core.pools import PoolSettings, amount_of
@@ -92,18 +92,24 @@ class Shut(msgspec.Struct, frozen=True):
         return boot < self.again
 
 
-def ask_all(
-    ledger: Ledger, job: str, priority: int, needs: Iterable[Need], now: Instant
+def ask_all(  # noqa: PLR0917 - a job's needs are asked for whole
+    ledger: Ledger,
+    job: str,
+    priority: int,
+    needs: Iterable[Need],
+    now: Instant,
+    lane: tuple[str, str] | None = None,
 ) -> tuple[Reserved, ...] | Stopped:
     """P11: of all pools or of none. Those that many lanes share are asked first: their refusal saves
-    asking for all the others."""
+    asking for all the others. `lane` is the queue and the lane whose next job it is, if it is one."""
     taken: list[tuple[Reserved, Account, Account]] = []
     for need in sorted(needs, key=lambda need: need.key is not None):
         place = (need.pool, need.key)
         known = ledger.load(place)
         if known is None:
             continue
-        answer = accounts.ask(known[0], known[1], Ask(job, need.units, priority), now)
+        wanted = Ask(job, need.units, priority, "" if lane is None else line_of(*lane, need))
+        answer = accounts.ask(known[0], known[1], wanted, now)
         if isinstance(answer, Denied):
             _save(ledger, place, job, known[1], answer.account)
             return Stopped(need, answer)
@@ -112,6 +118,11 @@ def ask_all(
     for reserved, before, account in taken:
         _save(ledger, reserved.place, job, before, account)
     return tuple(reserved for reserved, _, _ in taken)
+
+
+def line_of(queue: str, lane: str, need: Need) -> str:
+    """Who waits behind one another for a need: what a refusal of it shuts, see `Stopped.gate`."""
+    return SEPARATOR.join((queue, group_in(lane) if need.key is None else lane))
 
 
 def shut_by(stopped: Stopped, priority: int, override_ends: float | None, now: Instant) -> Shut:

@@ -144,9 +144,10 @@ NOON = Instant(43_200.0, 0.0)
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
     """A place kept for a call that did not fit. Once others have overtaken it, it is `firm`: calls of its
     priority or less may not push it back any more, so that a big one starts among endless small ones.
-    It lapses at boot time `until` when the job does not come for it."""
+    It lapses at boot time `until` when the job does not come for it. `line` is where the job stands."""
 
     job: str
+    line: str = ""
     firm: bool
     units: Units
     priority: int

@@ -24,13 +24,20 @@ from tidemill.core.units import Units
 from tidemill.core.windows import Instant, Kept
 from tidemill.core.windows.window import TINY
 
-HOLD_LAPSES = 60.0
+HOLD_LAPSES = 10.0
+"""Seconds after a call could have started in its place: whoever does not come then keeps others waiting for
+nothing, because its queue is paused or its workers are gone."""
+COMES_WITHIN = 0.5
+"""When to look again whether a call has taken its place: most come at once."""
 
 
 class Ask(msgspec.Struct, frozen=True):
+    """`line` is where the job is next, if it stands in one: of a line only the next one ever asks."""
+
     job: str
     units: Units
     priority: int
+    line: str = ""
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -65,12 +72,12 @@ def reserve(pool: PoolSettings, state: PoolState, ask: Ask, now: Instant) -> Gra
     hold = _standing(state.hold, now)
     if wait > 0:
         return Refused(replace(state, hold=_kept_for(pool, ask, hold, wait, now)), limit, wait)
-    own = hold is not None and hold.job == ask.job
+    own = hold is not None and _is_own(hold, ask)
     granted = _taken(pool, replace(state, hold=None if own else hold), ask.units, now)
     if hold is not None and hold.firm and not own and ask.priority >= hold.priority:
         before, after = (_longest(pool, known, hold.units, now) for known in (state, granted.state))
         if after > before + TINY:
-            return Refused(state, f"held for job {hold.job}", max(before, TINY))
+            return Refused(state, f"held for job {hold.job}", max(before, COMES_WITHIN))
     return granted
 
 
@@ -207,13 +214,21 @@ def _kept_for(pool: PoolSettings, ask: Ask, hold: Hold | None, wait: float, now:
     """Whoever waits already keeps the place, unless this one is more urgent, or larger while nobody has
     been overtaken yet: else the first of many small ones would keep it from the large one, each time. A
     call that comes again and still does not fit was overtaken."""
-    if hold is not None and hold.job != ask.job and hold.priority <= ask.priority:
+    again = hold is not None and _is_own(hold, ask)
+    if hold is not None and not again and hold.priority <= ask.priority:
         larger = _share(pool, ask.units) > _share(pool, hold.units)
         if hold.firm or hold.priority < ask.priority or not larger:
             return hold
-    again = hold is not None and hold.job == ask.job
     until = now.boot + (0.0 if math.isinf(wait) else wait) + HOLD_LAPSES
-    return Hold(job=ask.job, firm=again, units=ask.units, priority=ask.priority, until=until)
+    return Hold(job=ask.job, line=ask.line, firm=again, units=ask.units, priority=ask.priority, until=until)
+
+
+def _is_own(hold: Hold, ask: Ask) -> bool:
+    """A job that was given back stands before the one it had made room for. If it had to wait for that one,
+    both would wait for ever: the place is the line's, and its next one takes it. Not the more urgent, whom
+    nobody's place holds up."""
+    same_line = bool(ask.line) and hold.line == ask.line and ask.priority >= hold.priority
+    return same_line or hold.job == ask.job
 
 
 def _share(pool: PoolSettings, units: Units) -> float:

@@ -44,7 +44,8 @@ class Gates:
     def _begun(self, job: Job, ahead: Ahead[Job], most: int) -> Unripe | Stopped | Call:
         if job.batching is not None:
             return self._call(job.batching, ahead(job.batching.max_items), most)
-        answer = ledger.ask_all(self._books, job.id, job.priority, job.needs, self._books.now())
+        lane = (self._queue.name, job.lane)
+        answer = ledger.ask_all(self._books, job.id, job.priority, job.needs, self._books.now(), lane)
         return answer if isinstance(answer, Stopped) else Call(1, answer)
 
     def _call(self, rule: Batching, waiting: Sequence[Job], most: int) -> Unripe | Stopped | Call:
@@ -58,6 +59,7 @@ class Gates:
             lambda job: transitions.is_expired(job, now.wall),
             self._queue.lanes.ripe_at(waiting[0].lane),
             now,
+            (self._queue.name, waiting[0].lane),
         )
         if isinstance(answer, Call):
             self.calls.update((job.id, waiting[0].id) for job in waiting[: answer.jobs])

@@ -174,8 +174,8 @@ class Doors:
             return self._call(job.batching, ahead(job.batching.max_items), most)
         if not job.needs:
             return ALONE
-        ledger = self._transaction.ledger
-        answer = books.ask_all(ledger, job.id, job.priority, job.needs, ledger.now)
+        ledger, lane = self._transaction.ledger, (self._queue, job.lane)
+        answer = books.ask_all(ledger, job.id, job.priority, job.needs, ledger.now, lane)
         return answer if isinstance(answer, Stopped) else Call(1, answer)
 
     def _call(self, rule: Batching, waiting: Sequence[Ready], most: int) -> Unripe | Stopped | Call:
@@ -190,6 +190,7 @@ class Doors:
             lambda job: job.expires is not None and job.expires <= now,
             self._transaction.execute(SQL.ripe_at, (*lane, waits_for(UNRIPE))).get,
             ledger.now,
+            lane,
         )
         if isinstance(answer, Call):
             self.calls.update((job.id, waiting[0].id) for job in waiting[: answer.jobs])
