@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec.json import encode
 
+from benchmarks.quota import virtual
 from benchmarks.quota.accounts import ACCOUNTS
 from benchmarks.quota.contenders import CONTENDERS
 from benchmarks.quota.race import race
@@ -26,7 +27,7 @@ FOLDER = Path(__file__).parents[1] / "results"
 def main() -> None:
     arguments = parse()
     results = asyncio.run(run(arguments))
-    report = markdown(results, machine(arguments))
+    report = markdown(results, machine(arguments), list(virtual.table(arguments.seeds)))
     print(f"\n{report}")
     save(results, report)
 
@@ -38,11 +39,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=600)
     parser.add_argument("--scale", type=float, default=10.0, help="the provider's seconds in one of ours")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="150 jobs: a look, not a result")
+    parser.add_argument("--quick", action="store_true", help="150 jobs, 2 seeds: a look, not a result")
     parser.add_argument("--books", type=Path, help="a folder for the provider's books of every run, as JSON")
+    parser.add_argument("--seeds", type=int, default=30, help="of every account in virtual time")
     arguments = parser.parse_args()
     if arguments.quick:
-        arguments.jobs = 150
+        arguments.jobs, arguments.seeds = 150, min(2, arguments.seeds)
     return arguments
 
 

@@ -11,9 +11,10 @@ Results = dict[str, dict[str, Figures]]
 """By dialect, then by contender."""
 
 
-def markdown(results: Results, machine: dict[str, str]) -> str:
-    lines = ["# Quotas kept, over HTTP", "", *(f"- {name}: {value}" for name, value in machine.items()), ""]
-    return "\n".join([*lines, *table(results), "", *_settings(results)]) + "\n"
+def markdown(results: Results, machine: dict[str, str], virtual: list[str]) -> str:
+    facts = [f"- {name}: {value}" for name, value in machine.items()]
+    lines = ["# Quotas kept", "", *facts, "", "## Over HTTP", "", *table(results), "", *_settings(results)]
+    return "\n".join([*lines, "", "## Tidemill in virtual time", "", *virtual]) + "\n"
 
 
 def table(results: Results) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The application of `tidemill worker`: pools as docs/how-to declares them for each provider."""
+"""The application of `tidemill worker`: the account's limits, in the shape each provider documents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def limits() -> tuple[Limit, ...]:
             return (
                 Limit.requests(5, per=setting.real(5.0), shape="bucket"),
                 Limit.of("input_tokens", 30_000, per=minute, shape="bucket"),
-                Limit.of("output_tokens", 12_000, per=minute, shape="bucket"),
+                Limit.of("output_tokens", 12_000, per=minute, shape="bucket", charge="completed"),
             )
         case "gemini":
             return (
@@ -33,7 +33,7 @@ def limits() -> tuple[Limit, ...]:
             return (Limit.concurrent(5), Limit.requests(120, per=minute))
 
 
-pool = app.pool(setting.dialect, *limits(), jitter=0.1)
+pool = app.pool(setting.dialect, *limits(), jitter=0.25)
 calls = client(setting)
 
 
