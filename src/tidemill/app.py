@@ -138,7 +138,7 @@ class Tidemill:
         from tidemill.client.planned import sendings
         from tidemill.inspect.planning import plan
 
-        return await plan(await self.client.store(), sendings(what, count), takes)
+        return await plan(await self.client.store(declare=False), sendings(what, count), takes, self.pools)
 
     async def __aenter__(self) -> Self:
         await self.client.store()

@@ -69,7 +69,7 @@ def enqueue(
     """
     _refuse_mixtures(words, payload, file, wait, options)
     app = load(required(target.app))
-    chosen = _task(app, task).using(**_given(options))
+    chosen = task_of(app, task).using(**_given(options))
     _mind_queue(app, options["queue"])
     if file is not None:
         return send_file(target, app, chosen, file)
@@ -96,7 +96,7 @@ def _refuse_mixtures(
                 )
 
 
-def _task(app: Tidemill, name: str) -> Task[..., Any]:
+def task_of(app: Tidemill, name: str) -> Task[..., Any]:
     if name not in app.tasks:
         raise click.UsageError(f"task: the application has no {name!r}; {instead_of(name, app.tasks)}")
     return Task(app.client, app.tasks[name])

@@ -10,14 +10,17 @@ import msgspec
 
 from tidemill.app import Tidemill
 from tidemill.cli.output import moment, printable, size
+from tidemill.cli.pools.words import gauge, named, state, used
 from tidemill.cli.queues.words import paused, waited
 from tidemill.cli.table import Column, Fitted, fitted
 from tidemill.cli.target import Target
 from tidemill.contract.reader import Minute, WorkerInfo
 from tidemill.contract.upkeep import StoreFacts
 from tidemill.core.states import State
+from tidemill.inspect.draining import Forecast
+from tidemill.inspect.pools import PoolStatus
 from tidemill.inspect.views import QueueView
-from tidemill.inspect.words import plural
+from tidemill.inspect.words import duration, plural
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -39,6 +42,7 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True):
     store: StoreFacts
     queues: tuple[QueueView, ...]
     rates: dict[str, Rate]
+    pools: tuple[PoolStatus, ...]
     workers: tuple[WorkerInfo, ...]
 
 
@@ -53,6 +57,7 @@ async def glance(app: Tidemill) -> Glance:
         store=overview.store,
         queues=overview.queues,
         rates=rates,
+        pools=overview.pools,
         workers=overview.workers,
     )
 
@@ -76,8 +81,21 @@ QUEUES = (
     Column("done/min", goes=3, right=True),
     Column("failed/min", goes=5, right=True),
     Column("oldest", goes=2, right=True),
+    Column("drained in", goes=2, right=True),
     Column("paused", goes=1, cut="end"),
 )
+
+POOLS = (
+    Column("pool", cut="end", least=8),
+    Column("limit"),
+    Column("used", goes=1),
+    Column("", right=True),
+    Column("waiting", goes=3, right=True),
+    Column("drained in", goes=2, right=True),
+    Column("state", goes=1, cut="end", least=14),
+)
+MOST_POOLS = 12
+"""Rows of limits: the rest of the screen is for workers."""
 
 WORKERS = (
     Column("worker"),
@@ -101,9 +119,11 @@ def screen(seen: Glance, target: Target, width: int, *, live: bool = False) -> G
         Text(f"{staff}   {moment(seen.now)}{'   q ends' if live else ''}"),
         Text(),
         *_lines(
-            fitted(QUEUES, map(_queue, seen.queues, seen.rates.values()), width), map(_style, seen.queues)
+            fitted(QUEUES, (_queue(view, seen.rates[view.name], seen.now) for view in seen.queues), width),
+            map(_style, seen.queues),
         ),
         Text(),
+        *_pools(seen, width),
         *(
             _lines(fitted(WORKERS, (_worker(worker, seen.now) for worker in seen.workers), width))
             if seen.workers
@@ -112,13 +132,47 @@ def screen(seen: Glance, target: Target, width: int, *, live: bool = False) -> G
     )
 
 
-def _queue(view: QueueView, per_minute: Rate) -> Sequence[object]:
+def _pools(seen: Glance, width: int) -> Iterator[Text]:
+    """The fullest first; closed ones before all."""
+    from rich.text import Text
+
+    rows = [(pool, limit) for pool in seen.pools for limit in pool.limits]
+    rows.sort(key=lambda row: (row[0].is_open, -row[1].used / row[1].amount))
+    shown = rows[:MOST_POOLS]
+    if not shown:
+        return
+    cells = (
+        (
+            named(pool),
+            limit.name,
+            gauge(limit),
+            used(limit),
+            pool.waiting or "",
+            _left(pool.forecast, seen.now),
+            state(pool),
+        )
+        for pool, limit in shown
+    )
+    yield from _lines(fitted(POOLS, cells, width), ("" if pool.is_open else "yellow" for pool, _ in shown))
+    if len(rows) > len(shown):
+        yield Text(f"and {len(rows) - len(shown)} more: tidemill pools shows all")
+    yield Text()
+
+
+def _left(forecast: Forecast | None, now: float) -> str:
+    if forecast is None:
+        return ""
+    return "never" if forecast.done_at is None else duration(max(0.0, forecast.done_at - now))
+
+
+def _queue(view: QueueView, per_minute: Rate, now: float) -> Sequence[object]:
     return (
         view.name,
         *(view.counts[state] for state in SHOWN),
         f"{per_minute.done:g}",
         f"{per_minute.failed:g}",
         waited(view.latency),
+        _left(view.forecast, now),
         paused(view.pause),
     )
 

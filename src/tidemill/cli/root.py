@@ -15,6 +15,8 @@ _COMMANDS = {
     "enqueue": "Send a job, or many from a file.",
     "jobs": "Find jobs, newest first; or look at one, or change some.",
     "queues": "Show the queues; or look at one, pause, set or empty it.",
+    "pools": "Show the pools and how full they are; or set, close or open one.",
+    "plan": "Say when so many jobs would be done if they were sent now.",
     "explain": "Say why a job waits, or what became of it.",
     "top": "Watch queues and workers, refreshed each second.",
     "doctor": "Say whether the store, its queues and its workers are well.",

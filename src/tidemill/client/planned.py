@@ -67,8 +67,8 @@ def _needs(task: TaskDefinition, options: Options) -> tuple[Need, ...]:
         computed.append("its cost")
     if computed:
         raise ConfigurationError(
-            f"task {task.name!r}: {computed[0]} is computed from the arguments; plan with an example of "
-            f"them: app.plan({task.name.rpartition('.')[2]}.job(…), count=…)"
+            f"task {task.name!r}: {computed[0]} is computed from the arguments; give an example of them: "
+            "app.plan(task.job(…), count=…), or name=value on the command line"
         )
     from tidemill.tasks.costs import needs_of  # with all there is to pools
 

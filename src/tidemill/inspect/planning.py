@@ -11,6 +11,7 @@ from tidemill.contract.store import Store
 from tidemill.core.demand import Demand, Sending
 from tidemill.core.forecast.answer import Asked, alone, concerned, ends
 from tidemill.core.forecast.lines import Line, Which, Work
+from tidemill.core.pools import PoolSettings
 from tidemill.core.units import IMPLIED, Units
 from tidemill.errors import ConfigurationError
 from tidemill.inspect.backlog import Knows, lines_of, work_of
@@ -21,8 +22,11 @@ UNTOLD = ("jobs", "concurrent")
 """Units that say nothing of what a plan costs."""
 
 
-async def plan(store: Store, sent: Sequence[Sending], takes: float | None) -> Plan:
-    situation = await look(store)
+async def plan(
+    store: Store, sent: Sequence[Sending], takes: float | None, declared: Mapping[str, PoolSettings]
+) -> Plan:
+    """`declared` are the pools of the code that asks."""
+    situation = await look(store, declared)
     knows = situation.known()
     if takes is None:
         takes = await mean_time(store, sent[0].demand.queue, sent[0].task)
@@ -36,11 +40,8 @@ def _check(sent: Sequence[Sending], takes: float | None, knows: Knows) -> None:
     for each in sent:
         for need in each.demand.needs:
             known = knows((need.pool, need.key))
-            if known is None:
-                raise ConfigurationError(
-                    f"pool {need.pool!r}: the store does not know it; the first enqueue or worker declares it"
-                )
-            if takes is None and any(limit.per is None for limit in known.settings.limits):
+            limits = () if known is None else known.settings.limits
+            if takes is None and any(limit.per is None for limit in limits):
                 raise ConfigurationError(
                     f"takes: pool {need.pool!r} allows so many calls at once, and no job of {each.task!r} "
                     "is done yet that would show how long one takes; say it in seconds: takes=2.5"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
 from tidemill.core.forecast.answer import Crew
 from tidemill.core.forecast.building import Known, know
+from tidemill.core.pools import PoolSettings
 from tidemill.core.states import State
 from tidemill.core.windows import Instant
 
@@ -78,16 +79,36 @@ class Ledger:
         return know(msgspec.structs.replace(pool, key=place[1], account=Account()), self._now)
 
 
-async def look(store: Store) -> Situation:
+async def look(store: Store, declared: Mapping[str, PoolSettings] | None = None) -> Situation:
+    """`declared` are pools that the code has and the store may not know yet: they are unused."""
     counts = await store.counts()
     reading = await store.read_clock()
+    pools = await store.pools()
+    known = {view.name for view in pools}
+    pools += [unused(name, pool) for name, pool in (declared or {}).items() if name not in known]
     return Situation(
         now=Instant(reading.wall, reading.boot),
-        pools=await store.pools(),
+        pools=pools,
         demand=await store.demand(),
         queues=await store.queues(),
         workers=await store.workers(),
         running={queue: states.get(State.RUNNING, 0) for queue, states in counts.items()},
+    )
+
+
+def unused(name: str, pool: PoolSettings) -> PoolView:
+    return PoolView(
+        name=name,
+        key=None,
+        declared=pool,
+        override=None,
+        limits=(),
+        closures=(),
+        closed=None,
+        reservations=0,
+        foreign={},
+        ramp=None,
+        account=Account(),
     )
 
 

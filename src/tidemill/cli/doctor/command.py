@@ -9,6 +9,7 @@ import click
 from tidemill.app import Tidemill
 from tidemill.cli.doctor.finding import Finding
 from tidemill.cli.doctor.jobs import about_jobs
+from tidemill.cli.doctor.pools import about_pools
 from tidemill.cli.doctor.queues import about_queues
 from tidemill.cli.doctor.settings import about_settings
 from tidemill.cli.doctor.store import about_store
@@ -42,6 +43,7 @@ async def _examine(app: Tidemill, target: Target) -> list[Finding]:
         *about_settings(app, overview),
         *about_workers(overview, target),
         *await about_queues(app, overview, target),
+        *about_pools(app, overview, target),
         *await about_jobs(app, overview, target),
     ]
 

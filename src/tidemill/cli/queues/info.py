@@ -7,6 +7,7 @@ import msgspec
 
 from tidemill.cli import complete
 from tidemill.cli.output import moment, print_fields, print_json
+from tidemill.cli.pools.words import drained
 from tidemill.cli.queues.words import overridden, paused, setting, waited
 from tidemill.cli.target import Target, with_target
 from tidemill.inspect.views import QueueView
@@ -32,6 +33,7 @@ def _fields(view: QueueView, target: Target) -> dict[str, object]:
         "jobs": counts or "none",
         "retrying": view.retrying or None,
         "oldest ready": waited(view.latency) or None,
+        "drained": drained(view.forecast) or None,
         "next due": moment(view.next_due) or None,
         "last ended": moment(view.last_ended) or None,
         "last 24 h": f"{view.processed} processed, {view.failed} of them failed, {view.cancelled} cancelled, "
