@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -16,8 +16,23 @@ from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.spending import Spending
 
 
-def call_of(members: Sequence[Attempt], sent: float) -> Call:
-    """What the claim, sent at that time of the loop, gave as one call."""
+def in_calls(attempts: Iterable[Attempt], sent: float) -> Iterator[Attempt]:
+    """What a claim, sent at that time of the loop, gave: jobs of batch tasks as calls, the others as they
+    are. Those of one call come one behind the other."""
+    members: list[Attempt] = []
+    for attempt in attempts:
+        if members and (not attempt.job.call or attempt.job.call != members[0].job.call):
+            yield _call_of(members, sent)
+            members = []
+        if attempt.definition is None or attempt.definition.batch is None:
+            yield attempt
+        else:
+            members.append(attempt)
+    if members:
+        yield _call_of(members, sent)
+
+
+def _call_of(members: Sequence[Attempt], sent: float) -> Call:
     lead = members[0]
     if lead.job.call not in {"", lead.job.id}:
         lead = _absent_lead(lead, sent)

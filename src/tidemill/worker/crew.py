@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemill.clock import Clock, Entropy
@@ -20,7 +20,7 @@ from tidemill.telemetry.events import JobLost, TaskUnknown
 from tidemill.telemetry.signals import Signals
 from tidemill.worker.admitter import Admitter
 from tidemill.worker.attempt import Attempt, Stop
-from tidemill.worker.call import call_of
+from tidemill.worker.call import in_calls
 from tidemill.worker.chores import every
 from tidemill.worker.drain import Drain
 from tidemill.worker.emitter import Emitter
@@ -219,11 +219,26 @@ class Crew:
 
     def _adopt(self, claims: Claims, sent: float) -> None:
         """Take claimed jobs into hand and start as many as there are slots."""
+        ahead = self._hands.ahead
+        for attempt in in_calls(self._taken(claims.jobs, sent), sent):
+            job = attempt.job
+            if attempt.definition is None:
+                self._tell_unknown(job)
+                self._give_back(attempt, Release(unknown=True))
+            elif attempt.shared or not job.call or job.call == job.id:
+                ahead.append(attempt)
+            else:  # a batch task once, and no longer: of what the call reserved only its lead may run
+                self._give_back(attempt, Release())
+        self._stats.claimed += len(claims.jobs)
+        if self._draining:  # the claim was on its way when the worker was told to stop
+            self._hand_back_unstarted()
+        else:
+            self._executor.fill()
+
+    def _taken(self, jobs: Sequence[Claimed], sent: float) -> Iterator[Attempt]:
         hands, tasks, news, boot = self._hands, self._tasks, self._heartbeat.news, self._boot
-        metering = self._metering
-        held, ahead = hands.held, hands.ahead
-        calls: dict[str, list[Attempt]] = {}
-        for job in claims.jobs:
+        metering, held = self._metering, hands.held
+        for job in jobs:
             attempt = Attempt(job, tasks.get(job.task), news, boot, metering)
             if job.needs and (not job.call or job.call == job.id):
                 attempt.reserved(sent)
@@ -233,23 +248,7 @@ class Crew:
                     continue
                 self._lose([held[job.id]])  # claimed anew, so the older claim is over
             held[job.id] = attempt
-            if attempt.definition is None:
-                self._tell_unknown(job)
-                attempt.outcome = Release(unknown=True)
-                hands.outcomes.append(attempt)
-            elif attempt.definition.batch is not None:
-                calls.setdefault(job.call or job.id, []).append(attempt)
-            elif not job.call or job.call == job.id:
-                ahead.append(attempt)
-            else:  # a batch task once, and no longer: of what the call reserved only its lead may run
-                attempt.outcome = Release()
-                hands.outcomes.append(attempt)
-        ahead.extend(call_of(members, sent) for members in calls.values())
-        self._stats.claimed += len(claims.jobs)
-        if self._draining:  # the claim was on its way when the worker was told to stop
-            self._hand_back_unstarted()
-        else:
-            self._executor.fill()
+            yield attempt
 
     def _tell_unknown(self, job: Claimed) -> None:
         """Once a task: the job goes back for another worker, and a typo would go round for a day."""
@@ -263,9 +262,12 @@ class Crew:
         while ahead:
             attempt = ahead.popleft()
             if attempt.stop is None:
-                attempt.conclude(Release())
-                self._hands.outcomes.extend(attempt.settles())
+                self._give_back(attempt, Release())
         self._pump.wake()
+
+    def _give_back(self, attempt: Attempt, outcome: Release) -> None:
+        attempt.conclude(outcome)
+        self._hands.outcomes.extend(attempt.settles())
 
     def _concluded(self, attempt: Attempt) -> None:
         if (attempt.news is not None or attempt.shared) and self._heartbeat.last_news(attempt):
