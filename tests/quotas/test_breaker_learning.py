@@ -1,0 +1,186 @@
+"""What one worker hears, all go by: limits set too high, strangers on the account, keys of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.quotas.fleet import Fleet, MakeStore, NotAnswered, in_memory, on_sqlite, run_fleet
+from tests.quotas.test_breaker_reasons import Refused
+from tidemill import Context, Limit, Tidemill
+from tidemill.testing.providers import (
+    Anthropic,
+    CalledProvider,
+    Dialect,
+    Foreign,
+    Gemini,
+    OpenAI,
+    Options,
+    Quota,
+    Request,
+)
+from tidemill.testing.virtual import VirtualClock
+
+STORES = ["memory", "sqlite"]
+REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemini": ("/v1beta/models/m:generateContent", {"contents": [{"parts": [{"text": "hello"}]}]}),
+    "openai": ("/v1/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "hello"}]}),
+    "anthropic": (
+        "/v1/messages",
+        {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]},
+    ),
+}
+
+
+def _make(store: str, folder: Path) -> MakeStore:
+    return in_memory if store == "memory" else on_sqlite(folder)
+
+
+def _asking(provider: CalledProvider, declared: Limit) -> Any:
+    path, said = REQUESTS[provider.dialect.name]
+
+    def write(app: Tidemill) -> Any:
+        @app.task(name="ask", pool=app.pool("api", declared))
+        async def ask(ctx: Context, number: int) -> None:
+            answer = await provider.call(Request(path, said, {"x-job": str(number)}))
+            if answer.status >= 400:
+                raise NotAnswered(answer)
+            ctx.used((answer.status, answer.headers, answer.body))
+
+        return ask
+
+    return write
+
+
+@pytest.mark.parametrize("dialect", [Gemini(), OpenAI(), Anthropic()], ids=lambda one: one.name)
+@pytest.mark.parametrize("store", STORES)
+def test_declared_twice_too_high_it_stops_offending_after_the_first_refusals(
+    dialect: Dialect, store: str, tmp_path: Path
+) -> None:
+    """By what headers and bodies state, or by what is refused again."""
+
+    async def scenario() -> tuple[list[float], list[float]]:
+        options = Options(jitter=0.3, latency=(0.5, 2.0))
+        quota = Quota.bucket("requests", 20) if dialect.name == "anthropic" else Quota.rolling("requests", 20)
+        provider = CalledProvider(dialect, [quota], options, clock=VirtualClock(), seed=2)
+        fleet = Fleet(_asking(provider, Limit.requests(40, per="minute")), _make(store, tmp_path), seed=2)
+        async with fleet.app as app:
+            await app.enqueue_many(fleet.task.job(number) for number in range(200))
+            fleet.start(3, concurrency=5)
+            await fleet.drained(within=1800)
+        ledger = provider.ledger
+        return [refusal.at for refusal in ledger.refused], [bill.at for bill in ledger.bills]
+
+    refusals, bills = run_fleet(scenario())
+    assert len(bills) == 200
+    assert max(refusals, default=0) < 150, "in the first windows, and never again"
+    assert max(bills) < 10 * 60 + 180, "and no slower than the provider allows"
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_what_the_provider_states_is_shown_with_when(store: str, tmp_path: Path) -> None:
+    """`x-ratelimit-limit-requests: 30` where 60 are declared; `remaining: 3` is everybody's."""
+    headers = {
+        "x-ratelimit-limit-requests": "30",
+        "x-ratelimit-remaining-requests": "3",
+        "x-ratelimit-reset-requests": "54s",
+    }
+
+    async def scenario() -> tuple[list[float], Any]:
+        calls: list[float] = []
+
+        def write(app: Tidemill) -> Any:
+            @app.task(name="ask", pool=app.pool("api", Limit.requests(60, per="minute")))
+            async def ask(ctx: Context, number: int) -> None:
+                calls.append(asyncio.get_running_loop().time())
+                if number == 0:
+                    ctx.used(SimpleNamespace(status_code=200, headers=headers))
+
+            return ask
+
+        fleet = Fleet(write, _make(store, tmp_path), seed=2)
+        async with fleet.app as app:
+            await fleet.task.enqueue(0)
+            fleet.start(1)
+            await fleet.drained(within=10)
+            fleet.kill()
+            await app.enqueue_many(fleet.task.job(number) for number in range(1, 50))
+            fleet.start(1)  # which never saw the headers
+            await asyncio.sleep(30)
+            [view] = await app.store.pools()
+            await asyncio.sleep(40)
+            [later] = await app.store.pools()
+        return calls, (view, later)
+
+    calls, (view, later) = run_fleet(scenario())
+    assert len([at for at in calls if at < 40]) == 1 + 3
+    [limit] = view.limits
+    assert (limit.amount, limit.declared, limit.learned.amount) == (60, 60, 30)
+    assert limit.learned.since == pytest.approx(1_893_456_000, abs=5)
+    assert view.foreign == {"requests per minute": 26}
+    assert later.foreign == {}, "forgotten with its window"
+    assert later.limits[0].learned is not None
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_strangers_on_the_account_are_seen(store: str, tmp_path: Path) -> None:
+    async def scenario() -> tuple[int, int, float]:
+        foreign = Foreign(per_second=0.2, end=600)
+        options = Options(jitter=0.3, latency=(3.5, 4.5), foreign=(foreign,))
+        provider = CalledProvider(
+            OpenAI(), [Quota.rolling("requests", 30)], options, clock=VirtualClock(), seed=2
+        )
+        fleet = Fleet(_asking(provider, Limit.requests(30, per="minute")), _make(store, tmp_path), seed=2)
+        async with fleet.app as app:
+            await app.enqueue_many(fleet.task.job(number) for number in range(60))
+            fleet.start(1, concurrency=1)
+            await asyncio.sleep(100)
+            [view] = await app.store.pools()
+            await fleet.drained(within=1800)
+        return len(provider.ledger.refused), len(provider.ledger.bills), sum(view.foreign.values())
+
+    refused, billed, foreign = run_fleet(scenario())
+    assert billed == 60
+    assert 6 <= foreign <= 20, "twelve a minute, as far as they can be told from ours"
+    assert refused <= 3
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_one_keys_429_leaves_the_others_at_full_speed(store: str, tmp_path: Path) -> None:
+    """And a bare 403 is the page's affair: it closes nothing."""
+
+    async def scenario() -> tuple[dict[str, list[float]], dict[str | None, int]]:
+        calls: dict[str, list[float]] = {"a": [], "b": [], "c": []}
+
+        def write(app: Tidemill) -> Any:
+            site = app.pool("site", Limit.requests(1, per="second"), keyed=True)
+
+            @app.task(name="fetch", pool=site.by(lambda host, number: host))
+            async def fetch(host: str, number: int) -> None:
+                calls[host].append(asyncio.get_running_loop().time())
+                if host == "a" and len(calls["a"]) == 1:
+                    raise Refused(429, retry_after="60")
+                if host == "b" and number % 2:
+                    raise Refused(403)
+
+            return fetch
+
+        fleet = Fleet(write, _make(store, tmp_path), seed=2)
+        async with fleet.app as app:
+            await app.enqueue_many(fleet.task.job(host, number) for number in range(10) for host in "abc")
+            fleet.start(2)
+            await asyncio.sleep(50)
+            views = {view.key: len(view.closures) for view in await app.store.pools()}
+        return calls, views
+
+    calls, views = run_fleet(scenario())
+    assert len(calls["a"]) == 1
+    assert len(calls["c"]) == 10
+    assert max(calls["c"]) < 10 * 1.6
+    assert len(calls["b"]) >= 10
+    assert views.get("a") == 1
+    assert views.get("b", 0) == 0

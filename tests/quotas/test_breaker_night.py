@@ -1,0 +1,198 @@
+"""A day's quota is gone while ten thousand jobs wait: nobody calls before the stored time, one job tries, the
+others follow slowly. The provider's own books are the witness (I15, I16, N5, N6)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.quotas.fleet import Fleet, MakeStore, NotAnswered, in_memory, on_sqlite, run_fleet
+from tidemill import Context, Day, Limit, Tidemill
+from tidemill.core.filters import Filter
+from tidemill.core.states import State
+from tidemill.testing.providers import CalledProvider, Gemini, Options, Quota, Request
+from tidemill.testing.virtual import START, VirtualClock
+
+STORES = ["memory", "sqlite"]
+LOS_ANGELES = "America/Los_Angeles"
+EVENING = START + 7 * 3600
+"""One hour before midnight in Los Angeles."""
+PER_MINUTE, PER_DAY, JOBS = 30, 45, 10_000
+OPTIONS: dict[str, Any] = {"concurrency": 20, "poll": 20.0, "lease": 20.0, "reclaim_every": 10.0}
+
+
+class Night(msgspec.Struct, kw_only=True):
+    """Times are since the start of the provider. `probes`: every call from the stored time until the pool was
+    open again."""
+
+    arrivals: list[float]
+    until: float
+    probes: list[float]
+    opened: float
+    attempts: dict[State, set[int]]
+
+
+def _make(store: str, folder: Path) -> MakeStore:
+    return in_memory if store == "memory" else on_sqlite(folder)
+
+
+def asks(provider: CalledProvider) -> Any:
+    """What a program declares that believes in a larger day than it has."""
+
+    def write(app: Tidemill) -> Any:
+        gemini = app.pool(
+            "gemini",
+            Limit.requests(PER_MINUTE, per="minute"),
+            Limit.requests(1500, per=Day(LOS_ANGELES)),
+        )
+
+        @app.task(name="ask", pool=gemini)
+        async def ask(ctx: Context, number: int) -> None:
+            said = {"contents": [{"parts": [{"text": "hello"}]}]}
+            path = "/v1beta/models/gemini-2.5-flash:generateContent"
+            answer = await provider.call(Request(path, said, {"x-job": str(number)}))
+            if answer.status >= 400:
+                raise NotAnswered(answer)
+            ctx.used((answer.status, answer.headers, answer.body))
+
+        return ask
+
+    return write
+
+
+def _provider(*, hint: float | None = None) -> CalledProvider:
+    quotas = (
+        Quota.rolling("requests", PER_MINUTE),
+        Quota.day("requests", PER_DAY, zone=LOS_ANGELES),
+    )
+    options = Options(jitter=0.4, latency=(1.0, 6.0))
+    return CalledProvider(Gemini(day_hint=hint), quotas, options, clock=VirtualClock(), seed=3)
+
+
+async def closed_until(fleet: Fleet) -> float | None:
+    [view] = await fleet.app.store.pools()
+    return next((closure.until for closure in view.closures), None)
+
+
+async def _night(make: MakeStore, *, kills: int, kill_the_probe: bool) -> Night:
+    provider = _provider()
+    fleet = Fleet(asks(provider), make, seed=7)
+    async with fleet.app as app:
+        await app.enqueue_many(fleet.task.job(number) for number in range(JOBS))
+        fleet.start(4, **OPTIONS)
+        while await closed_until(fleet) is None:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(1)
+        until = await closed_until(fleet)
+        assert until is not None
+        opens = until - EVENING
+        for _ in range(kills):
+            await asyncio.sleep((opens - provider.now - 60) / kills)
+            fleet.kill()
+            fleet.start(4, **OPTIONS)
+            assert await closed_until(fleet) == until, "N5: it outlives everything"
+        await _first_call_after(provider, opens - 1)
+        if kill_the_probe:
+            fleet.kill()
+            await asyncio.sleep(0.5)
+            fleet.start(4, **OPTIONS)
+        while await closed_until(fleet) is not None:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.05)
+        opened = provider.now
+        await provider.until(opened + 90)
+        attempts: dict[State, set[int]] = {}
+        page = await app.store.find(Filter(), limit=JOBS)
+        for job in page.jobs:
+            attempts.setdefault(job.state, set()).add(job.attempts)
+    arrivals = [one.at for one in provider.ledger.arrivals]
+    probes = [at for at in arrivals if opens - 1 < at <= opened]
+    return Night(arrivals=arrivals, until=opens, probes=probes, opened=opened, attempts=attempts)
+
+
+async def _first_call_after(provider: CalledProvider, since: float) -> None:
+    while not any(one.at > since for one in provider.ledger.arrivals):  # noqa: ASYNC110 - virtual time
+        await asyncio.sleep(0.1)
+
+
+def _ramp_held(night: Night) -> None:
+    """From a tenth to the whole over one window, with one call under way."""
+    after = [at - night.probes[-1] for at in night.arrivals if at >= night.probes[-1]]
+    for at in after:
+        if at < 60:
+            allowed = PER_MINUTE * (0.1 + 0.9 * at / 60) + 1
+            assert sum(other <= at for other in after) <= allowed, (at, after)
+    assert len([at for at in after if at < 90]) > PER_MINUTE / 2, "and it does open"
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_i15_ten_restarts_in_a_night_make_no_call(store: str, tmp_path: Path) -> None:
+    scenario = _night(_make(store, tmp_path), kills=10, kill_the_probe=False)
+    night = run_fleet(scenario, start=EVENING)
+    assert night.until == pytest.approx(3600 + 300), "midnight in Los Angeles, and the guard"
+    early = [at for at in night.arrivals if at < night.until]
+    assert len(early) <= PER_DAY + 20, "the calls that were under way met the same refusal"
+    assert max(early) < 120, "and after it none"
+    assert len(night.probes) == 1
+    assert night.probes[0] < night.until + 21, "a poll's time after the stored one at the latest"
+    _ramp_held(night)
+    assert night.attempts[State.DONE] == {1}
+    assert night.attempts[State.READY] == {0}, "I16: stopped by a quota, no attempt is spent"
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_i15_a_killed_prober_is_replaced_within_a_minute(store: str, tmp_path: Path) -> None:
+    night = run_fleet(_night(_make(store, tmp_path), kills=2, kill_the_probe=True), start=EVENING)
+    assert len(night.probes) == 2
+    assert night.probes[1] - night.probes[0] <= 61
+    _ramp_held(night)
+    assert night.attempts[State.DONE] == {1}
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_short_hint_on_a_days_quota_is_tried_once_and_then_not_believed(store: str, tmp_path: Path) -> None:
+    """Gemini says "retry in 20 s" with a day that is gone."""
+
+    async def scenario() -> list[float]:
+        provider = _provider(hint=20.04)
+        fleet = Fleet(asks(provider), _make(store, tmp_path), seed=7)
+        async with fleet.app as app:
+            await app.enqueue_many(fleet.task.job(number) for number in range(200))
+            fleet.start(4, **OPTIONS)
+            await provider.until(3500)
+        return [refusal.at for refusal in provider.ledger.refused]
+
+    refusals = run_fleet(scenario(), start=EVENING)
+    *burst, last = refusals
+    assert max(burst) < 120
+    assert 20 < last - max(burst) < 65, "one job, after what was hinted and what the minute allows"
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_n6_a_persons_closure_outlives_the_breaker_and_its_end(store: str, tmp_path: Path) -> None:
+    """Two marks: what is due is cleared, what a person said stays."""
+
+    async def scenario() -> tuple[list[float], float, list[float]]:
+        provider = _provider()
+        fleet = Fleet(asks(provider), _make(store, tmp_path), seed=7)
+        async with fleet.app as app:
+            await app.enqueue_many(fleet.task.job(number) for number in range(200))
+            fleet.start(2, **OPTIONS)
+            while await closed_until(fleet) is None:  # noqa: ASYNC110 - virtual time
+                await asyncio.sleep(1)
+            await app.store.close_pool("gemini", by="ann", reason="looking into it")
+            fleet.kill()
+            fleet.start(2, **OPTIONS)
+            await provider.until(2 * 3600)
+            before = [one.at for one in provider.ledger.arrivals]
+            await app.store.open_pool("gemini")
+            opened = provider.now
+            await provider.until(opened + 30)
+        return before, opened, [one.at for one in provider.ledger.arrivals][len(before) :]
+
+    before, opened, after = run_fleet(scenario(), start=EVENING)
+    assert max(before) < 120
+    assert opened == pytest.approx(7200)
+    assert len(after) == PER_MINUTE, "by hand: no probe, no ramp"

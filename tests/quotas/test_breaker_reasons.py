@@ -1,0 +1,241 @@
+"""Every reason a provider refuses for, from the handler's exception to the next claim: when the next call is
+made, how many try first, what the job pays (I15, I16)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.quotas.fleet import Fleet, MakeStore, in_memory, on_sqlite, run_fleet
+from tidemill import Day, Job, Limit, Retry, State, Tidemill, TimeOfDay
+from tidemill.contract.pools import PoolView
+from tidemill.core.filters import Filter
+from tidemill.telemetry.events import Event, JobRetrying, PoolClosed, PoolOpened, PoolProbed
+from tidemill.testing.virtual import START
+
+STORES = ["memory", "sqlite"]
+OPTIONS: dict[str, Any] = {
+    "poll": 60.0,
+    "lease": 60.0,
+    "reclaim_every": 60.0,
+    "admit_every": 3600.0,
+    "prune_every": 3600.0,
+}
+
+
+class Refused(Exception):
+    """As client libraries raise it."""
+
+    def __init__(self, status: int, body: Any = None, **headers: str) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status_code, self.body = status, body
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+class Told(msgspec.Struct):
+    """Times of calls in seconds; what is left of jobs, pool and events at the end."""
+
+    calls: list[float]
+    jobs: list[Job]
+    pool: PoolView
+    events: list[Event]
+
+    def told(self, kind: type[Event]) -> int:
+        return sum(isinstance(event, kind) for event in self.events)
+
+    @property
+    def attempts(self) -> list[int]:
+        return [job.attempts for job in self.jobs]
+
+
+Script = Callable[[int], Exception | None]
+"""What the call with that number, from 0, is answered."""
+
+
+class Case:
+    def __init__(self, make: MakeStore) -> None:
+        self._make = make
+
+    def run(
+        self, script: Script, *limits: Limit, jobs: int = 5, seconds: float = 600.0, **options: Any
+    ) -> Told:
+        return run_fleet(self._run(script, limits, jobs, seconds, options))
+
+    async def _run(
+        self, script: Script, limits: tuple[Limit, ...], jobs: int, seconds: float, options: dict[str, Any]
+    ) -> Told:
+        calls: list[float] = []
+        events: list[Event] = []
+        lasts, retry = options.pop("lasts", 0.5), options.pop("retry", Retry(attempts=1))
+        concurrency = options.pop("concurrency", 3)
+
+        def write(app: Tidemill) -> Any:
+            pool = app.pool("api", *(limits or (Limit.requests(20, per="minute"),)), **options)
+            app.on()(events.append)
+
+            @app.task(name="ask", pool=pool, retry=retry)
+            async def ask(number: int) -> None:
+                calls.append(asyncio.get_running_loop().time())
+                answer = script(len(calls) - 1)
+                await asyncio.sleep(lasts)
+                if answer is not None:
+                    raise answer
+
+            return ask
+
+        fleet = Fleet(write, self._make, seed=5)
+        async with fleet.app as app:
+            await app.enqueue_many(fleet.task.job(number) for number in range(jobs))
+            fleet.start(2, concurrency=concurrency, **OPTIONS)
+            await fleet.drained(within=seconds, every=max(1.0, seconds / 500))
+            page = await app.store.find(Filter(), limit=jobs)
+            [view] = await app.store.pools()
+        return Told(calls, list(page.jobs), view, events)
+
+
+@pytest.fixture(params=STORES)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    return Case(in_memory if request.param == "memory" else on_sqlite(tmp_path))
+
+
+def first(answer: Exception, count: int = 6) -> Script:
+    """The calls that are under way at once are refused alike, all later ones answered."""
+    return lambda number: answer if number < count else None
+
+
+def test_a_rate_waits_for_its_hint_without_a_probe(case: Case) -> None:
+    told = case.run(first(Refused(429, retry_after="30"), 5))
+    assert max(told.calls[:5]) < 1
+    assert all(30.5 <= at < 45 for at in told.calls[5:])
+    assert len([at for at in told.calls if at < 35]) > 6, "nobody goes first"
+    assert told.attempts == [1] * 5
+    assert (told.told(PoolClosed), told.told(PoolProbed), told.told(PoolOpened)) == (1, 0, 1)
+
+
+def test_a_rate_without_a_hint_waits_for_the_window(case: Case) -> None:
+    body = {"error": {"code": "rate_limit_exceeded", "type": "requests", "message": "slow"}}
+    told = case.run(first(Refused(429, body), 5))
+    assert 60.5 <= told.calls[5] < 75
+
+
+def test_a_stated_reset_is_kept_and_probed(case: Case) -> None:
+    """GLM's 1308 says when, in Shanghai's time."""
+    text = "已达到使用上限。您的限额将在 2030-01-01 08:05:00 重置。"
+    told = case.run(first(Refused(429, {"error": {"code": "1308", "message": text}}), 5))
+    assert told.calls[5] >= 300
+    assert told.calls[6] - told.calls[5] >= 0.5, "one tries, the others wait for its answer"
+    assert told.attempts == [1] * 5
+    assert (told.told(PoolClosed), told.told(PoolProbed), told.told(PoolOpened)) == (1, 1, 1)
+
+
+def test_without_credit_only_a_person_opens(case: Case) -> None:
+    body = {"error": {"code": "insufficient_quota", "message": "check your plan"}}
+    told = case.run(first(Refused(429, body), 1000), seconds=4 * 3600.0, jobs=2)
+    assert max(told.calls) < 1
+    assert told.attempts == [0, 0]
+    assert [closure.until for closure in told.pool.closures] == [None]
+
+
+def test_or_a_slow_probe_where_it_is_wanted(case: Case) -> None:
+    body = {"error": {"code": "insufficient_quota", "message": "check your plan"}}
+    told = case.run(first(Refused(429, body), 4), probe_every=3600.0, seconds=2 * 3600.0)
+    assert [round(at / 3600) for at in told.calls if at > 60][:2] == [1, 1]
+    assert told.attempts == [1] * 5
+
+
+def test_too_many_at_once_lowers_the_cap_and_waits_for_one_to_end(case: Case) -> None:
+    body = {"detail": {"status": "too_many_concurrent_requests"}}
+    refused = Refused(429, body)
+    told = case.run(lambda number: refused if number == 3 else None, Limit.concurrent(6), jobs=8, lasts=4.0)
+    assert told.attempts == [1] * 8
+    assert told.told(PoolClosed) == 0
+    assert len(told.calls) == 9
+    again = told.calls[6:]
+    assert all(at >= 4 for at in again), "the refused one goes when another has ended"
+
+
+def test_overload_is_paid_by_the_pools_budget_first_and_then_by_the_jobs(case: Case) -> None:
+    """Sixteen calls under way meet one storm: ten are the pool's to pay."""
+    told = case.run(
+        first(Refused(529), 16),
+        jobs=16,
+        concurrency=8,
+        seconds=3600.0,
+        retry=Retry(attempts=2, first=1, jitter=0),
+    )
+    assert max(told.calls[:16]) < 1
+    assert sorted(told.attempts) == [1] * 10 + [2] * 6
+    assert all(job.state is State.DONE for job in told.jobs)
+    assert told.told(JobRetrying) == 6
+    assert (told.told(PoolClosed), told.told(PoolProbed), told.told(PoolOpened)) == (1, 1, 1)
+
+
+def test_a_provider_that_stays_overloaded_is_asked_ever_less_often(case: Case) -> None:
+    told = case.run(first(Refused(529), 1000), jobs=3, seconds=12_000.0)
+    assert set(told.attempts) == {0}, "the budget comes back faster than a lone probe spends it"
+    assert len(told.calls) < 60
+    waits = [later - sooner for sooner, later in itertools.pairwise(told.calls)]
+    assert max(waits[:6]) < 60 < max(waits) <= 611
+
+
+def test_overload_that_ends_costs_nothing(case: Case) -> None:
+    told = case.run(first(Refused(503), 6))
+    assert told.attempts == [1] * 5
+    assert all(job.state is State.DONE for job in told.jobs)
+
+
+def test_too_large_for_the_provider_fails_alone(case: Case) -> None:
+    told = case.run(lambda number: Refused(413) if number == 2 else None)
+    assert sorted(job.state for job in told.jobs) == [State.DONE] * 4 + [State.FAILED]
+    assert max(told.calls) < 3
+    assert told.told(PoolClosed) == 0
+
+
+def test_a_429_that_says_nothing_is_a_minutes_first_and_then_a_days(case: Case) -> None:
+    told = case.run(
+        first(Refused(429), 1000),
+        Limit.requests(20, per="minute"),
+        Limit.requests(500, per=Day("UTC")),
+        seconds=4_000.0,
+    )
+    begun = told.calls[0]
+    assert begun == pytest.approx(5, abs=0.1), "the turn of the day is waited for"
+    late = [at for at in told.calls if at > begun + 1]
+    assert [60 <= gap < 80 for gap in (late[0] - begun, late[1] - late[0])] == [True, True]
+    assert len(late) == 2, "then it waits for midnight"
+    assert told.pool.closures[0].until == START + 86_400 + 300
+    assert set(told.attempts) == {0}
+
+
+def test_n4_resource_exhausted_alone_is_a_minute_and_the_day_when_it_comes_again(case: Case) -> None:
+    told = case.run(
+        first(RuntimeError("RESOURCE_EXHAUSTED"), 1000),
+        seconds=40_000.0,
+        jobs=3,
+    )
+    late = [at for at in told.calls if at > 1]
+    assert 60 <= late[0] < 75
+    assert len(late) == 2, "8 h to midnight in Los Angeles, and 5 min; then one tries again"
+    assert 8 * 3600 + 300 <= late[1] < 8 * 3600 + 320
+    assert set(told.attempts) == {0}
+
+
+def test_n4_a_song_called_42901_is_no_refusal(case: Case) -> None:
+    told = case.run(first(ValueError("no lyrics for song 42901"), 1000), jobs=2)
+    assert [job.state for job in told.jobs] == [State.FAILED] * 2
+    assert told.attempts == [1, 1]
+    assert told.pool.closures == ()
+
+
+def test_n4_half_past_four_in_china_is_a_setting(case: Case) -> None:
+    body = {"error": {"code": "1304", "message": "今日调用次数已用完"}}
+    told = case.run(
+        first(Refused(429, body), 5), resumes=TimeOfDay(16, 30, "Asia/Shanghai"), seconds=86_400.0
+    )
+    assert told.calls[5] == pytest.approx(8.5 * 3600, abs=15), "08:30 UTC"

@@ -1,0 +1,144 @@
+"""A process is killed at every point between claim, start, send and settle."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.quotas.fleet import Fleet, MakeStore, NotAnswered, in_memory, on_sqlite, run_fleet
+from tidemill import Context, Limit, Tidemill
+from tidemill.contract.pools import PoolView
+from tidemill.core.claims import ClaimRequest, Settled, Settlement
+from tidemill.testing.providers import GLM, CalledProvider, Options, Quota, Request
+from tidemill.testing.virtual import VirtualClock
+from tidemill.testing.virtual_processes import current_process, die
+
+POINTS = ["claimed", "started", "sent", "answered", "settling", "settled"]
+JOBS = 8
+MINUTE = 60.0
+
+
+class Reaper:
+    """Kills the process that comes to a point for the n-th time, once: the other goes on."""
+
+    def __init__(self, point: str, nth: int) -> None:
+        self._point, self._left = point, nth
+        self.killed = 0
+
+    async def at(self, point: str) -> None:
+        if point != self._point or self.killed or current_process() is None:
+            return
+        self._left -= 1
+        if self._left < 0:
+            self.killed += 1
+            await die()
+
+
+def _haunted(store: Any, reaper: Reaper) -> Any:
+    """The same store, on the way to and from which a process may die."""
+    real = store.settle
+
+    async def settle(settlements: list[Settlement], request: ClaimRequest | None = None) -> Settled:
+        if settlements:
+            await reaper.at("settling")
+        settled: Settled = await real(settlements, request)
+        if settlements:
+            await reaper.at("settled")
+        if settled.claims is not None and settled.claims.jobs:
+            await reaper.at("claimed")
+        return settled
+
+    store.settle = settle
+    return store
+
+
+def _ran(point: str, nth: int, make: MakeStore) -> tuple[CalledProvider, Reaper, PoolView, PoolView]:
+    """The pool when everything has ended, and when all windows have passed."""
+
+    async def scenario() -> tuple[CalledProvider, Reaper, PoolView, PoolView]:
+        reaper = Reaper(point, nth % 5)
+        quotas = (Quota.rolling("requests", 5), Quota.bucket("tokens", 3_000), Quota.concurrent(2))
+        options = Options(jitter=0.5, latency=(0.5, 3.0))
+        provider = CalledProvider(GLM(), quotas, options, clock=VirtualClock(), seed=nth)
+
+        def write(app: Tidemill) -> Any:
+            pool = app.pool(
+                "api",
+                Limit.requests(5, per="minute"),
+                Limit.tokens(3_000, per="minute", shape="bucket", charge="completed"),
+                Limit.concurrent(2),
+            )
+
+            @app.task(name="ask", pool=pool, cost={"tokens": 900})
+            async def ask(ctx: Context, number: int) -> None:
+                await reaper.at("started")
+                said = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+                sizes = {"x-input-tokens": "200", "x-output-tokens": "300"}
+                sent = Request("/api/paas/v4/chat/completions", said, {"x-job": str(number), **sizes})
+                calling = asyncio.create_task(provider.call(sent))
+                await asyncio.sleep(0.2)
+                await reaper.at("sent")
+                answer = await calling
+                await reaper.at("answered")
+                if answer.status >= 400:
+                    raise NotAnswered(answer)
+                ctx.used((answer.status, answer.headers, answer.body))
+
+            if app.store is not fleet_store[0]:
+                _haunted(app.store, reaper)
+            return ask
+
+        fleet_store: list[Any] = [None]
+
+        def make_store(*given: Any) -> Any:
+            fleet_store[0] = make(*given)
+            return fleet_store[0]
+
+        fleet = Fleet(write, make_store, seed=nth)
+        async with fleet.app as app:
+            await app.enqueue_many(fleet.task.job(number) for number in range(JOBS))
+            fleet.start(2, lease=6.0, reclaim_every=2.0, concurrency=2)
+            await fleet.drained(within=20 * MINUTE)
+            assert await fleet.live() == 0
+            await asyncio.sleep(10)
+            [after] = await app.store.pools()
+            await asyncio.sleep(3 * MINUTE)
+            [later] = await app.store.pools()
+        return provider, reaper, after, later
+
+    return run_fleet(scenario(), seed=nth)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_i14_nothing_leaks_and_nothing_is_given_away_twice(point: str) -> None:
+    """ "Kill at every point between claim, start, send and settle × 20: nothing leaks, nothing is given away
+    twice." Each time at another call, with other delays."""
+    killed = sum(_check(point, nth, in_memory) for nth in range(20))
+    assert killed == 20, "or nothing was tried here"
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_i14_on_sqlite_too(point: str, tmp_path: Path) -> None:
+    assert sum(_check(point, nth, on_sqlite(_folder(tmp_path, nth))) for nth in range(2)) == 2
+
+
+def _check(point: str, nth: int, make: MakeStore) -> int:
+    provider, reaper, after, later = _ran(point, nth, make)
+    ledger = provider.ledger
+    assert ledger.refused == [], (point, nth)
+    assert ledger.busiest("requests", MINUTE) <= 5
+    assert len({bill.mark for bill in ledger.bills}) == JOBS
+    assert len(ledger.bills) <= JOBS + 2 * reaper.killed, "two were under way at most"
+    assert after.reservations == 0
+    assert {limit.name: limit.used for limit in after.limits}["calls at once"] == 0
+    assert all(limit.used == pytest.approx(0) for limit in later.limits)
+    return reaper.killed
+
+
+def _folder(parent: Path, nth: int) -> Path:
+    folder = parent / str(nth)
+    folder.mkdir()
+    return folder

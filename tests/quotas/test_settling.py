@@ -1,0 +1,59 @@
+"""What a call was estimated at, what it used, and what the next one may have."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.quotas.fleet import Fleet, in_memory, on_sqlite, run_fleet
+from tidemill import Context, Limit, Tidemill
+from tidemill.core.limits import Shapes
+
+MINUTE = 60.0
+
+
+def _sends(actual: int, folder: Path | None, shape: Shapes) -> list[float]:
+    """When three calls of 2 000 tokens by estimate were made, of a pool of 3 000 a minute."""
+
+    async def scenario() -> list[float]:
+        times: list[float] = []
+
+        def write(app: Tidemill) -> Any:
+            pool = app.pool("api", Limit.tokens(3_000, per="minute", shape=shape))
+
+            @app.task(name="ask", pool=pool, cost={"tokens": 2_000})
+            async def ask(ctx: Context, number: int) -> None:
+                times.append(asyncio.get_running_loop().time())
+                await asyncio.sleep(1)
+                ctx.used(tokens=actual if number == 0 else 2_000)
+
+            return ask
+
+        fleet = Fleet(write, in_memory if folder is None else on_sqlite(folder), seed=1)
+        async with fleet.app as app:
+            await app.enqueue_many(fleet.task.job(number) for number in range(3))
+            fleet.start(2)
+            await fleet.drained(within=10 * MINUTE)
+        return times
+
+    return run_fleet(scenario())
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("shape", ["rolling", "bucket"])
+def test_what_was_not_used_is_free_at_the_next_claim(store: str, shape: Shapes, tmp_path: Path) -> None:
+    """ "Estimate 2 000, actual 700 → the rest is free at the next claim." """
+    times = _sends(700, None if store == "memory" else tmp_path, shape)
+    assert times[1] - times[0] < 1.1, "the first took a second, and left 2 300 of 3 000"
+    assert times[2] - times[1] > 20
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize(("shape", "least"), [("rolling", 60.0), ("bucket", 80.0)])
+def test_a_debt_delays_the_next(store: str, shape: Shapes, least: float, tmp_path: Path) -> None:
+    """ "Actual 5 000 → debt delays." A bucket has 4 000 to refill, a window has to pass."""
+    times = _sends(5_000, None if store == "memory" else tmp_path, shape)
+    assert least <= times[1] - times[0] <= least + 2.5
