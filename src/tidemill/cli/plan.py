@@ -15,7 +15,7 @@ from tidemill.cli.pools.words import amount
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
 from tidemill.inspect.plan import LimitPlan, Plan
-from tidemill.inspect.words import duration
+from tidemill.inspect.words import duration, plural
 
 LIMITS = (Column("limit"), Column("alone it takes", right=True))
 
@@ -62,7 +62,7 @@ def _print(plan: Plan) -> None:
         {
             "starts": moment(plan.starts_at) or "never as things are",
             "done": moment(plan.done_at) or "never as things are",
-            "ahead": f"{plan.ahead} ready jobs" if plan.ahead else None,
+            "ahead": plural(plan.ahead, "ready job") if plan.ahead else None,
             "calls": f"{plan.calls}, {units}" if units else plan.calls,
             "a call takes": "unknown: slots of workers are not counted with; say it with --takes"
             if plan.takes is None

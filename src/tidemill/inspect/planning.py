@@ -44,7 +44,7 @@ def _check(sent: Sequence[Sending], takes: float | None, knows: Knows) -> None:
             if takes is None and any(limit.per is None for limit in limits):
                 raise ConfigurationError(
                     f"takes: pool {need.pool!r} allows so many calls at once, and no job of {each.task!r} "
-                    "is done yet that would show how long one takes; say it in seconds: takes=2.5"
+                    "is done yet that would show how long one takes; say it: takes=2.5, or --takes 2.5s"
                 )
 
 

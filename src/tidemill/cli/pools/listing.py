@@ -15,9 +15,9 @@ COLUMNS = (
     Column("limit"),
     Column("used", goes=2),
     Column("", right=True),
-    Column("all free in", goes=3, right=True),
-    Column("waiting", goes=4, right=True),
-    Column("state", goes=1, cut="end", least=14),
+    Column("all free in", goes=4, right=True),
+    Column("waiting", goes=3, right=True),
+    Column("state", goes=1, cut="end", least=12),
 )
 
 

@@ -1,0 +1,223 @@
+"""Pools and plans on the command line."""
+
+from __future__ import annotations
+
+import getpass
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Cli, claim
+from tests.cli.terminal import Terminal
+from tidemill.contract.store import Store
+from tidemill.core.refusals import Reason, Refusal
+from tidemill.core.spending import Observation
+
+APPLICATION = """
+from tidemill import Limit, Tidemill
+
+app = Tidemill("sqlite:///shop.db")
+model = app.pool("model", Limit.requests(10, per="minute"), Limit.tokens(50_000, per="minute"))
+site = app.pool("site", Limit.requests(2, per="minute"), keyed=True)
+voice = app.pool("voice", Limit.concurrent(3))
+
+@app.task(name="send", queue="mail", pool=model, cost=lambda to: {"tokens": 10 * len(to)})
+async def send(to: str) -> None: ...
+
+@app.task(name="fetch", queue="feeds", pool=site.by(lambda host: host))
+async def fetch(host: str) -> None: ...
+
+@app.task(name="speak", queue="voice", pool=voice)
+async def speak() -> None: ...
+
+@app.task(name="plain")
+async def plain() -> None: ...
+"""
+APP = ("--app", "shop:app")
+
+
+@pytest.fixture(autouse=True)
+def shop(cli: Cli, tmp_path: Path) -> None:
+    """Twelve jobs wait for the model, of which two were taken."""
+    (tmp_path / "shop.py").write_text(APPLICATION)
+    sys.modules.pop("shop", None)
+    importlib.invalidate_caches()
+    for _ in range(12):
+        cli.send("a@example.org")
+    cli.on_store(lambda store: claim(store, "mail", limit=2))
+
+
+def observed(cli: Cli, refusal: Refusal) -> None:
+    async def told(store: Store) -> None:
+        await store.observe([Observation(pool="model", refusal=refusal)])
+
+    cli.on_store(told)
+
+
+def test_every_limit_with_a_gauge(cli: Cli) -> None:
+    lines = cli("pools", *APP).out.splitlines()
+    assert lines[0].split() == ["pool", "limit", "used", "all", "free", "in", "waiting", "state"]
+    assert lines[1].startswith("model  requests per minute  ##--------")
+    assert "2 of 10" in lines[1]
+    assert lines[1].split()[-2:] == ["10", "open"]
+    assert lines[2].startswith("model  tokens per minute    #---------  260 of 50k"), (
+        "a little is not nothing"
+    )
+    assert lines[3].startswith("site   requests per minute  ----------")
+    assert [pool["name"] for pool in cli("pools", *APP, "--json").json] == ["model", "site", "voice"]
+
+
+def test_one_pool_and_one_key(cli: Cli) -> None:
+    ran = cli("pools", "info", "model", *APP)
+    assert "state:     open" in ran.out
+    assert "under way: 2" in ran.out
+    assert "waiting:   10 jobs, done " in ran.out
+    shown = cli("pools", "info", "model", *APP, "--json").json
+    assert (shown["waiting"], shown["reservations"], shown["forecast"]["jobs"]) == (10, 2, 10)
+    key = cli("pools", "info", "site", "--key", "a.example", *APP, "--json").json
+    assert (key["key"], key["limits"][0]["used"]) == ("a.example", 0.0)
+    assert cli("pools", "info", "model", "--key", "x", *APP).err == (
+        "tidemill: pool 'model' has no keys; leave 'x' out\n"
+    )
+
+
+def test_a_mistyped_pool_is_told(cli: Cli) -> None:
+    for command in (("info",), ("open",), ("close",), ("unset",)):
+        ran = cli("pools", *command, "modl", *APP)
+        assert (ran.code, ran.err) == (
+            1,
+            "tidemill: there is no pool 'modl'; there are: model, site, voice\n",
+        )
+
+
+def test_amounts_are_put_over_the_code_and_taken_away_again(cli: Cli) -> None:
+    ran = cli("pools", "set", "model", "requests per minute=5", "--for", "2h", "--reason", "trial", *APP)
+    assert ran.out.startswith(f"model: requests per minute=5 by {getpass.getuser()}@")
+    assert ": trial" in ran.out
+    cli("pools", "set", "model", "tokens per minute=900", *APP)
+    shown = cli("pools", "info", "model", *APP, "--json").json
+    assert [limit["amount"] for limit in shown["limits"]] == [5, 900]
+    assert [limit["declared"] for limit in shown["limits"]] == [10, 50_000]
+    assert shown["override"]["until"] is not None, "the end it had stays"
+    assert (
+        "override:  requests per minute=5, tokens per minute=900 by"
+        in cli("pools", "info", "model", *APP).out
+    )
+    ran = cli("pools", "unset", "model", "tokens per minute", *APP)
+    assert ran.out.startswith("model: requests per minute=5 by ")
+    assert cli("pools", "unset", "model", *APP).out == "model: follows the code again\n"
+    ran = cli("pools", "unset", "model", *APP)
+    assert (ran.code, ran.err) == (
+        1,
+        "tidemill: nothing was changed: of pool 'model' nothing is overridden\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("requests per hour=5",), "'requests per hour' is not a limit of the pool; there are: requests per"),
+        (("requests per minute=0",), "requests per minute: must be above 0, is 0.0; close the pool"),
+        (("requests per minute=many",), "requests per minute: must be a number above 0, is 'many'"),
+        (("requests per minute",), "'requests per minute' is not LIMIT=AMOUNT"),
+        (("requests per minute=1", "requests per minute=2"), "requests per minute is given twice"),
+        (("requests per minute=1", "--until", "2020-01-01T00:00"), "until: must be in the future"),
+    ],
+)
+def test_a_wrong_amount_changes_nothing(cli: Cli, words: tuple[str, ...], says: str) -> None:
+    ran = cli("pools", "set", "model", *words, *APP)
+    assert ran.code == 2
+    assert says in ran.err
+    assert cli("pools", "info", "model", *APP, "--json").json["override"] is None
+
+
+def test_a_pool_is_closed_and_opened_by_hand(cli: Cli) -> None:
+    ran = cli("pools", "close", "model", "--for", "1h", "--reason", "the bill", *APP)
+    assert ran.out.startswith("model is closed until 2")
+    assert cli.on_store(lambda store: claim(store, "mail", number=2)).jobs == []
+    (line,) = [line for line in cli("pools", *APP).out.splitlines() if "requests" in line and "model" in line]
+    assert "closed by" in line
+    assert ": the bill" in line
+    assert cli("pools", "open", "model", *APP).out == "model is open\n"
+    assert len(cli.on_store(lambda store: claim(store, "mail", number=3)).jobs) == 1
+    ran = cli("pools", "close", "site", "--key", "a.example", *APP, "--json")
+    assert (ran.json["key"], ran.json["until"]) == ("a.example", None)
+    assert "pool 'site': it has keys" in cli("pools", "close", "site", *APP).err
+
+
+def test_what_a_provider_refused_is_shown_and_examined(cli: Cli) -> None:
+    observed(cli, Refusal(reason=Reason.SPENDING, text="your credit is used up"))
+    assert "spending: closed until it is opened" in cli("pools", "info", "model", *APP).out
+    ran = cli("doctor", *APP)
+    assert ran.code == 1
+    assert (
+        'bad  pool model: spending: closed until it is opened (it said "your credit is used up"); '
+        "10 jobs wait\n     set right what the provider names, then to open it: tidemill pools open model"
+    ) in ran.out
+    cli("pools", "open", "model", *APP)
+    assert "pool model" not in cli("doctor", *APP).out
+
+
+def test_the_doctor_knows_overrides_and_pools_of_old_code(cli: Cli, tmp_path: Path) -> None:
+    cli("pools", "set", "model", "requests per minute=5", *APP)
+    assert "note pool model: overridden: requests per minute=5 by" in cli("doctor", *APP).out
+    old = APPLICATION.replace('site = app.pool("site"', 'site = app.pool("web"')
+    (tmp_path / "newer.py").write_text(old)
+    assert (
+        "note pool site: the application does not declare it any more; its last limits hold"
+        in cli("doctor", "--app", "newer:app").out
+    )
+
+
+def test_a_plan(cli: Cli) -> None:
+    ran = cli("plan", "send", "to=ann", "--count", "500", *APP)
+    assert ran.out.startswith("500 jobs of send; done ")
+    assert "; bottleneck: 10 requests per minute of model.\n" in ran.out
+    assert "ahead:        10 ready jobs" in ran.out
+    assert "calls:        500, 500 requests, 15k tokens" in ran.out
+    shown = cli("plan", "send", "to=ann", "--count", "500", *APP, "--json").json
+    assert shown["seconds"] == pytest.approx(51 * 60.5, rel=0.05)
+    assert shown["units"] == {"requests": 500.0, "tokens": 15_000.0}
+    urgent = cli("plan", "send", "to=ann", "--count", "500", "--priority", "1", *APP, "--json").json
+    assert urgent["seconds"] < shown["seconds"]
+    assert "drained:" in cli("queues", "info", "mail", *APP).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("send", "--count", "5"), "its cost is computed from the arguments; give an example of them"),
+        (("send", "to=ann", "--count", "0"), "0 is not in the range"),
+        (("sned", "--count", "5"), "task: the application has no 'sned'"),
+        (("speak", "--count", "5"), "takes: pool 'voice' allows so many calls at once"),
+        (("fetch", "--count", "5"), "the key of pool 'site' is computed from the arguments"),
+    ],
+)
+def test_what_cannot_be_planned(cli: Cli, arguments: tuple[str, ...], says: str) -> None:
+    ran = cli("plan", *arguments, *APP)
+    assert ran.code == 2
+    assert says in ran.err
+
+
+def test_a_closed_pool_is_never_done(cli: Cli) -> None:
+    cli("pools", "close", "voice", "--reason", "moving", *APP)
+    ran = cli("plan", "speak", "--count", "5", "--takes", "2s", *APP)
+    assert "pool voice is closed until a person opens it (moving)" in ran.out
+    assert "done:         never as things are" in ran.out
+
+
+def test_top_shows_pools_the_closed_ones_first(cli: Cli) -> None:
+    cli("pools", "close", "voice", *APP)
+    out = cli("top", "--once", *APP).out
+    assert out.index("voice  calls at once") < out.index("model  requests per minute")
+    assert cli("top", *APP, "--json").json["pools"][0]["name"] == "model"
+
+
+def test_pools_fit_a_terminal_of_80_columns() -> None:
+    with Terminal("pools", *APP, columns=80) as terminal:
+        drawn = terminal.until("no room for [^;]*; --json has all|calls at once.*\n")
+    lines = drawn.replace("\r", "").splitlines()
+    assert max(map(len, lines[:6])) <= 80
+    assert any(line.startswith("model  requests per minute  ##--------") for line in lines), drawn
