@@ -32,14 +32,17 @@ class Bench:
     def task(self, name: str = "call", takes: float = 0.0, **options: Any) -> Task[[int], None]:
         @self.app.task(name=name, timeout=PATIENCE, **options)
         async def call(number: int) -> None:
-            self.starts[number] = self.clock.wall()
-            await asyncio.sleep(takes)
-            self.ends[number] = self.clock.wall()
-            if self._wanted == {number}:
-                self._all.set()
-            self._wanted.discard(number)
+            await self.ran(number, takes)
 
         return call
+
+    async def ran(self, number: int, takes: float = 0.0) -> None:
+        self.starts[number] = self.clock.wall()
+        await asyncio.sleep(takes)
+        self.ends[number] = self.clock.wall()
+        if self._wanted == {number}:
+            self._all.set()
+        self._wanted.discard(number)
 
     def work(self, count: int = 1) -> None:
         for _ in range(count):
