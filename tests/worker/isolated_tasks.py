@@ -17,8 +17,10 @@ from typing import Any
 
 from tests.worker.provider import Refused
 from tidemill.core.limits import Limit
+from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.retry import Retry
 from tidemill.errors import SnoozeFor
+from tidemill.tasks.classifiers import Classifiers
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition, define
 from tidemill.tasks.pools import declared_pool
@@ -106,6 +108,28 @@ def waits(path: str) -> None:
 API = declared_pool("api", (Limit.tokens(1000, per="minute"),), {"jitter": 60})
 OTHER = declared_pool("other", (Limit.tokens(100, per="minute"), Limit.concurrent(1)), {"jitter": 60})
 HASTY = declared_pool("hasty", (Limit.requests(10, per="minute"),), {"jitter": 0.1})
+
+
+def _judged(error: Any) -> Refusal | None:
+    if isinstance(error, LookupError):
+        return Refusal(reason=Reason.SPENDING, text="no more money")
+    raise KeyError("code")
+
+
+JUDGED = declared_pool(
+    "judged",
+    (Limit.requests(10, per="minute"),),
+    {"jitter": 60, "classify": _judged},
+    Classifiers(),
+)
+
+
+def _judges(kind: str) -> None:
+    raise LookupError(kind) if kind == "money" else ValueError(kind)
+
+
+judges = Decorated(define(_judges, name="judges", pool=JUDGED, isolate=True, retry=Retry(attempts=1)))
+_judges.__qualname__ = "judges"
 
 
 async def meters(ctx: Context) -> None:

@@ -28,7 +28,7 @@ from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.context import Context
 from tidemill.tasks.costs import needs_of
 from tidemill.tasks.definition import Middleware, TaskDefinition, define
-from tidemill.telemetry.events import Event, JobReleased, PoolClosed
+from tidemill.telemetry.events import ClassifierFailed, Event, JobReleased, PoolClosed
 from tidemill.telemetry.signals import Signals
 from tidemill.worker import Worker, WorkerOptions
 
@@ -415,6 +415,33 @@ async def test_i16_a_refusal_in_an_isolated_process_closes_the_pool(store: Memor
     assert (job.state, job.attempts) == (State.READY, 0)
     [closed] = [event for event in events if isinstance(event, PoolClosed)]
     assert (closed.pool, closed.job, closed.reason) == ("api", "a", "stated")
+
+
+async def test_the_applications_own_judgement_is_asked_in_an_isolated_process(store: MemoryStore) -> None:
+    task = isolated_tasks.judges.definition
+    await store.declare_pools({"judged": isolated_tasks.JUDGED.settings})
+    bug = NewJob(id="bug", task=task.name, payload=b'{"kind": "bug"}', needs=needs_of(task, {}))
+    money = NewJob(id="money", task=task.name, payload=b'{"kind": "money"}', needs=needs_of(task, {}))
+    await store.insert([Group("default", (bug, money))])
+    events: list[Event] = []
+    signals = Signals()
+    signals.subscribe(events.append)
+    worker = Worker(
+        store,
+        {task.name: task},
+        {"judged": isolated_tasks.JUDGED.settings},
+        options=WorkerOptions(until_idle=True, concurrency=1),
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+        signals=signals,
+    )
+    await worker.run()
+    assert (await get(store, "bug")).state is State.FAILED
+    assert (await get(store, "money")).attempts == 0
+    [problem] = [event.problem for event in events if isinstance(event, ClassifierFailed)]
+    assert "raised KeyError" in problem
+    [closed] = [event for event in events if isinstance(event, PoolClosed)]
+    assert (closed.pool, closed.reason, closed.until) == ("judged", "spending", None)
 
 
 async def test_i14_units_that_grew_old_while_a_process_started_are_given_back(store: MemoryStore) -> None:

@@ -36,6 +36,7 @@ _REFUSALS: tuple[Callable[[Facts, float], Known | None], ...] = (
 )
 _STATED: tuple[Callable[[Facts, float], tuple[Stated, ...]], ...] = (
     anthropic.stated,
+    gemini.stated,
     openai.stated,
     elevenlabs.stated,
     ietf.stated,

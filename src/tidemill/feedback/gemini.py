@@ -10,7 +10,7 @@ from tidemill.core.refusals import Reason, Refusal
 from tidemill.feedback.facts import Facts
 from tidemill.feedback.ietf import retry_after
 from tidemill.feedback.parsing import duration, number
-from tidemill.feedback.reading import Known
+from tidemill.feedback.reading import Known, Stated
 from tidemill.feedback.text import by_text, hint_in, normal
 
 MOST_DETAILS = 50
@@ -27,6 +27,7 @@ _NOTHING = re.compile(r"\blimit: 0\b(?!\.\d)")
 _TOO_LONG = re.compile(r"\bexceeds the maximum (?:number of )?tokens\b|\bpayload size exceeds\b")
 _WAITS = (Reason.RATE, Reason.UNKNOWN, Reason.DAY_QUOTA)
 """From short to long."""
+_WINDOWS = {Reason.RATE: 60.0, Reason.DAY_QUOTA: 86_400.0}
 
 
 def refusal(facts: Facts, now: float) -> Known | None:
@@ -41,6 +42,19 @@ def refusal(facts: Facts, now: float) -> Known | None:
     return Known(
         Refusal(reason=_STATUSES[status], retry_after=after, status=facts.status, text=facts.message)
     )
+
+
+def stated(facts: Facts, now: float) -> tuple[Stated, ...]:  # noqa: ARG001 - nothing here has a time
+    """There are no headers, but a refusal says how much is allowed."""
+    if facts.word("status") != "RESOURCE_EXHAUSTED":
+        return ()
+    found = []
+    for violation in _violations(facts):
+        unit, window = _unit(violation), _WINDOWS.get(_reason(violation))
+        amount = number(violation.get("quotaValue"))
+        if unit is not None and window is not None and amount:
+            found.append(Stated(unit=unit, window=window, limit=amount))
+    return tuple(found)
 
 
 def _exhausted(facts: Facts, now: float) -> Refusal:

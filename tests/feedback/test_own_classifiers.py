@@ -1,0 +1,159 @@
+"""The application's own judgement goes first, wherever the handler runs, and never costs the attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import page, section
+from tests.docs.session import blocks
+from tests.worker.bench import Bench, Virtually
+from tests.worker.conftest import virtually  # noqa: F401 - a fixture
+from tests.worker.provider import Refused
+from tidemill import ConfigurationError, Context, Limit, Reason, Refusal, Retry, State, Tidemill
+from tidemill.core.pools import PoolSettings
+from tidemill.feedback import observation, read
+from tidemill.tasks.classifiers import Classifiers
+from tidemill.telemetry.events import ClassifierFailed, PoolClosed
+
+
+class Busy(Exception):
+    """An error no adapter knows."""
+
+
+def busy(error: Any) -> Refusal | None:
+    return Refusal(reason=Reason.RATE, retry_after=40) if isinstance(error, Busy) else None
+
+
+def test_a_pools_own_is_asked_before_the_applications_and_both_before_the_adapters() -> None:
+    asked: list[str] = []
+    app = Tidemill("memory://")
+
+    @app.classify
+    def of_all(error: Any) -> None:
+        asked.append(f"all {error}")
+
+    def of_one(error: Any) -> None:
+        asked.append(f"one {error}")
+
+    app.pool("one", Limit.requests(1, per=1), classify=of_one)
+    for pool in ("one", "two"):
+        read(Exception("oops"), now=0, classifiers=app.classifiers.of(pool))
+    assert asked == ["one oops", "all oops", "all oops"]
+
+
+@pytest.mark.parametrize("answer", [False, Refusal(reason=Reason.DAY_QUOTA)])
+def test_what_it_says_stands(answer: Any) -> None:
+    reading = read(Refused(429, {"retry-after": "5"}), now=0, classifiers=[lambda _: answer])
+    assert reading.refusal == (answer or None)
+
+
+@pytest.mark.parametrize("wrong", ["refused", True, 0])
+def test_something_else_is_a_problem_and_the_adapters_are_asked(wrong: Any) -> None:
+    reading = read(Refused(429, {"retry-after": "5"}), now=0, classifiers=[lambda _: wrong])
+    assert reading.refusal is not None
+    assert len(reading.problems) == 1
+
+
+def test_what_cannot_judge_is_refused_where_it_is_written() -> None:
+    async def later(error: Any) -> None: ...
+
+    app = Tidemill("memory://")
+    with pytest.raises(ConfigurationError, match="pool 'api': classify: must be a plain function"):
+        app.pool("api", Limit.requests(1, per=1), classify=later)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="classify: must be a function"):
+        app.classify("never")  # type: ignore[type-var]
+
+
+def test_i16_its_refusal_closes_the_pool_and_costs_no_attempt(virtually: Virtually) -> None:  # noqa: F811
+    async def scenario(bench: Bench) -> None:
+        times: list[float] = []
+        loop = asyncio.get_running_loop()
+        pool = await bench.pool("api", Limit.requests(10, per="minute"))
+        pool.classifiers = Classifiers()
+        pool.classifiers.add(busy, "api")
+
+        async def call() -> None:
+            times.append(loop.time())
+            if len(times) == 1:
+                raise Busy
+
+        bench.task(call, pool=pool, retry=Retry(attempts=1))
+        job = await bench.enqueue("call")
+        worker = bench.worker()
+        running = bench.start(worker)
+        await bench.ended(job)
+        assert times[1] == pytest.approx(40.5, abs=0.2)
+        assert (await bench.job(job)).attempts == 1
+        assert [event.reason for event in bench.told(PoolClosed)] == ["rate"]
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_one_that_raises_is_told_and_loses_nothing(virtually: Virtually) -> None:  # noqa: F811
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.requests(10, per="minute"))
+        pool.classifiers = Classifiers()
+
+        def broken(error: Any) -> None:
+            raise KeyError("code")
+
+        pool.classifiers.add(broken)
+
+        async def call(ctx: Context) -> None:
+            ctx.used({"usage": {"total_tokens": 3}})
+            raise ValueError("a bug")
+
+        bench.task(call, pool=pool, retry=Retry(attempts=1))
+        job = await bench.enqueue("call")
+        await bench.run_until_idle()
+        failed = await bench.job(job)
+        assert failed.state is State.FAILED
+        assert failed.error is not None
+        assert failed.error.type == "ValueError"
+        problems = [event.problem for event in bench.told(ClassifierFailed)]
+        assert len(problems) == 2
+        assert all("broken raised KeyError" in problem for problem in problems)
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_bare_403_closes_an_account_but_no_key(status: int) -> None:
+    """One page that wants a login says nothing of the site; the words of a provider do."""
+    limits = (Limit.requests(1, per=1),)
+    reading = read((status, {}, "no"), now=0)
+    assert observation("api", PoolSettings(limits=limits), reading).refusal is not None
+    assert observation("site", PoolSettings(limits=limits, keyed=True), reading, "a").refusal is None
+    sure = read((status, {}, {"error": {"code": "invalid_api_key", "message": "no"}}), now=0)
+    assert observation("site", PoolSettings(limits=limits, keyed=True), sure, "a").refusal is not None
+
+
+class VoicesBusy(Exception):
+    seconds = 7.0
+
+
+class PageGone(Exception): ...
+
+
+def test_the_page_says_what_happens() -> None:
+    """Its programs run, and its table has a row for every reason."""
+    text = page("how-to/classify-errors.md")
+    names: dict[str, Any] = {"VoicesBusy": VoicesBusy, "PageGone": PageGone}
+    for language, program in blocks(text):
+        if language == "python":
+            exec(program.replace("sqlite:///jobs.db", "memory://"), names)  # noqa: S102 - the page's own
+    own = names["app"].classifiers.of("voices")
+    busy_reading = read(VoicesBusy("busy"), now=0, classifiers=own)
+    assert busy_reading.refusal == Refusal(reason=Reason.RATE, retry_after=7.0)
+    assert read(PageGone("429"), now=0, classifiers=own).refusal is None
+    assert read(Exception("429"), now=0, classifiers=own).refusal is not None
+    tenant = read(Refused(401), now=0, classifiers=[names["of_tenants"]]).refusal
+    assert tenant is not None
+    assert not tenant.bare
+    assert set(re.findall(r"`([A-Z_]+)`", section(text, "What a reason does"))) == {r.name for r in Reason}
