@@ -23,6 +23,7 @@ class Gates:
         self._unripe: dict[str, Unripe] = {}
         self.taken: dict[str, tuple[Reserved, ...]] = {}
         self.calls: dict[str, str] = {}
+        self._called: set[str] = set()
 
     def admits(self, job: Job, ahead: Ahead[Job], most: int) -> int | Gate:
         """Several lanes have one key when their pools differ, so its room is counted here."""
@@ -49,19 +50,20 @@ class Gates:
         return answer if isinstance(answer, Stopped) else Call(1, answer)
 
     def _call(self, rule: Batching, waiting: Sequence[Job], most: int) -> Unripe | Stopped | Call:
-        """B1 to B4."""
-        now = self._books.now()
+        """B1 to B4. Whoever is left behind a call waits by his own time."""
+        lane, now = waiting[0].lane, self._books.now()
         answer = calls.begin(
             self._books,
             rule,
             waiting,
             most,
             lambda job: transitions.is_expired(job, now.wall),
-            self._queue.lanes.ripe_at(waiting[0].lane),
+            None if lane in self._called else self._queue.lanes.ripe_at(lane),
             now,
-            (self._queue.name, waiting[0].lane),
+            (self._queue.name, lane),
         )
         if isinstance(answer, Call):
+            self._called.add(lane)
             self.calls.update((job.id, waiting[0].id) for job in waiting[: answer.jobs])
         return answer
 

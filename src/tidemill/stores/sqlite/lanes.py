@@ -147,6 +147,7 @@ class Doors:
         self._transaction, self._queue, self._rooms = transaction, queue, rooms
         self.taken: dict[str, tuple[Reserved, ...]] = {}
         self.calls: dict[str, str] = {}
+        self._called: set[str] = set()
         self._full: set[str] = set()
         self._unripe: dict[str, Unripe] = {}
         self._stopped: dict[str, tuple[Stopped, int]] = {}
@@ -180,21 +181,30 @@ class Doors:
 
     def _call(self, rule: Batching, waiting: Sequence[Ready], most: int) -> Unripe | Stopped | Call:
         """B1 to B4."""
-        ledger, now = self._transaction.ledger, self._transaction.now
-        lane = (self._queue, waiting[0].lane)
+        ledger, now, lane = self._transaction.ledger, self._transaction.now, waiting[0].lane
         answer = calls.begin(
             ledger,
             rule,
             waiting,
             most,
             lambda job: job.expires is not None and job.expires <= now,
-            self._transaction.execute(SQL.ripe_at, (*lane, waits_for(UNRIPE))).get,
+            self._ripe_at(lane),
             ledger.now,
-            lane,
+            (self._queue, lane),
         )
         if isinstance(answer, Call):
+            self._called.add(lane)
             self.calls.update((job.id, waiting[0].id) for job in waiting[: answer.jobs])
         return answer
+
+    def _ripe_at(self, lane: str) -> float | None:
+        """Whoever is left behind a call waits by his own time."""
+        if lane in self._called:
+            return None
+        known: float | None = self._transaction.execute(
+            SQL.ripe_at, (self._queue, lane, waits_for(UNRIPE))
+        ).get
+        return known
 
     def shut(self, picked: Picked[Ready]) -> None:
         """P12, B2."""

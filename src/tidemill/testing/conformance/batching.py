@@ -129,6 +129,19 @@ class TestRipeness:
         await drive.add(*batch("e"))
         assert calls(await drive.take()) == ["acde"]
 
+    async def test_b2_whoever_is_left_waits_by_his_own_time(self, drive: Driver) -> None:
+        """The others were waited for before; he was not."""
+        await drive.add(*batch("a"))
+        assert await drive.take() == []
+        drive.clock.advance(5)
+        await drive.add(*batch("bcde"))
+        claims = await drive.claim()
+        assert (calls(claims.jobs), claims.next_due) == (["abcd"], 10)
+        drive.clock.advance(9)
+        assert await drive.take() == []
+        drive.clock.advance(1)
+        assert calls(await drive.take()) == ["e"]
+
     async def test_b2_a_paused_queue_tells_of_nobody(self, drive: Driver) -> None:
         await drive.add(*batch("ab"))
         assert (await drive.claim()).lingers

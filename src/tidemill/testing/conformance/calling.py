@@ -110,6 +110,12 @@ class TestCalls:
         await drive.add(*batch("abc", Batching(max_items=2)), new("x"), new("y"))
         assert calls(await drive.take()) == ["ab", "x"]
 
+    async def test_j35_b3_a_keys_room_is_shared_by_its_lanes(self, drive: Driver) -> None:
+        await drive.store.declare({"q": QueueSettings(key_concurrency=3)})
+        for task in ("one", "two"):
+            await drive.add(*batch({"one": "ab", "two": "cd"}[task], QUICK, key="k", task=task))
+        assert calls(await drive.take()) == ["ab", "c"]
+
     async def test_b5_a_call_is_one_of_the_limit(self, drive: Driver) -> None:
         await drive.add(*batch("abcdefgh", Batching(max_items=2)), *batch("i", key="k"), new("x", key="l"))
         claims = await drive.claim(limit=2)

@@ -14,6 +14,7 @@ from tidemill.core.outcomes import Outcome, Release, Split
 from tidemill.core.spending import Spent
 from tidemill.testing.conformance import metering
 from tidemill.testing.conformance import strategies as some
+from tidemill.testing.conformance.lockstep.holders import Holders
 from tidemill.testing.conformance.lockstep.incoming import Incoming
 
 RULES = (
@@ -31,7 +32,7 @@ fates: st.SearchStrategy[Outcome] = st.one_of(
 )
 
 
-class Batches(Incoming):
+class Batches(Incoming, Holders):
     @initialize(queue=some.queues, jobs=st.lists(some.new_jobs, min_size=3, max_size=5))
     def a_batch_to_begin_with(self, queue: str, jobs: list[NewJob]) -> None:
         self.insert_batch(queue, jobs, RULES[0], ())
@@ -53,6 +54,18 @@ class Batches(Incoming):
     def insert_into_batch(self, queue: str, job: NewJob, batching: Batching) -> None:
         """As any other job is sent, with whatever key and pools it has."""
         self.insert([Group(queue, (replace(job, task="batch", batching=batching),))])
+
+    @rule(queue=some.queues, jobs=st.integers(2, 4), outcome=fates, key=some.mostly(None, "k"))
+    def a_call_from_beginning_to_end(self, queue: str, jobs: int, outcome: Outcome, key: str | None) -> None:
+        """By chance a whole one would be rare."""
+        names = [self.named(NewJob(id=some.FRESH, task="batch", payload=b"{}")) for _ in range(jobs)]
+        self.insert([Group(queue, tuple(replace(job, batching=RULES[1], key=key) for job in names))])
+        before = len(self.claims)
+        self.claim_much("w")
+        items = [
+            Settlement(job.id, job.fence, job.claim, outcome) for job in self.claims[before:] if job.call
+        ]
+        self.both(lambda store: store.settle(items))
 
     @precondition(lambda self: any(claimed.call for claimed in self.claims))
     @rule(data=st.data(), outcome=fates, spent=metering.spents)
