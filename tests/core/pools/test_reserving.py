@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemill.core.limits import Limit
+from tidemill.core.limits import Limit, Shapes
 from tidemill.core.pools import PoolSettings, PoolState, since_boot
 from tidemill.core.reserving import (
     Ask,
@@ -202,3 +202,53 @@ def test_whatever_happens_to_calls_nothing_leaks(asked: list[tuple[float, float,
     for kept in open_:
         state = settle(MODEL, state, kept, None, at(second))
     assert room(MODEL, state, at(second + 3600)) == pytest.approx(room(MODEL, PoolState(), at(0)))
+
+
+@pytest.mark.parametrize("shape", ["rolling", "bucket", "paced"])
+def test_what_is_counted_with_the_answer_begins_to_pass_with_it(shape: Shapes) -> None:
+    """A call of two minutes: entered at its claim it would be forgotten before the provider counts it."""
+    limit = Limit.of("output_tokens", 1_000, per="minute", shape=shape, charge="completed")
+    pool = PoolSettings(limits=(limit,))
+    ask = Ask("job", {"output_tokens": 1_000}, 5)
+    yes = reserve(pool, PoolState(), ask, at(0))
+    assert isinstance(yes, Granted)
+    assert refused(pool, yes.state, Ask("next", {"output_tokens": 900}, 5), 119).wait == math.inf
+    after = settle(pool, yes.state, yes.reservation, {"output_tokens": 800}, at(120))
+    no = refused(pool, after, Ask("next", {"output_tokens": 900}, 5), 120)
+    assert 40 < no.wait <= 61
+    assert after.held == {}
+    assert no.state.counted(limit, at(120), pool.guards) == pytest.approx(800)
+
+
+def test_what_was_held_for_a_call_that_was_not_made_is_free() -> None:
+    limit = Limit.of("output_tokens", 1_000, per="minute", charge="completed")
+    pool = PoolSettings(limits=(limit,))
+    yes = reserve(pool, PoolState(), Ask("job", {"output_tokens": 1_000}, 5), at(0))
+    assert isinstance(yes, Granted)
+    assert room(pool, release(pool, yes.state, yes.reservation, at(1)), at(1)) == {limit.name: 1_000}
+    anew = count_anew(pool, yes.state, yes.reservation, at(30))
+    assert room(pool, anew, at(80)) == {limit.name: 0}, "it counts from when its worker was given up"
+
+
+def test_nothing_but_what_was_reserved_counts_where_a_provider_counts_that() -> None:
+    pool = PoolSettings(limits=(Limit.tokens(1_000, per="minute", charge="reserved"),))
+    yes = granted(pool, PoolState(), 500)
+    for used in (100, 900):
+        after = settle(pool, yes.state, yes.reservation, {"tokens": used}, at(1))
+        assert room(pool, after, at(1)) == {PER_MINUTE: 500}
+
+
+def test_a_job_given_back_takes_the_place_of_its_line() -> None:
+    """It stands before the one that has the place: if it had to wait for it, both would wait for ever."""
+    pool = PoolSettings(limits=(Limit.tokens(10_000, per="minute"),))
+    state = granted(pool, PoolState(), 9_000).state
+    for second in (1, 2):
+        state = refused(pool, state, Ask("next", {"tokens": 9_000}, 5, "default"), second).state
+    assert state.hold is not None
+    assert state.hold.firm
+    older = Ask("given back", {"tokens": 5_000}, 5, "default")
+    other = Ask("of another queue", {"tokens": 5_000}, 5, "mail")
+    assert refused(pool, state, other, 61).limit == "held for job next"
+    answer = reserve(pool, state, older, at(61))
+    assert isinstance(answer, Granted)
+    assert answer.state.hold is None

@@ -130,3 +130,63 @@ def test_what_was_lost_counts_as_spent() -> None:
         lost = window.lost(limit, now)
         assert lost.room(limit, now, GUARDS) <= 0
         assert lost.wait(limit, 10 * (1 - 0.01), now, GUARDS) == pytest.approx(60, abs=1.2)
+
+
+lasting = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 0.1, 1.0, 10.0, 29.0]),  # since the call before
+        st.sampled_from([1.0, 5.0, 11.0, 12.0]),  # units reserved
+        st.sampled_from([0.0, 0.5, 1.0]),  # the share that is used
+        st.sampled_from([0.0, GUARDS.jitter]),  # until they are counted
+        st.sampled_from([0.1, 11.0, 30.0, 60.0]),  # until the call has ended
+    ),
+    min_size=3,
+    max_size=30,
+)
+
+
+@given(lasting)
+@settings(max_examples=400, deadline=None)
+def test_what_comes_back_late_to_a_bucket_is_not_had_twice(calls: list[tuple[float, ...]]) -> None:
+    """What was reserved and not used comes back when the call has ended, whatever was taken meanwhile."""
+    limit = Limit.tokens(12, per="minute", shape="bucket")
+    window: Kept = fresh(limit)
+    boot, arrivals = 1000.0, []
+    ends: list[tuple[float, float, float]] = []
+    for gap, units, share, jitter, lasts in calls:
+        boot += gap
+        for end, rest, mark in sorted(ends):
+            if end <= boot:
+                window = window.returned(limit, rest, mark, Instant(end, end))
+        ends = [one for one in ends if one[0] > boot]
+        now = Instant(boot, boot)
+        if window.room(limit, now, GUARDS) < units:
+            continue
+        window, mark = window.taken(limit, units, now, GUARDS)
+        arrivals.append((boot + jitter, units * share))
+        ends.append((boot + lasts, units * (1 - share), mark))
+    level, at = 12.0, 0.0
+    for arrives, units in sorted(arrivals):
+        level, at = min(12.0, level + (arrives - at) * 12 / 60) - units, arrives
+        assert level >= -1e-6
+
+
+@given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, GUARDS.jitter)), max_size=60), st.integers(1, 600))
+@settings(max_examples=300, deadline=None)
+def test_a_pace_holds_where_a_minute_is_enforced_as_seconds(gaps: list[Call], amount: int) -> None:
+    """60 a minute may mean 1 a second: a provider's bucket of a second's worth, or of one call."""
+    limit = Limit.requests(amount, per="minute", shape="paced")
+    window, boot, arrivals = fresh(limit), 1000.0, []
+    for gap, jitter in gaps:
+        boot += gap
+        now = Instant(boot, boot)
+        boot += window.wait(limit, 1, now, GUARDS)
+        now = Instant(boot, boot)
+        assert window.room(limit, now, GUARDS) >= 1 - 1e-6
+        window, _ = window.taken(limit, 1, now, GUARDS)
+        arrivals.append(boot + jitter)
+    size = max(1.0, amount / 60)
+    level, at = size, 0.0
+    for arrives in sorted(arrivals):
+        level, at = min(size, level + (arrives - at) * amount / 60) - 1, arrives
+        assert level >= -1e-6

@@ -18,10 +18,13 @@ class Bucket(msgspec.Struct, frozen=True, tag="bucket"):
     emptied. So ours counts as full only when it has been so for the jitter (`spent` goes on below 0 until
     then), and what flows in during the jitter is kept back from all calls but those it is full for. That
     way a call may be as large as the bucket, and no pattern of arrivals empties the provider's.
+
+    `forgone` is the stretch whose inflow was taken off what came back, see `returned`.
     """
 
     spent: float = 0.0
     at: float = LONG_AGO
+    forgone: tuple[float, float] = (LONG_AGO, LONG_AGO)
 
     def counted(self, limit: Limit, now: Instant, guards: Guards) -> float:
         return max(0.0, self._spent(limit, now, guards))
@@ -36,13 +39,20 @@ class Bucket(msgspec.Struct, frozen=True, tag="bucket"):
         return max(0.0, missing / _rate(limit)) if missing > TINY else 0.0
 
     def taken(self, limit: Limit, units: float, now: Instant, guards: Guards) -> tuple[Self, float]:
-        return type(self)(max(0.0, self._spent(limit, now, guards)) + units, now.boot), now.boot
+        spent = max(0.0, self._spent(limit, now, guards))
+        return type(self)(spent + units, now.boot, self.forgone), now.boot
 
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
-        """What has flowed in since the take may have been had by others already. What surely has not comes
-        back: little of a call that took long, which is why such calls are held (`core.reserving`)."""
-        left = max(0.0, units - max(0.0, now.boot - mark) * _rate(limit))
-        return type(self)(self.spent - left, self.at)
+        """Had it not been taken, the bucket might have been full since, and what flowed in lost. So that much
+        does not come back, once for all that come back after the same stretch. Of a call that took long
+        nothing is left, which is why such calls are held (`core.reserving`)."""
+        since, until = self.forgone
+        before = max(0.0, min(now.boot, until) - max(mark, since))
+        left = units - max(0.0, now.boot - mark - before) * _rate(limit)
+        if left <= 0:
+            return self
+        stretch = (min(mark, since) if before > 0 else mark, now.boot)
+        return type(self)(self.spent - left, self.at, stretch)
 
     def lost(self, limit: Limit, now: Instant) -> Self:
         return type(self)(limit.amount, now.boot)
