@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from tests.worker.bench import Bench, Unreliable, Virtually
+from tests.worker.bench import NO_POOLS, Bench, Unreliable, Virtually
 from tests.worker.provider import Provider
 from tidemill.core.changes import Cancel
-from tidemill.core.claims import ClaimRequest, Settled, Settlement
+from tidemill.core.claims import ClaimRequest, Settled, Settlement, Share
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.limits import Limit
@@ -21,6 +21,9 @@ from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
 from tidemill.telemetry.events import JobDone, JobFailed, JobLost, JobReleased, JobStarted
+from tidemill.worker.attempt import Attempt
+from tidemill.worker.call import in_calls
+from tidemill.worker.heartbeat import held_as
 
 
 def result(job: Job) -> Any:
@@ -429,6 +432,28 @@ def test_code_that_does_not_stop_keeps_one_slot_and_all_its_jobs_are_settled(vir
         assert worker.stats.stuck == 0
         worker.stop()
         await running
+
+    virtually(scenario)
+
+
+def test_i21_jobs_of_a_call_that_outran_its_timeout_are_no_longer_renewed(virtually: Virtually) -> None:
+    """When the worker's loop stands still nobody stops the call: its leases end."""
+
+    async def scenario(bench: Bench) -> None:
+        async def embed(texts: list[str]) -> list[str]:
+            return texts
+
+        bench.batch_task(embed, max_items=10)
+        await bench.items("embed", "a", "b")
+        request = ClaimRequest(worker="w", number=1, shares=(Share("default", 1),), limit=1, lease=30)
+        claims = await bench.store.claim(request)
+        members = [
+            Attempt(job, bench.tasks["embed"], lambda: None, lambda: 0.0, NO_POOLS) for job in claims.jobs
+        ]
+        [call] = in_calls(members, 0.0)
+        call.deadline = 100.0
+        assert [held_as(member, 104.0).renew for member in members] == [True, True]
+        assert [held_as(member, 106.0).renew for member in members] == [False, False]
 
     virtually(scenario)
 
