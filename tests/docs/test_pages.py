@@ -21,6 +21,8 @@ PLAYED = [
     "docs/how-to/logs-and-events.md",
     "docs/how-to/long-jobs.md",
     "docs/how-to/pay-once.md",
+    "docs/how-to/plan-a-backlog.md",
+    "docs/how-to/quotas.md",
     "docs/how-to/retry-and-give-up.md",
     "docs/how-to/unique-jobs.md",
 ]

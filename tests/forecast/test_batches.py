@@ -1,4 +1,4 @@
-"""N5, N7: calls that jobs share count as calls."""
+"""N7: calls that jobs share count as calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def embedding(bench: Bench, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("count", [5, 100, 330])
-def test_n5_a_call_takes_many_jobs(count: int) -> None:
+def test_a_call_takes_many_jobs(count: int) -> None:
     async def scenario(bench: Bench) -> None:
         pool = bench.app.pool("api", Limit.requests(3, per="minute"))
         task = embedding(bench, pool=pool, max_items=20)
@@ -37,7 +37,7 @@ def test_n5_a_call_takes_many_jobs(count: int) -> None:
     virtually(scenario)
 
 
-def test_n5_what_the_items_cost_bounds_a_call_too() -> None:
+def test_what_the_items_cost_bounds_a_call_too() -> None:
     async def scenario(bench: Bench) -> None:
         pool = bench.app.pool("api", Limit.requests(10, per="minute"), Limit.tokens(1_000, per="minute"))
         task = embedding(bench, pool=pool, max_items=50, max_units={"tokens": 500}, item_cost={"tokens": 50})

@@ -1,4 +1,4 @@
-"""N5: plans beside other work: shared pools, priorities, keys, closed pools, overrides, workers, batches."""
+"""Plans beside other work: shared pools, priorities, keys, closed pools, overrides, workers, batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OURS = range(1000, 1040)
 
 
 @pytest.mark.parametrize("others", [10, 60])
-def test_n5_two_tasks_of_one_lane_go_one_after_the_other(others: int) -> None:
+def test_two_tasks_of_one_lane_go_one_after_the_other(others: int) -> None:
     async def scenario(bench: Bench) -> None:
         pool = bench.app.pool("api", TEN, Limit.tokens(5_000, per="minute"))
         small = bench.task("small", pool=pool, cost={"tokens": 100})
@@ -31,7 +31,7 @@ def test_n5_two_tasks_of_one_lane_go_one_after_the_other(others: int) -> None:
 
 
 @pytest.mark.parametrize("others", [10, 200])
-def test_n5_two_queues_share_a_pool_by_turns(others: int) -> None:
+def test_two_queues_share_a_pool_by_turns(others: int) -> None:
     """Whose turn comes first is not foreseen, so of few windows one can be a tenth."""
     numbers = range(1000, 1100)
 
@@ -49,7 +49,7 @@ def test_n5_two_queues_share_a_pool_by_turns(others: int) -> None:
 
 
 @pytest.mark.parametrize("priority", [1, 5, 9])
-def test_n5_more_urgent_ones_go_first(priority: int) -> None:
+def test_more_urgent_ones_go_first(priority: int) -> None:
     async def scenario(bench: Bench) -> None:
         task = bench.task(pool=bench.app.pool("api", TEN))
         await bench.send(task, range(30))
@@ -63,7 +63,7 @@ def test_n5_more_urgent_ones_go_first(priority: int) -> None:
     virtually(scenario)
 
 
-def test_n5_each_key_has_limits_of_its_own() -> None:
+def test_each_key_has_limits_of_its_own() -> None:
     """Forty jobs over two hosts, one of which has thirty already."""
 
     async def scenario(bench: Bench) -> None:
@@ -85,7 +85,7 @@ def test_n5_each_key_has_limits_of_its_own() -> None:
     virtually(scenario)
 
 
-def test_n5_a_closed_pool_opens_at_its_time() -> None:
+def test_a_closed_pool_opens_at_its_time() -> None:
     async def scenario(bench: Bench) -> None:
         task = bench.task(pool=bench.app.pool("api", TEN))
         await bench.send(task, range(5))
@@ -100,7 +100,7 @@ def test_n5_a_closed_pool_opens_at_its_time() -> None:
     virtually(scenario)
 
 
-def test_n5_what_only_a_person_ends_is_never_done() -> None:
+def test_what_only_a_person_ends_is_never_done() -> None:
     async def scenario(bench: Bench) -> None:
         task = bench.task(pool=bench.app.pool("api", TEN))
         await bench.app.client.store()
@@ -117,7 +117,7 @@ def test_n5_what_only_a_person_ends_is_never_done() -> None:
 
 
 @pytest.mark.parametrize("until", [120, 100_000])
-def test_n5_an_override_counts_while_it_lasts(until: int) -> None:
+def test_an_override_counts_while_it_lasts(until: int) -> None:
     async def scenario(bench: Bench) -> None:
         task = bench.task(pool=bench.app.pool("api", TEN))
         await bench.app.client.store()
@@ -131,7 +131,7 @@ def test_n5_an_override_counts_while_it_lasts(until: int) -> None:
     virtually(scenario)
 
 
-def test_n5_what_is_held_back_for_others_is_left_alone() -> None:
+def test_what_is_held_back_for_others_is_left_alone() -> None:
     async def scenario(bench: Bench) -> None:
         pool = bench.app.pool("api", TEN, held_back=0.4, urgent=1)
         task = bench.task(pool=pool)
@@ -149,7 +149,7 @@ def test_n5_what_is_held_back_for_others_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(("slots", "concurrency"), [(3, None), (50, 2), (50, None)])
-def test_n5_workers_and_queues_are_limits_too(slots: int, concurrency: int | None) -> None:
+def test_workers_and_queues_are_limits_too(slots: int, concurrency: int | None) -> None:
     """Who works and how long a job takes is known from what was done."""
 
     async def scenario(bench: Bench) -> None:
@@ -169,7 +169,7 @@ def test_n5_workers_and_queues_are_limits_too(slots: int, concurrency: int | Non
     virtually(scenario, slots=slots)
 
 
-def test_n5_what_cannot_be_planned_is_said() -> None:
+def test_what_cannot_be_planned_is_said() -> None:
     async def scenario(bench: Bench) -> None:
         task = bench.task(pool=bench.app.pool("api", Limit.concurrent(3)))
         await bench.app.client.store()
@@ -191,7 +191,7 @@ def test_n5_what_cannot_be_planned_is_said() -> None:
     virtually(scenario)
 
 
-def test_n5_without_a_limit_nothing_holds_them_up() -> None:
+def test_without_a_limit_nothing_holds_them_up() -> None:
     async def scenario(bench: Bench) -> None:
         plan = await bench.app.plan(bench.task(), count=10_000)
         assert (plan.seconds, plan.bottleneck, plan.limits) == (0.0, None, ())

@@ -1,4 +1,4 @@
-"""N5: `plan` is within a tenth of when the jobs are really done."""
+"""`plan` is within a tenth of when the jobs are really done."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COSTS = {"calls of 3 in 10": {"tokens": 3}}
 
 @pytest.mark.parametrize("count", [1, 7, 45, 230])
 @pytest.mark.parametrize("name", LIMITS)
-def test_n5_each_shape_alone_and_together(name: str, count: int) -> None:
+def test_each_shape_alone_and_together(name: str, count: int) -> None:
     async def scenario(bench: Bench) -> None:
         pool = bench.app.pool("api", *LIMITS[name])
         task = bench.task(
@@ -47,7 +47,7 @@ def test_n5_each_shape_alone_and_together(name: str, count: int) -> None:
 
 @pytest.mark.parametrize("before", [3, 9, 10, 25])
 @pytest.mark.parametrize("name", ["rolling", "bucket", "paced", "two windows", "calls of 3 in 10", "at once"])
-def test_n5_from_what_is_used_already(name: str, before: int) -> None:
+def test_from_what_is_used_already(name: str, before: int) -> None:
     """Some run, some are done, some wait: what they took counts, and what waits comes first."""
 
     async def scenario(bench: Bench) -> None:
@@ -65,7 +65,7 @@ def test_n5_from_what_is_used_already(name: str, before: int) -> None:
     virtually(scenario)
 
 
-def test_n5_days_across_the_change_of_clocks() -> None:
+def test_days_across_the_change_of_clocks() -> None:
     """From the day the clocks go back in Los Angeles on: it has 25 hours. Nobody works while the day's quota
     is gone, which changes nothing and is quicker to simulate."""
     start = datetime(2026, 11, 1, 0, 10, tzinfo=ZoneInfo(LA)).timestamp()
@@ -97,7 +97,7 @@ def test_n5_days_across_the_change_of_clocks() -> None:
     virtually(scenario, start=start)
 
 
-def test_n5_months_are_walked_period_by_period() -> None:
+def test_months_are_walked_period_by_period() -> None:
     """Two years of a quota are planned in the time of a blink, whatever the number of jobs."""
 
     async def scenario(bench: Bench) -> None:
