@@ -21,9 +21,13 @@ from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
 from tidemill.telemetry.events import JobDone, JobFailed, JobLost, JobReleased, JobStarted
+from tidemill.worker import WorkerOptions
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.call import in_calls
+from tidemill.worker.hands import Hands
 from tidemill.worker.heartbeat import held_as
+from tidemill.worker.pace import Pace
+from tidemill.worker.producer import Producer
 
 
 def result(job: Job) -> Any:
@@ -525,6 +529,42 @@ def test_a_task_no_worker_knows_goes_back_with_what_its_call_reserved(virtually:
     virtually(scenario)
 
 
+def test_a_worker_is_not_idle_while_jobs_wait_for_company(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        calls: list[tuple[float, list[str]]] = []
+        began = asyncio.get_running_loop().time()
+
+        async def embed(texts: list[str]) -> list[str]:
+            calls.append((asyncio.get_running_loop().time() - began, texts))
+            return texts
+
+        bench.batch_task(embed, max_items=3, linger=7)
+        await bench.items("embed", "a", "b", "c", "d")
+        await bench.run_until_idle()
+        assert [texts for _, texts in calls] == [["a", "b", "c"], ["d"]]
+        assert calls[0][0] < 1
+        assert 7 <= calls[1][0] < 8
+
+    virtually(scenario)
+
+
+def test_a_call_counts_as_one_job_of_its_queues_share(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        async def embed(texts: list[str]) -> list[str]:
+            return texts
+
+        bench.batch_task(embed, max_items=3)
+        await bench.items("embed", *"abcde")
+        options = WorkerOptions(queues={"default": 1}, concurrency=2)
+        producer = Producer(options, "w", Hands(), pace=Pace(2), tasks=bench.tasks)
+        request = producer.request()
+        claims = await bench.store.claim(request)
+        assert len(claims.jobs) == 5
+        assert producer.served(claims.jobs) == 2 == request.limit
+
+    virtually(scenario)
+
+
 def test_only_the_leads_settlement_tells_what_was_spent(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", Limit.tokens(1000, per="minute"))
@@ -538,8 +578,7 @@ def test_only_the_leads_settlement_tells_what_was_spent(virtually: Virtually) ->
                 settled.extend(settlements)
                 return await super().settle(settlements, request)
 
-        async def embed(ctx: Context, texts: list[str]) -> list[str | Failed]:
-            ctx.used(tokens=33)
+        async def embed(texts: list[str]) -> list[str | Failed]:
             return [Failed("first", retry=False), *texts[1:]]
 
         bench.batch_task(embed, max_items=10, pool=pool, item_cost={"tokens": 100})
@@ -549,7 +588,7 @@ def test_only_the_leads_settlement_tells_what_was_spent(virtually: Virtually) ->
         assert lead.spent is not None
         assert lead.spent.well, "the provider answered, though the lead's own item failed"
         assert [other.spent for other in others] == [None, None]
-        assert await bench.used("api") == {"tokens per minute": 33}
+        assert await bench.used("api") == {"tokens per minute": 300}
 
     virtually(scenario)
 

@@ -303,12 +303,16 @@ def test_what_a_handler_asks_for_by_name_holds_for_all(
     virtually: Virtually, error: Exception, state: State, attempts: int
 ) -> None:
     async def scenario(bench: Bench) -> None:
+        calls: list[list[int]] = []
+
         async def embed(numbers: list[int]) -> list[int]:
+            calls.append(numbers)
             raise error
 
         bench.batch_task(embed, max_items=100)
         ids = await bench.items("embed", 1, 2, 3)
         await bench.run_until_idle()
+        assert calls == [[1, 2, 3]]
         jobs = [await bench.job(id_) for id_ in ids]
         assert {(job.state, job.attempts) for job in jobs} == {(state, attempts)}
 
