@@ -35,7 +35,7 @@ SECTIONS = {
         "Unique",
         "current",
     ],
-    "Pools": ["Pool", "Limit", "Day", "Week", "Month", "TimeOfDay"],
+    "Pools": ["Pool", "Limit", "Day", "Week", "Month", "TimeOfDay", "Refusal", "Reason"],
     "Batches": ["Failed", "Batch", "split"],
     "Queues": ["QueueSettings", "Retention", "QueueChanges", "Override"],
     "Looking and steering": [
@@ -45,7 +45,9 @@ SECTIONS = {
         "QueueView",
         "JobView",
         "Overview",
+        "PoolStatus",
         "Explanation",
+        "Plan",
     ],
     "Changes": ["Change", "Changed", "RetryNow", "RunNow", "Cancel", "Archive", "Delete", "Reprioritise"],
     "Records": ["Job", "Error", "State"],
