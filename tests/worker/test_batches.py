@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from tests.worker.bench import NO_POOLS, Bench, Unreliable, Virtually
 from tests.worker.provider import Provider
+from tidemill.clock import SystemClock
 from tidemill.core.changes import Cancel
 from tidemill.core.claims import ClaimRequest, Settled, Settlement, Share
 from tidemill.core.filters import Filter
@@ -20,7 +21,7 @@ from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
-from tidemill.telemetry.events import JobDone, JobFailed, JobLost, JobReleased, JobStarted
+from tidemill.telemetry.events import JobDone, JobFailed, JobLost, JobReleased, JobStarted, SlotStuck
 from tidemill.worker import WorkerOptions
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.call import in_calls
@@ -458,6 +459,58 @@ def test_i21_jobs_of_a_call_that_outran_its_timeout_are_no_longer_renewed(virtua
         call.deadline = 100.0
         assert [held_as(member, 104.0).renew for member in members] == [True, True]
         assert [held_as(member, 106.0).renew for member in members] == [False, False]
+
+    virtually(scenario)
+
+
+async def test_a_thread_that_does_not_stop_keeps_one_slot_for_all_its_jobs() -> None:
+    bench = Bench(await MemoryStore().open(), cast("Any", SystemClock()))
+    over = threading.Event()
+
+    def embed(texts: list[str]) -> list[str]:
+        over.wait(30)
+        return texts
+
+    bench.batch_task(embed, max_items=10, timeout=0.1, retry=Retry(attempts=1))
+    ids = await bench.items("embed", "a", "b")
+    worker = bench.worker(concurrency=1)
+    running = bench.start(worker)
+    await bench.ended(*ids)
+    assert [job.error.type for job in await jobs_of(bench, ids) if job.error] == ["Timeout"] * 2
+    assert [event.job for event in bench.told(SlotStuck)] == ids[:1]
+    assert worker.stats.stuck == 1
+    over.set()
+    await bench.ended(*await bench.items("embed", "c"))  # in the one slot there is
+    assert worker.stats.stuck == 0
+    worker.stop()
+    await running
+
+
+def test_what_another_program_wrote_into_the_store_shares_calls_too(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.tokens(1000, per="minute"))
+        calls: list[list[str]] = []
+
+        async def embed(texts: list[str]) -> list[str]:
+            calls.append(texts)
+            return texts
+
+        bench.batch_task(
+            embed,
+            max_items=10,
+            pool=pool,
+            item_cost=lambda text: {"tokens": len(text)},
+            key=lambda text: text[0],
+        )
+        for number, text in enumerate(["ab", "ac", "bb"]):
+            bench.store.arrive(f"arrival-{number}", "embed", msgspec.json.encode({"item": text}))
+        bench.store.arrive("wrong", "embed", b'{"texts": ["a"]}')
+        await bench.run_until_idle()
+        assert calls == [["ab", "ac"], ["bb"]]
+        wrong = await bench.job("wrong")
+        assert wrong.error is not None
+        assert wrong.error.message.startswith("payload: ")
+        assert await bench.used("api") == {"tokens per minute": 6}
 
     virtually(scenario)
 
