@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from operator import itemgetter
 from typing import Self
 
 import msgspec
@@ -14,6 +16,7 @@ SLOTS = 256
 """A window is counted in so many steps: a unit counts up to 1/256 of it too long, never too short."""
 
 Slot = tuple[float, float]
+_end, _units = itemgetter(0), itemgetter(1)
 
 
 class Rolling(msgspec.Struct, frozen=True, tag="rolling"):
@@ -23,7 +26,7 @@ class Rolling(msgspec.Struct, frozen=True, tag="rolling"):
     slots: tuple[Slot, ...] = ()
 
     def counted(self, limit: Limit, now: Instant, guards: Guards) -> float:
-        return sum(units for _, units in self._counted(limit, now, guards))
+        return sum(map(_units, self._counted(limit, now, guards)))
 
     def room(self, limit: Limit, now: Instant, guards: Guards) -> float:
         return limit.amount - self.counted(limit, now, guards)
@@ -32,7 +35,7 @@ class Rolling(msgspec.Struct, frozen=True, tag="rolling"):
         if units > limit.amount + TINY:
             return math.inf
         counted = self._counted(limit, now, guards)
-        missing = units - limit.amount + sum(units for _, units in counted)
+        missing = units - limit.amount + sum(map(_units, counted))
         wait = 0.0
         for end, freed in counted:
             if missing <= TINY:
@@ -58,4 +61,4 @@ class Rolling(msgspec.Struct, frozen=True, tag="rolling"):
 
     def _counted(self, limit: Limit, now: Instant, guards: Guards) -> tuple[Slot, ...]:
         since = now.boot - seconds_of(limit) - guards.jitter
-        return tuple(slot for slot in self.slots if slot[0] > since)
+        return self.slots[bisect_right(self.slots, since, key=_end) :]
