@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Self
 
@@ -16,7 +17,8 @@ SLOTS = 256
 """A window is counted in so many steps: a unit counts up to 1/256 of it too long, never too short."""
 
 Slot = tuple[float, float]
-_end, _units = itemgetter(0), itemgetter(1)
+_end: Callable[[Slot], float] = itemgetter(0)
+_units: Callable[[Slot], float] = itemgetter(1)
 
 
 class Rolling(msgspec.Struct, frozen=True, tag="rolling"):
