@@ -114,8 +114,8 @@ def _ran(point: str, nth: int, make: MakeStore) -> tuple[CalledProvider, Reaper,
 
 @pytest.mark.parametrize("point", POINTS)
 def test_i14_nothing_leaks_and_nothing_is_given_away_twice(point: str) -> None:
-    """ "Kill at every point between claim, start, send and settle, 20 times: nothing leaks, nothing is given away
-    twice." Each time at another call, with other delays."""
+    """ "Kill at every point between claim, start, send and settle, 20 times: nothing leaks, nothing is given
+    away twice." Each time at another call, with other delays."""
     killed = sum(_check(point, nth, in_memory) for nth in range(20))
     assert killed == 20, "or nothing was tried here"
 

@@ -1,0 +1,162 @@
+"""The same over real HTTP: four worker processes on one SQLite file, a provider whose minute takes 2 s."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.quotas.http_tasks import SCALE, scaled
+from tests.quotas.setups import Setup, setup_for
+from tidemill import Retention, Tidemill
+from tidemill.clock import SystemClock
+from tidemill.core.filters import Filter
+from tidemill.core.states import FINAL
+from tidemill.testing.providers import Provider, Server
+
+ROOT = Path(__file__).parents[2]
+PROCESSES = 4
+READ_BY = 0.2
+"""Seconds. An answer that was sent so close to a kill may not have been read."""
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(180)]
+
+
+@pytest.mark.parametrize(("name", "seed"), [("openai", 0), ("rolling", 1), ("concurrent", 2)])
+async def test_i14_nothing_is_refused_lost_or_paid_twice(name: str, seed: int, tmp_path: Path) -> None:
+    """ "Real HTTP, 4 worker processes on SQLite, windows scaled to 2 s, 3 seeds: the same zeros, T
+    printed." """
+    setup = _short(setup_for(name, seed))
+    provider = _provider(setup, seed)
+    async with Server(provider) as server, _fleet(tmp_path, server.url, name, seed) as fleet:
+        began = provider.now
+        states = await fleet.drained(setup.calls)
+        print(f"{setup.name}: {setup.calls} calls, T = {provider.now - began:.1f} s of the provider's time")
+    assert provider.ledger.refused == []
+    assert provider.ledger.paid_again() == {}
+    assert states == {"done": setup.calls}
+    assert len(provider.ledger.bills) == setup.calls
+
+
+@pytest.mark.parametrize("how", ["retry", "park"])
+async def test_i14_i18_with_kills(how: str, tmp_path: Path) -> None:
+    """ "With kills: 0 lost, 0 avoidable 429s; under `retry` bills ≤ minimum + the unknown outcomes the
+    simulator counted, under `park` = minimum." """
+    setup = replace(_short(setup_for("rolling", 3)), calls=100)
+    provider = _provider(setup, 3, latency=(6.0, 12.0))
+    async with Server(provider) as server, _fleet(tmp_path, server.url, "rolling", 3, how) as fleet:
+        killing = asyncio.create_task(fleet.kill_now_and_then(provider, times=8))
+        states = await fleet.drained(setup.calls)
+        await killing
+    ledger = provider.ledger
+    unread = [
+        bill
+        for bill in ledger.bills
+        if bill.answered and any(abs(at - bill.at) <= READ_BY * SCALE for at in fleet.kills)
+    ]
+    assert len(fleet.kills) == 8
+    assert ledger.refused == []
+    if how == "park":
+        assert states["done"] + states["unknown outcome"] == setup.calls
+        assert states["unknown outcome"] > 0, "or nothing was tried here"
+        assert ledger.paid_again() == {}
+    else:
+        assert states == {"done": setup.calls}
+        assert len(ledger.unknown) > 0, "or nothing was tried here"
+        assert len(ledger.bills) <= setup.calls + len(ledger.unknown) + len(unread)
+
+
+class HttpFleet:
+    """`environment` says to `http_tasks` what to run; `app` is only for enqueueing and looking."""
+
+    def __init__(self, app: Tidemill, ask: Any, environment: dict[str, str], output: Path) -> None:
+        self._app, self._ask, self._environment, self._output = app, ask, environment, output
+        self._processes: list[asyncio.subprocess.Process] = []
+        self.kills: list[float] = []
+
+    async def start(self) -> None:
+        with self._output.open("ab") as output:
+            self._processes.append(
+                await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "tests.quotas.http_worker",
+                    env={**os.environ, **self._environment},
+                    cwd=ROOT,
+                    stdout=output,
+                    stderr=output,
+                )
+            )
+
+    async def stop(self) -> None:
+        for process in self._processes:
+            process.kill()
+            await process.wait()
+
+    async def kill_now_and_then(self, provider: Provider, times: int) -> None:
+        """While calls are under way, each time another process, and start one in its place."""
+        chance = random.Random(7)
+        for _ in range(times):
+            before = len(provider.ledger.arrivals)
+            while len(provider.ledger.arrivals) == before:  # noqa: ASYNC110 - a provider rings nobody
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(chance.uniform(0, 0.3))
+            victim = self._processes.pop(chance.randrange(len(self._processes)))
+            self.kills.append(provider.now)
+            victim.kill()
+            await victim.wait()
+            await self.start()
+
+    async def drained(self, jobs: int) -> Counter[str]:
+        """How the jobs ended: done, or why not."""
+        await self._app.enqueue_many(self._ask.job(number) for number in range(jobs))
+        while await self._live():  # noqa: ASYNC110 - other processes end them, and say so to the file only
+            await asyncio.sleep(0.1)
+        found = await self._app.store.find(Filter(), limit=jobs)
+        return Counter(job.reason or job.state.value for job in found.jobs)
+
+    async def _live(self) -> int:
+        counts = (await self._app.store.counts())["default"]
+        return sum(count for state, count in counts.items() if state not in FINAL)
+
+
+@asynccontextmanager
+async def _fleet(
+    folder: Path, url: str, name: str, seed: int, how: str = "plain"
+) -> AsyncIterator[HttpFleet]:
+    setup = setup_for(name, seed)
+    app = Tidemill(f"sqlite:///{folder / 'jobs.db'}")
+    app.queue("default", crash_limit=50, keep_done=Retention(), keep_failed=Retention())
+
+    @app.task(name="ask", pool=app.pool("api", *map(scaled, setup.limits)), cost=setup.cost)
+    async def ask(number: int) -> None: ...
+
+    said = {"FOLDER": str(folder), "URL": url, "SETUP": name, "SEED": str(seed), "HOW": how}
+    environment = {f"QUOTA_{word}": value for word, value in said.items()}
+    async with app:
+        fleet = HttpFleet(app, ask, environment, folder / "output.txt")
+        try:
+            for _ in range(PROCESSES):
+                await fleet.start()
+            yield fleet
+        finally:
+            await fleet.stop()
+
+
+def _short(setup: Setup) -> Setup:
+    """Five windows are enough where real time passes."""
+    return replace(setup, calls=min(setup.calls // 2, 200))
+
+
+def _provider(setup: Setup, seed: int, latency: tuple[float, float] | None = None) -> Provider:
+    options = replace(setup.options, jitter=0.0, latency=latency or setup.options.latency)
+    return Provider(setup.dialect, setup.quotas, options, clock=SystemClock(), seed=seed, scale=SCALE)
