@@ -52,6 +52,8 @@ async def test_no_statement_scans_a_table(store: SqliteStore, verb: str, name: s
         ("wake", ("lanes_shut (queue=? AND wake<?)",)),
         ("open_lanes_of", ("lanes_waits (waits=?)",)),
         ("open_lanes_of_pool", ("lanes_waits (waits>? AND waits<?)",)),
+        ("lingers", ("lanes_waits (waits=? AND queue=?)",)),
+        ("ripe_at", ("PRIMARY KEY (queue=? AND lane=?)",)),
         ("next_wait", ("lanes_shut (queue=?)", "lanes_open (queue=? AND grp=?)")),
     ],
 )

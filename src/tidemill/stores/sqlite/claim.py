@@ -264,8 +264,9 @@ def _take(claiming: Claiming, queue: str, wanted: int) -> bool:
     if doors is not None:
         doors.shut(picked)
     if picked.passed:
-        claiming.look(queue, again=True)  # an end may have released a job with other needs
-    return picked.calls < limit and not picked.stopped and not offer.is_cut
+        claiming.look(queue, again=True)  # an end may have released a job, with other needs
+        return False
+    return picked.calls < limit and not offer.is_cut
 
 
 def _startable(claiming: Claiming, queue: str) -> bool:

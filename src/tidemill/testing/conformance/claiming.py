@@ -9,6 +9,7 @@ from tidemill.core.changes import Cancel
 from tidemill.core.outcomes import Release, Retrying
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import State
+from tidemill.core.uniqueness import Unique
 from tidemill.testing.conformance.driver import LEASE, OOPS, Driver, ids, new
 
 
@@ -241,6 +242,15 @@ class TestExpiry:
         assert ids(await drive.take()) == ["b"]
         job = await drive.job("a")
         assert (job.state, job.reason, job.attempts) == (State.CANCELLED, "expired", 0)
+
+    async def test_j36_who_waited_for_it_starts_with_the_same_claim(self, drive: Driver) -> None:
+        unique = Unique("u", "rerun")
+        await drive.add(new("a", unique=unique, expires=5.0))
+        job = await drive.take_one()
+        await drive.add(new("b", unique=unique))
+        await drive.settle(job, Release())
+        drive.clock.advance(5.0)
+        assert ids(await drive.take()) == ["b"]
 
     async def test_j36_in_time_is_in_time(self, drive: Driver) -> None:
         await drive.add(new("a", expires=5.0))
