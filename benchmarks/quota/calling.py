@@ -41,6 +41,9 @@ def told_to_wait(setting: Setting, response: httpx2.Response) -> float:
         return float(said) / 1000
     if said := response.headers.get("retry-after"):
         return float(said)
+    for detail in response.json().get("error", {}).get("details", []):
+        if said := detail.get("retryDelay"):
+            return float(said.removesuffix("s"))
     return setting.real(setting.account.window)
 
 

@@ -11,6 +11,10 @@ from benchmarks.quota.setting import Setting
 SLOTS = 40
 """Calls under way at most, for everybody; fewer where the provider limits them and nothing else does."""
 
+CELERY_SLOTS = 12
+"""Its limiter spreads the calls, so that fewer than five are under way. More slots would only make it fetch
+more jobs, and each job that waits in a worker keeps a timer running there."""
+
 
 @dataclass(frozen=True)
 class Contender:
@@ -40,8 +44,7 @@ def _tidemill(setting: Setting) -> list[str]:
 
 def _celery(setting: Setting) -> list[str]:
     """One worker: `rate_limit` holds for each worker by itself, and so does `--concurrency`."""
-    slots = setting.account.at_once or SLOTS
-    each = max(1, slots // setting.workers)
+    each = max(1, (setting.account.at_once or CELERY_SLOTS) // setting.workers)
     app = ["-A", "benchmarks.quota.contenders.celery_app:app"]
     how = ["--pool=gevent", f"--concurrency={each}", "--without-gossip", "--without-mingle", "-n"]
     return [sys.executable, "-m", "celery", *app, "worker", "-l", "INFO", *how, "worker%%i@%h"]
@@ -66,9 +69,9 @@ CONTENDERS = (
     Contender(
         name="Celery, one worker",
         settings="`rate_limit` is the account's strictest limit; it holds per worker and not globally, says "
-        "its documentation, so there is one, with the gevent pool it advises for calls that wait, 40 at once "
-        "(5 where the provider limits calls under way); on 429 `retry` after the delays of `retry_backoff` "
-        "(1 s doubled, full jitter, scaled), with no last attempt; Redis",
+        "its documentation, so there is one, with the gevent pool it advises for calls that wait, 12 at once "
+        "(5 where the provider limits calls under way), and `worker_prefetch_multiplier=1`; on 429 `retry` "
+        "after the delays of `retry_backoff` (1 s doubled, full jitter, scaled), with no last attempt; Redis",
         work=_celery,
         ready="ready.",
         enqueue="celery_app",

@@ -13,7 +13,9 @@ from benchmarks.quota.setting import Setting
 
 setting = Setting.here()
 app = Celery("quota", broker=f"redis://127.0.0.1:{setting.redis}/0")
-app.conf.update(task_ignore_result=True, broker_connection_retry_on_startup=True)
+app.conf.update(
+    task_ignore_result=True, broker_connection_retry_on_startup=True, worker_prefetch_multiplier=1
+)
 calls = blocking_client(setting)
 
 
