@@ -12,9 +12,11 @@ from msgspec.structs import asdict, replace
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.jobs import Extended, Pruned, Reclaimed
 from tidemill.contract.reader import Page
+from tidemill.core.checkpoints import Step, Try
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group
+from tidemill.core.outcomes import Answer
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings
 from tidemill.stores.memory import MemoryStore
 from tidemill.testing.conformance.lockstep import DIFFERS, arrive_in_memory, run_lockstep
@@ -170,6 +172,17 @@ class FindsByCase(MemoryStore):
         return Page(jobs[:limit], jobs[limit - 1].seq if len(jobs) > limit else None)
 
 
+class LastResultStands(MemoryStore):
+    """Each result of a step takes the place of the one before."""
+
+    async def keep_step(
+        self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
+    ) -> tuple[Answer, bytes]:
+        with self.verb() as records:
+            records.checkpoints.get(job, {}).pop(step, None)
+        return await super().keep_step(job, by, step, result, paid=paid)
+
+
 BROKEN = [
     NoFence,
     NoFenceOnProgress,
@@ -182,6 +195,7 @@ BROKEN = [
     WholeOverrides,
     ReplacesOverrides,
     FindsByCase,
+    LastResultStands,
 ]
 
 

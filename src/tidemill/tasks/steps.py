@@ -63,6 +63,10 @@ class Steps:
 
     def run_sync(self, name: str, call: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         plan = planned(name, call, args, kwargs)
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - None where there is none
+            raise ConfigurationError(
+                f"step {name!r}: step_sync would stop the event loop; in async code await ctx.step"
+            )
         if plan.is_async:
             raise ConfigurationError(
                 f"step {name!r}: step_sync calls plain functions; make the handler async and await ctx.step"

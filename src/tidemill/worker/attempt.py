@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tidemill.tasks.steps import Steps
     from tidemill.worker.stepping import Stepping
 
+_FIRST_STEP = threading.Lock()
 LINGER = 5.0
 """How long after its timeout or cancellation an attempt may take to clean up, its lease renewed."""
 
@@ -144,11 +146,13 @@ class Attempt(msgspec.Struct, eq=False):
         return self.tally().meter
 
     def keeper(self) -> Stepping:
-        """Few handlers have steps: what they need is loaded with the first."""
+        """Few handlers have steps: what they need is loaded with the first. One for all threads of a handler:
+        it numbers the attempt's calls."""
         if self.stepping is None:
             from tidemill.worker.stepping import Stepping
 
-            self.stepping = Stepping(self.metering, self.job)
+            with _FIRST_STEP:
+                self.stepping = self.stepping or Stepping(self.metering, self.job)
         return self.stepping
 
     def steps(self) -> Steps:

@@ -45,8 +45,6 @@ class Stepping:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask_here(question), loop))
 
     def ask_sync(self, question: StepQuestion) -> Reply:
-        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - None where there is none
-            raise ConfigurationError("step_sync would stop the event loop; in async code await ctx.step")
         if threading.get_ident() == self._metering.thread:
             return _at_once(self._answer(question, next(self._numbers)))
         asked = asyncio.run_coroutine_threadsafe(self._ask_here(question), self._metering.loop)

@@ -12,6 +12,8 @@ import pytest
 from tests.chaos.disk import small_disk
 from tests.stores.sqlite.conftest import group
 from tidemill.core.changes import Delete
+from tidemill.core.checkpoints import Step, Try
+from tidemill.core.claims import ClaimRequest, Share
 from tidemill.core.filters import Filter
 from tidemill.errors import ConfigurationError, StoreFull
 from tidemill.stores.sqlite import SqliteStore, place
@@ -95,11 +97,23 @@ async def test_u2_lanes_that_lead_nowhere_are_found(store: SqliteStore, path: Pa
     assert "no worker would find" in lost
 
 
+async def test_u2_checkpoints_of_jobs_that_are_gone_are_found(store: SqliteStore, path: Path) -> None:
+    await store.insert([group("a")])
+    request = ClaimRequest(worker="w", number=1, shares=(Share("default", 1),), limit=1, lease=60)
+    [job] = (await store.claim(request)).jobs
+    by = Try(job.fence, job.claim, 1)
+    await store.begin_step("a", by, Step("ask", "1"))
+    await store.keep_step("a", by, Step("ask", "2"), b"1", paid=True)
+    assert await store.check() == ()
+    _sql(path, "UPDATE checkpoints SET job = 99")
+    assert await store.check() == ("2 checkpoints are kept of 1 jobs that are gone",)
+
+
 async def test_u2_damage_to_the_file_is_found(store: SqliteStore, path: Path) -> None:
     await store.insert([group(*map(str, range(2000)))])
     await store.close()
     with path.open("r+b") as file:
-        file.seek(40 * 4096)
+        file.seek(path.stat().st_size // 8192 * 4096)  # a page of the jobs, far from the small tables
         file.write(os.urandom(4096))
     damaged = SqliteStore(path)
     found = await damaged.check()
