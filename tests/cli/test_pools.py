@@ -7,9 +7,10 @@ import importlib
 import sys
 from pathlib import Path
 
+import apsw
 import pytest
 
-from tests.cli.support import Cli, claim
+from tests.cli.support import Cli, claim, serve
 from tests.cli.terminal import Terminal
 from tidemill.contract.store import Store
 from tidemill.core.refusals import Reason, Refusal
@@ -221,3 +222,18 @@ def test_pools_fit_a_terminal_of_80_columns() -> None:
     lines = drawn.replace("\r", "").splitlines()
     assert max(map(len, lines[:6])) <= 80
     assert any(line.startswith("model  requests per minute  ##--------") for line in lines), drawn
+
+
+def test_the_doctor_does_not_call_for_what_waits_for_a_pool(cli: Cli, tmp_path: Path) -> None:
+    """A worker with free slots, and a job that could have started ten minutes ago: it waits on purpose."""
+    importlib.import_module("shop").fetch.enqueue_sync("a.example")
+    cli.app().close_sync()
+    with apsw.Connection(str(tmp_path / "shop.db")) as database:
+        database.execute("UPDATE jobs SET due = due - 600 WHERE state = 'ready'")
+    cli.on_store(lambda store: serve(store, "mail", "feeds"))
+    assert "1 job could have started 10 min ago, and none did" in cli("doctor", *APP).out, "its pool is open"
+    cli("pools", "close", "site", "--key", "a.example", "--for", "5h", *APP)
+    out = cli("doctor", *APP).out
+    assert "note queue feeds: 1 pending, 0 running, 0 failed; they wait for their pools, done " in out, out
+    cli("pools", "close", "site", "--key", "a.example", *APP)
+    assert "they wait for a pool that only a person opens" in cli("doctor", *APP).out

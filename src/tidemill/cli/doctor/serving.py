@@ -36,11 +36,12 @@ def trouble(view: QueueView, overview: Overview, recent: Sequence[Minute], targe
         waits = view.counts[State.READY] or overdue > LATE
         return finding(view, "bad", "no worker is running", start_one(target)) if waits else None
     ended = sum(minute.done + minute.failed for minute in recent)
-    return _pace(view, ended, overdue, _is_busy(view, overview), target)
+    return _pace(view, overview, ended, overdue, target)
 
 
-def _pace(view: QueueView, ended: int, overdue: float, busy: bool, target: Target) -> Finding | None:
+def _pace(view: QueueView, overview: Overview, ended: int, overdue: float, target: Target) -> Finding | None:
     """Workers that are busy may be late; idle ones may not. `ended` jobs are those of the last minutes."""
+    busy = _is_busy(view, overview)
     ready, latency = view.counts[State.READY], view.latency or 0.0
     if overdue > LATE and not busy:
         return finding(
@@ -50,6 +51,8 @@ def _pace(view: QueueView, ended: int, overdue: float, busy: bool, target: Targe
             "they are stuck or cannot write: look at their logs, and start them again",
         )
     if latency > LATE and not (busy or ended or view.counts[State.RUNNING]):
+        if (waits := _for_pools(view, overview)) is not None:
+            return finding(view, "note", waits, f"look: {target.command('pools')}")
         return finding(
             view,
             "bad",
@@ -66,6 +69,16 @@ def _pace(view: QueueView, ended: int, overdue: float, busy: bool, target: Targe
             view, "note", f"every slot is taken, none ended in the last ten minutes, {waited}", _FASTER
         )
     return None
+
+
+def _for_pools(view: QueueView, overview: Overview) -> str | None:
+    """Where nothing ended only pools have a forecast; one that lets its jobs in now is no excuse."""
+    if view.forecast is None:
+        return None
+    done = view.forecast.done_at
+    if done is None:
+        return "they wait for a pool that only a person opens"
+    return f"they wait for their pools, done {moment(done)}" if done > overview.now + LATE else None
 
 
 def _is_busy(view: QueueView, overview: Overview) -> bool:
