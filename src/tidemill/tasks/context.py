@@ -129,8 +129,8 @@ class Context:
     ) -> AbstractAsyncContextManager[None]:
         """Units for another metered call inside the handler: `async with ctx.spend(voyage, tokens=4_000):`.
         A wait of a few seconds is waited here. For a longer one the attempt ends, uncharged, and the job
-        comes back when there may be units: what was done before is done again. The units stay taken until
-        the attempt ends, and count as `ctx.used` says."""
+        comes back when there may be units: what was done before is done again, except steps. The units stay
+        taken until the attempt ends, and count as `ctx.used` says."""
         return self._reporter.meter().spend(pool, key, _amounts(units))
 
     # Typed without `paid`, keywords of the function pass through; with it only positions do, because no
@@ -143,12 +143,7 @@ class Context:
         /,
         *args: *A,
         paid: bool,
-        on_unknown: OnUnknown = ...,
-    ) -> R: ...
-
-    @overload
-    async def step(
-        self, name: str, call: Callable[[*A], R], /, *args: *A, paid: bool, on_unknown: OnUnknown = ...
+        on_unknown: OnUnknown = "retry",
     ) -> R: ...
 
     @overload
@@ -158,6 +153,11 @@ class Context:
 
     @overload
     async def step(self, name: str, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    async def step(
+        self, name: str, call: Callable[[*A], R], /, *args: *A, paid: bool, on_unknown: OnUnknown = "retry"
+    ) -> R: ...
 
     async def step(  # type: ignore[misc]  # mypy misses that *args takes any *A
         self, name: str, call: Callable[..., Any], /, *args: Any, **kwargs: Any
@@ -174,12 +174,12 @@ class Context:
         return await self._reporter.steps().run(name, call, args, kwargs)
 
     @overload
-    def step_sync(
-        self, name: str, call: Callable[[*A], R], /, *args: *A, paid: bool, on_unknown: OnUnknown = ...
-    ) -> R: ...
+    def step_sync(self, name: str, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
     @overload
-    def step_sync(self, name: str, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def step_sync(
+        self, name: str, call: Callable[[*A], R], /, *args: *A, paid: bool, on_unknown: OnUnknown = "retry"
+    ) -> R: ...
 
     def step_sync(  # type: ignore[misc]  # as above
         self, name: str, call: Callable[..., Any], /, *args: Any, **kwargs: Any
