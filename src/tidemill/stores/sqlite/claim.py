@@ -100,7 +100,7 @@ class Claiming:
             Claimed(
                 job.id, queue, job.task, job.payload.encode(), fence, claim, job.attempts + 1, job.priority,
                 job.lane, job.crashes, job.generation, job.timeout, job.trace, job.created, job.due, job.part,
-                job.needs, calls.get(job.id, ""),
+                job.packed_needs or (), calls.get(job.id, "") if calls else "",
             )
             for job in jobs
         ]  # fmt: skip
