@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tidemill.core.batching import Batching
 from tidemill.core.demand import Demand
-from tidemill.core.forecast.building import Known
+from tidemill.core.forecast.known import Known
 from tidemill.core.forecast.lines import Line, Work
 from tidemill.core.needs import Need
 from tidemill.core.units import IMPLIED, Units

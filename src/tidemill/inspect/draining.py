@@ -9,8 +9,9 @@ import msgspec
 
 from tidemill.contract.store import Store
 from tidemill.core.demand import Demand
-from tidemill.core.forecast.answer import PLACE, Asked, ends
+from tidemill.core.forecast.answer import ends
 from tidemill.core.forecast.lines import Line
+from tidemill.core.forecast.meeting import PLACE, Asked
 from tidemill.core.states import State
 from tidemill.inspect.backlog import Knows, lines_of
 from tidemill.inspect.situation import Situation, mean_time

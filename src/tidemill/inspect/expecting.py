@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from tidemill.core.forecast.answer import Asked, ends
+from tidemill.core.forecast.answer import ends
 from tidemill.core.forecast.lines import Line, Work
+from tidemill.core.forecast.meeting import Asked
 from tidemill.core.job import Job
 from tidemill.core.needs import Need
 from tidemill.core.states import State

@@ -13,7 +13,7 @@ from tidemill.core.accounts import Denied, Taken, ask
 from tidemill.core.batching import needs_of_call
 from tidemill.core.breaker import Breaker, Shut
 from tidemill.core.closing import Closure
-from tidemill.core.forecast.building import Known
+from tidemill.core.forecast.known import Known
 from tidemill.core.job import Job
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need

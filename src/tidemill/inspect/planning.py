@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from tidemill.contract.store import Store
 from tidemill.core.demand import Demand, Sending
-from tidemill.core.forecast.answer import Asked, alone, concerned, ends
+from tidemill.core.forecast.answer import alone, concerned, ends
 from tidemill.core.forecast.lines import Line, Which, Work
+from tidemill.core.forecast.meeting import Asked
 from tidemill.core.pools import PoolSettings
 from tidemill.core.units import IMPLIED, Units
 from tidemill.errors import ConfigurationError

@@ -14,8 +14,8 @@ from tidemill.contract.store import Store
 from tidemill.core.accounts import Account
 from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
-from tidemill.core.forecast.answer import Crew
-from tidemill.core.forecast.building import Known, know
+from tidemill.core.forecast.known import Known, know
+from tidemill.core.forecast.meeting import Crew
 from tidemill.core.pools import PoolSettings
 from tidemill.core.states import State
 from tidemill.core.windows import Instant

@@ -5,6 +5,7 @@ period turns, a closure ends, a line of jobs is done. In between calls flow even
 slowest of their limits lets them. It costs what changes, not what there is to do: ten jobs and ten
 million take about as long.
 
-`lines` what there is to do · `meters` a limit as a flow sees it · `building` a pool as meters ·
-`filling` who gets how much · `walk` from change to change · `answer` the question as it is asked
+`lines` what there is to do · `known` a pool as far as it is known · `meters` a limit as a flow sees it ·
+`building` a pool as meters · `meeting` which limits lines meet · `filling` who gets how much ·
+`walk` from change to change · `answer` when which line is done
 """
