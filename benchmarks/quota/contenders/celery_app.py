@@ -14,7 +14,10 @@ from benchmarks.quota.setting import Setting
 setting = Setting.here()
 app = Celery("quota", broker=f"redis://127.0.0.1:{setting.redis}/0")
 app.conf.update(
-    task_ignore_result=True, broker_connection_retry_on_startup=True, worker_prefetch_multiplier=1
+    task_ignore_result=True,
+    broker_connection_retry_on_startup=True,
+    # Where not the rate but the number of slots limits, its default keeps them busier.
+    worker_prefetch_multiplier=1 if setting.account.at_once is None else 4,
 )
 calls = blocking_client(setting)
 
