@@ -55,8 +55,8 @@ bench-quota:  ## kept quotas beside Celery, BullMQ and simple rules (QUOTA=--qui
 	@$(VENV)-quota/bin/python -m benchmarks.quota $(QUOTA)
 
 chaos: setup  ## the long run: kills and stops, simulated histories (CHAOS_SECONDS, HISTORIES)
-	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_HISTORIES=$(HISTORIES) \
-		$(BIN)/python -m pytest tests/chaos tests/simulation/test_histories.py
+	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_HISTORIES=$(HISTORIES) TIDEMILL_QUOTA_SEEDS=30 \
+		$(BIN)/python -m pytest tests/chaos tests/simulation/test_histories.py tests/quotas/test_drains.py
 
 lock:  ## resolve pyproject.toml anew into the constraints files
 	@scripts/lock
