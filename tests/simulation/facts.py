@@ -73,10 +73,11 @@ class Facts:
         for item, answer in zip(settlements, event.reply.answers, strict=True):
             self.seen[f"settle {answer}"] += 1
             claim = self.claim(item.job, item.fence, item.claim)
-            if answer is not Answer.OK or claim is None:
+            if answer not in (Answer.OK, Answer.CHARGED) or claim is None:
                 continue
             claim.settled = True
-            self.seen[type(item.outcome).__name__] += 1
+            outcome = item.charged if answer is Answer.CHARGED else item.outcome
+            self.seen[type(outcome).__name__] += 1
             if isinstance(item.outcome, Crashed) and claim.alone:
                 self.lone_crashes[item.job, claim.generation] += 1
 

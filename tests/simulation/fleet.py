@@ -9,6 +9,7 @@ from tests.simulation.handlers import Handlers
 from tests.simulation.isolation import SimulatedIsolation
 from tests.simulation.ledger import Ledger
 from tests.simulation.network import Network, Weather
+from tests.simulation.provider import POOLS
 from tests.simulation.trace import Trace
 from tests.simulation.watch import Watch
 from tests.simulation.workload import QUEUES
@@ -60,6 +61,7 @@ class Fleet:
         worker = Worker(
             network,
             self.handlers.tasks(name, knows_rare=knows_rare),
+            POOLS,
             options=_options(name, self.chance),
             clock=VirtualClock(self.loop, skew=skew),
             entropy=SeededEntropy(self.chance.getrandbits(32)),

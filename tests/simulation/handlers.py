@@ -5,19 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from tests.simulation.invariants.i08_crashes import ATTEMPTS
 from tests.simulation.ledger import Ledger, Run
+from tests.simulation.provider import POOLS, Provider, need_of
 from tidemill.core.retry import Retry
 from tidemill.errors import GiveUp, RetryAfter, SnoozeFor
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition, define
+from tidemill.tasks.pools import Pool
 from tidemill.testing.virtual_processes import current_process, die
 
 Kind = Literal["quick", "long", "flaky", "later", "snooze", "hopeless", "stuck", "poison"]
+
+
+USES: dict[str, Any] = {
+    "metered": Pool("account", POOLS["account"]),
+    "fetched": Pool("site", POOLS["site"]).by(lambda script: "ab"[script.serial % 2]),
+}
+"""The tasks with pools."""
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -42,6 +51,7 @@ class Handlers:
     """Shared by all workers: what a handler did so often is known here, as in the outside world."""
 
     ledger: Ledger
+    provider: Provider
     snoozed: Counter[str] = field(default_factory=Counter)
     lines: int = 0
 
@@ -49,10 +59,17 @@ class Handlers:
         async def act(ctx: Context, script: Script) -> int:
             return await self._act(worker, ctx, script)
 
+        async def call_and_act(ctx: Context, script: Script) -> int:
+            self.provider.call(need_of(ctx.task, script.serial))
+            return await self._act(worker, ctx, script)
+
         retry = Retry(attempts=ATTEMPTS, first=0.5, factor=2)
         names = ["work", "rare"] if knows_rare else ["work"]
         tasks = [define(act, name=name, retry=retry, timeout=60) for name in names]
         tasks.append(define(act, name="isolated", retry=retry, timeout=60, isolate=True))
+        tasks += [
+            define(call_and_act, name=name, pool=pool, retry=retry, timeout=60) for name, pool in USES.items()
+        ]
         return {task.name: task for task in tasks}
 
     async def _act(self, worker: str, ctx: Context, script: Script) -> int:

@@ -16,6 +16,7 @@ from tidemill.testing.virtual_processes import current_process
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.batch_verdicts import Item, Verdict, check, raised, stored
 from tidemill.worker.call import Call
+from tidemill.worker.refused import refused
 from tidemill.worker.runners.isolated import Result
 from tidemill.worker.translate import outcome_of
 
@@ -70,7 +71,8 @@ async def _handle(
     try:
         result = await definition.handler(Context.of(job, attempt), *args, **kwargs)
     except Exception as error:  # a handler may raise anything
-        end(outcome_of(error, definition.retry, job.attempt, job.priority, chance))
+        told = None if attempt.spending is None else refused(attempt.spending.meter, error)
+        end(told or outcome_of(error, definition.retry, job.attempt, job.priority, chance))
     else:
         end(Done(definition.result.encode(result)))
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.simulation.fleet import LEASE
 from tidemill.contract.jobs import Reclaimed
-from tidemill.core import transitions
+from tidemill.core import accounts, breaker, transitions
 from tidemill.core.claims import Heartbeat
 from tidemill.core.job import Job
 from tidemill.core.outcomes import Answer, Done, Fail, Outcome
@@ -28,6 +28,7 @@ from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.bell import Bell
 from tidemill.worker.executor import Executor
 from tidemill.worker.pump import Pump
+from tidemill.worker.refused import refused
 from tidemill.worker.translate import describe
 
 Patch = AbstractContextManager[Any]
@@ -280,6 +281,37 @@ def _enqueue_waits_for_ever() -> Patch:
     )
 
 
+def _reclaim_gives_units_back() -> Patch:
+    return patch.object(accounts, "counted_anew", accounts.released)
+
+
+def _units_are_promised_and_not_entered() -> Patch:
+    ask = accounts.ask
+
+    def promise(pool: Any, account: Any, wanted: Any, now: Any) -> Any:
+        answer = ask(pool, account, wanted, now)
+        if isinstance(answer, accounts.Taken):
+            return replace(answer, account=replace(answer.account, state=account.state))
+        return answer
+
+    return patch.object(accounts, "ask", promise)
+
+
+def _everybody_probes() -> Patch:
+    return patch.object(breaker, "probing", lambda known, _job, _now: known)
+
+
+def _closures_are_ignored() -> Patch:
+    return patch.object(breaker, "gate", lambda *_: breaker.Open())
+
+
+def _refusals_are_charged() -> Patch:
+    def charged(meter: Any, error: BaseException) -> None:
+        refused(meter, error)
+
+    return patch("tidemill.worker.executor.refused", charged)
+
+
 @contextmanager
 def _both(first: Patch, second: Patch) -> Iterator[None]:
     with first, second:
@@ -317,5 +349,10 @@ MUTANTS = (
     Mutant("jobs are promoted before they are due", _promote_early, ("I10",)),
     Mutant("patience is measured on the wall", _unknown_by_wall_clock, ("I26",), "clocks"),
     Mutant("nobody polls", _nobody_polls, ("I1", "I23"), "quiet and deaf"),
+    Mutant("a reclaim gives units back", _reclaim_gives_units_back, ("I14",), "kills"),
+    Mutant("units are promised and not entered", _units_are_promised_and_not_entered, ("I14",)),
+    Mutant("everybody probes", _everybody_probes, ("I15",), "network"),
+    Mutant("closures are ignored", _closures_are_ignored, ("I15",), "kills"),
+    Mutant("refusals are charged", _refusals_are_charged, ("I16",), "kills"),
     Mutant("an enqueue has no deadline", _enqueue_waits_for_ever, ("I22",), "network"),
 )

@@ -49,6 +49,9 @@ class Operator:
         for queue in QUEUES:
             await self._store.resume(queue)
             await self._store.clear_override(queue)
+        for view in await self._store.pools():
+            if view.closures:
+                await self._store.open_pool(view.name, key=view.key)
 
     async def _amend(self) -> None:
         if not self._ledger.sent:

@@ -1,4 +1,4 @@
-"""I1 to I11, I13, I19, I20, I22, I23, I26 over seeded histories of a whole fleet.
+"""I1 to I11, I13 to I16, I19, I20, I22, I23, I26 over seeded histories of a whole fleet.
 
 I12 is missing: there are no schedules yet."""
 
@@ -51,6 +51,7 @@ def test_the_faults_really_happen() -> None:
         "revoked by reclaim", "revoked by amend", "claimed alone", "failed poison",
         "cancelled expired", "cancelled replaced", "Retrying", "Snooze", "Release", "Crashed",
         "_kill", "_pause", "_drain", "_storm", "_step_clock",
+        "provider: well", "provider: rate", "provider: stated", "provider: overload", "probed",
     }  # fmt: skip
     assert {word for word in wanted if not seen[word]} == set()
 

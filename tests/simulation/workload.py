@@ -9,9 +9,10 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from tests.simulation.handlers import Kind, Script
+from tests.simulation.handlers import USES, Kind, Script
 from tests.simulation.ledger import Ledger
 from tests.simulation.network import Network
+from tests.simulation.provider import need_of
 from tests.simulation.trace import Trace
 from tidemill.client.enqueuer import Enqueuer
 from tidemill.core.job import Group, NewJob
@@ -47,17 +48,20 @@ class Requests:
         chance = self._chance
         self._serial += 1
         script = self._script()
+        often = (100, 0, 6, 0, 0) if self._quiet else (100, 6, 6, 13, 7)
+        task = chance.choices(("work", "rare", "isolated", "metered", "fetched"), often)[0]
         queue = "plain" if self._quiet else chance.choices(QUEUES, (45, 25, 15, 15))[0]
         request = NewJob(
             id=f"j{self._serial:03d}",
-            task=chance.choices(("work", "rare", "isolated"), (100, 0 if self._quiet else 6, 6))[0],
+            task=task,
             payload=msgspec.json.encode({"script": script}),
             priority=chance.choice((1, 5, 5, 5, 9)),
             key=chance.choice(("a", "b", "c")) if queue == "keyed" else None,
             delay=chance.choice((0, 0, 0, 0, 0.5, 5.0, 15.0)),
             expires=None if self._quiet or chance.random() > 0.07 else chance.choice((0.5, 3.0, 20.0)),
             timeout=2.0 if script.kind == "stuck" else None,
-            unique=self._unique(),
+            unique=self._unique(task),
+            needs=(need_of(task, script.serial),) if task in USES else (),
         )
         return queue, request
 
@@ -67,14 +71,15 @@ class Requests:
         seconds = chance.uniform(4, 20) if kind == "long" else chance.uniform(0, 0.3)
         return Script(kind, seconds, chance.choice((1, 1, 2, 4)), self._serial)
 
-    def _unique(self) -> Unique | None:
+    def _unique(self, task: str) -> Unique | None:
+        """What is merged into a job with pools is of the same task, or it would call without having asked."""
         chance = self._chance
         if self._quiet or chance.random() > 0.3:
             return None
         lasts = chance.choice((None, None, None, "period", "at_most"))
         seconds = chance.choice((2.0, 10.0))
         return Unique(
-            chance.choice(("x", "y")),
+            chance.choice(("x", "y")) + (f" {task}" if task in USES else ""),
             chance.choice(_CONFLICTS),
             period=seconds if lasts == "period" else None,
             at_most=seconds if lasts == "at_most" else None,

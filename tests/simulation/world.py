@@ -28,6 +28,7 @@ from tests.simulation.invariants.i09_conservation import Conservation
 from tests.simulation.invariants.i10_times import Times
 from tests.simulation.invariants.i11_unique import UniqueKeys
 from tests.simulation.invariants.i13_limits import Limits
+from tests.simulation.invariants.i15_closed_pools import ClosedPools
 from tests.simulation.invariants.i19_cancel import Cancels, check_starts
 from tests.simulation.invariants.i20_drain import Drains, check_drains_end, check_handed_back
 from tests.simulation.invariants.i22_deadline import check_deadline
@@ -37,6 +38,7 @@ from tests.simulation.invariants.j34_j36_open import OnlyOpen
 from tests.simulation.ledger import Ledger
 from tests.simulation.network import LATEST, Weather
 from tests.simulation.operators import Operator
+from tests.simulation.provider import POOLS, Provider
 from tests.simulation.stranger import Stranger
 from tests.simulation.trace import Trace, Violation
 from tests.simulation.watch import Watch
@@ -62,12 +64,13 @@ class World:
         self.ledger = Ledger(loop.time)
         self.store = MemoryStore(clock=self.clock, entropy=SeededEntropy(chance.getrandbits(32)))
         self.watch = Watch(self.store, self.clock, self.trace, self.violated)
+        self.provider = Provider(self.clock, random.Random(chance.getrandbits(32)), self.violated)
         self.fleet = Fleet(
             loop,
             self.watch,
             Weather(),
             self.ledger,
-            Handlers(self.ledger),
+            Handlers(self.ledger, self.provider),
             self.trace,
             random.Random(chance.getrandbits(32)),
             profile.wrong_clocks,
@@ -94,6 +97,7 @@ class World:
             Limits(self._settings, self._counts, self._running_in),
             OnlyOpen(lambda queue: self.store._shared.records.queue(queue).pause),
             Cancels(),
+            ClosedPools(facts),
             Drains(self.ledger, facts),
             Clocks(),
             OnlySubmitted(self.ledger),
@@ -105,6 +109,7 @@ class World:
     async def begin(self) -> None:
         declared = queue_settings(self.chance)
         await self.store.declare(declared)
+        await self.store.declare_pools(POOLS)
         for _ in range(self.chance.choice((2, 3))):
             self.fleet.start(knows_rare=self.chance.random() < 0.7)
         for number in range(2):
@@ -121,6 +126,7 @@ class World:
 
     async def come_to_rest(self, patience: float) -> None:
         """Faults have stopped. Workers that know everything finish what is left."""
+        self.provider.moody = False
         await self.faults.calm_down()
         await asyncio.sleep(LATEST)
         for guest in self.guests:
@@ -173,6 +179,7 @@ class World:
         seen = Counter(self.facts.seen)
         seen.update(self.faults.happened)
         seen["verbs"] = self.watch.verbs
+        seen.update({f"provider: {word}": times for word, times in self.provider.answers.items()})
         seen["jobs"] = len(self.ledger.sent)
         seen["accepted"] = len(self.ledger.accepted)
         seen["drained"] = len(self.ledger.drained)

@@ -71,7 +71,8 @@ def waiting_for(job: Job, holder: str) -> Job:
 def merged(holder: Job, request: Job) -> Job:
     """Newest payload, more urgent priority, earlier time; the holder keeps its id and place.
 
-    The new version gets all its attempts: those spent on the old one do not count."""
+    What the payload belongs to comes with it: its task, what it needs of which pools, with whom it shares
+    calls. The new version gets all its attempts: those spent on the old one do not count."""
     state = holder.state
     if state is State.SCHEDULED and request.state is State.READY:
         state = require(Verb.MERGE, state, State.READY)
@@ -81,6 +82,10 @@ def merged(holder: Job, request: Job) -> Job:
         priority=min(holder.priority, request.priority),
         due=min(holder.due, request.due),
         expires=request.expires,
+        lane=request.lane,
+        needs=request.needs,
+        batching=request.batching,
+        part="",
         state=state,
         attempts=0,
     )

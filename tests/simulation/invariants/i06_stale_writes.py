@@ -27,13 +27,13 @@ class StaleWrites:
         for item, answer in zip(settlements, event.reply.answers, strict=True):
             claim = self._facts.claim(item.job, item.fence, item.claim)
             current = claim is not None and claim.current and item.job not in written
-            if current != (answer is Answer.OK):
+            if current != (answer in (Answer.OK, Answer.CHARGED)):
                 raise Violation(
                     "I6", f"settling {item.job} ({'current' if current else 'stale'}) was told {answer}"
                 )
             if answer is Answer.AGAIN and item.job not in written and (claim is None or not claim.settled):
                 raise Violation("I6", f"settling {item.job} was told again, but this claim never settled it")
-            if answer is Answer.OK:
+            if answer in (Answer.OK, Answer.CHARGED):
                 written.add(item.job)
         for item in settlements:
             before, after = event.changes.get(item.job, (None, None))

@@ -59,7 +59,11 @@ def _accepted(event: Event) -> dict[str, Outcome]:
     if event.verb != "settle":
         return {}
     pairs = zip(event.call.args[0], event.reply.answers, strict=True)
-    return {item.job: item.outcome for item, answer in pairs if answer is Answer.OK}
+    return {
+        item.job: item.charged if answer is Answer.CHARGED else item.outcome
+        for item, answer in pairs
+        if answer in (Answer.OK, Answer.CHARGED)
+    }
 
 
 def check_alone(ledger: Ledger, facts: Facts) -> None:

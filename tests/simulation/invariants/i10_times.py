@@ -51,8 +51,10 @@ class Times:
 
     def _see_settle(self, event: Event) -> None:
         for item, answer in zip(event.call.args[0], event.reply.answers, strict=True):
-            if answer is Answer.OK and isinstance(item.outcome, Retrying | Snooze):
-                self._not_before[item.job] = event.wall + item.outcome.delay
+            outcome = item.charged if answer is Answer.CHARGED else item.outcome
+            accepted = answer in (Answer.OK, Answer.CHARGED)
+            if accepted and isinstance(outcome, Retrying | Snooze):
+                self._not_before[item.job] = event.wall + outcome.delay
                 if item.job in event.changes:
                     self._check_postponed(event, item.job)
 

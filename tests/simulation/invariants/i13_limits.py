@@ -28,8 +28,8 @@ class Limits:
     def see(self, event: Event) -> None:
         if not event.changes:
             return
-        claimed = {(job.queue, job.lane) for job in event.claimed()}
-        running = Counter((job.queue, job.lane) for job in event.jobs.values() if job.state is State.RUNNING)
+        claimed = {(job.queue, job.key) for job in event.claimed()}
+        running = Counter((job.queue, job.key) for job in event.jobs.values() if job.state is State.RUNNING)
         for queue, lane in claimed:
             self._check(queue, lane, running)
         if event.verb == "insert":

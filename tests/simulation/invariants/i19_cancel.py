@@ -32,7 +32,7 @@ class Cancels:
         for item, answer in zip(event.call.args[0], event.reply.answers, strict=True):
             job = event.jobs.get(item.job)
             cancelled = job is not None and self._cancelled.get(item.job) == job.generation
-            if cancelled and answer is Answer.OK:
+            if cancelled and answer in (Answer.OK, Answer.CHARGED):
                 raise Violation("I19", f"a commit of {item.job} was taken after it was cancelled")
 
 
