@@ -71,7 +71,7 @@ CONTENDERS = (
         settings="`rate_limit` is the account's strictest limit; it holds per worker and not globally, says "
         "its documentation, so there is one, with the gevent pool it advises for calls that wait, 12 at once "
         "and `worker_prefetch_multiplier=1` (5 and its default of 4 where the provider limits calls under "
-        "way); on 429 `retry` after the delays of `retry_backoff` (1 s doubled, full jitter, scaled), with no "
+        "way); on 429 `retry` after the delays of `retry_backoff` (1 s doubled, full jitter, scaled) with no "
         "last attempt; Redis",
         work=_celery,
         ready="ready.",
