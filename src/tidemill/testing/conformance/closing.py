@@ -6,11 +6,14 @@ from __future__ import annotations
 import pytest
 
 from tidemill.core.calendars import Day
+from tidemill.core.changes import Cancel
+from tidemill.core.claims import Claimed, Settlement
 from tidemill.core.limits import Limit
-from tidemill.core.outcomes import Answer, Release
+from tidemill.core.outcomes import Answer, Done, Release, Retrying
+from tidemill.core.pool_news import Happened
 from tidemill.core.pools import PoolSettings
 from tidemill.core.refusals import Reason
-from tidemill.core.spending import Spent
+from tidemill.core.spending import Observation, Spent
 from tidemill.core.states import State
 from tidemill.testing.conformance.driver import UNMADE, Driver, ids, need, new, refusing
 
@@ -71,6 +74,33 @@ class TestRefusals:
         assert await drive.take() == []
         drive.clock.advance(1)
         assert len(await drive.take()) == 5
+
+    async def test_p17_what_happened_to_a_pool_is_told_once(self, drive: Driver) -> None:
+        await begin(drive)
+        refused = [await drive.take_one(), await drive.take_one()]
+        told = refusing("m", Reason.STATED, resets_at=drive.clock.wall() + 100)
+        settled = await drive.store.settle(
+            [Settlement(job.id, job.fence, job.claim, Release(), told) for job in refused]
+        )
+        assert [news.what for news in settled.news] == [Happened.CLOSED], "two refusals close it once"
+        drive.clock.advance(101)
+        claims = await drive.claim()
+        [probed] = claims.news
+        assert (probed.what, probed.pool, probed.job) == (Happened.PROBED, "m", claims.jobs[0].id)
+        [probe] = claims.jobs
+        settlement = Settlement(probe.id, probe.fence, probe.claim, Done(), WELL)
+        [opened] = (await drive.store.settle([settlement])).news
+        assert (opened.what, opened.ramp) == (Happened.OPENED, True)
+        assert (await drive.store.settle([settlement])).news == ()
+
+    async def test_p16_a_lower_limit_is_believed_at_once(self, drive: Driver) -> None:
+        await begin(drive)
+        await drive.store.observe([Observation(pool="m", amounts={"requests per minute": 5})])
+        assert len(await drive.take()) == 5
+        limit = (await drive.pool("m")).limits[0]
+        assert limit.amount == 20
+        assert limit.learned is not None
+        assert (limit.learned.amount, limit.learned.since) == (5, drive.clock.wall())
 
     async def test_p6_a_person_opens_without_probe_and_ramp(self, drive: Driver) -> None:
         await begin(drive, 30)
