@@ -78,6 +78,7 @@ def merged(holder: Job, request: Job) -> Job:
         state = require(Verb.MERGE, state, State.READY)
     return replace(
         holder,
+        task=request.task,
         payload=request.payload,
         priority=min(holder.priority, request.priority),
         due=min(holder.due, request.due),

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import pytest
 
+from tidemill.core.batching import Batching
 from tidemill.core.changes import Cancel, Delete, RetryNow
 from tidemill.core.job import NewJob
-from tidemill.core.outcomes import Cancelled, Crashed, Done, Fail, Outcome, Release, Retrying, Snooze
+from tidemill.core.limits import Limit
+from tidemill.core.outcomes import Cancelled, Crashed, Done, Fail, Outcome, Release, Retrying, Snooze, Split
+from tidemill.core.pools import PoolSettings
 from tidemill.core.queues import QueueSettings, Retention, Verdict
 from tidemill.core.states import State
 from tidemill.core.transitions import EXPIRED, REPLACED, SUPERSEDED
 from tidemill.core.uniqueness import OnConflict, Unique
-from tidemill.testing.conformance.driver import OOPS, Driver, ids, new
+from tidemill.testing.conformance.driver import OOPS, Driver, ids, need, new
 
+MODEL = PoolSettings(limits=(Limit.tokens(1_000, per="minute"),))
 ENDS: list[Outcome] = [Done(), Fail(OOPS), Cancelled("enough")]
 
 
@@ -102,6 +106,39 @@ class TestMerge:
         await drive.settle(await drive.take_one(), Retrying(60.0, OOPS))
         await drive.add(keyed("2", "merge", payload="new"))
         assert (await drive.take_one()).attempt == 1
+
+    async def test_j14_p11_what_the_new_payload_needs_comes_with_it(self, drive: Driver) -> None:
+        """Else it would run on what the old one reserved."""
+        await drive.store.declare_pools({"m": MODEL, "n": MODEL})
+        await drive.add(keyed("1", key="k", task="old", needs=(need("m", tokens=100),)))
+        await drive.add(keyed("2", "merge", key="l", task="new", needs=(need("n", tokens=900),)))
+        job = await drive.job("1")
+        assert (job.task, job.key, job.needs) == ("new", "l", (need("n", tokens=900),))
+        await drive.store.close_pool("m", by="anna")
+        assert ids(await drive.take()) == ["1"]
+        assert [await drive.used(pool, "tokens per minute") for pool in "mn"] == [0, 900]
+
+    async def test_j14_p12_it_stands_behind_the_pool_of_the_new_payload(self, drive: Driver) -> None:
+        await drive.store.declare_pools({"m": MODEL, "n": MODEL})
+        await drive.store.close_pool("n", by="anna")
+        await drive.add(
+            keyed("1", needs=(need("m", tokens=100),)), new("other", needs=(need("m", tokens=1),))
+        )
+        await drive.add(keyed("2", "merge", needs=(need("n", tokens=100),)))
+        assert ids(await drive.take()) == ["other"]
+        await drive.store.open_pool("n")
+        assert ids(await drive.take()) == ["1"]
+
+    async def test_j14_b1_it_shares_calls_as_the_new_payload_does(self, drive: Driver) -> None:
+        """A part of a split batch that gets another payload is no part any more."""
+        pair, shared = Batching(max_items=2, linger=60.0), new("mate", batching=Batching(max_items=2))
+        await drive.add(keyed("1", batching=pair), new("2", batching=pair))
+        for job in await drive.take():
+            await drive.settle(job, Split("p"))
+        await drive.add(keyed("3", "merge", batching=pair))
+        assert ids(await drive.take()) == ["2"], "the other waits for company"
+        await drive.add(shared)
+        assert [(job.id, job.call) for job in await drive.take()] == [("1", "1"), ("mate", "1")]
 
     async def test_j14_nothing_is_merged_into_an_expired_holder(self, drive: Driver) -> None:
         """It is only not swept yet: the next claim would cancel it, and the request with it."""

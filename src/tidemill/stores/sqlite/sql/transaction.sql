@@ -36,8 +36,8 @@ VALUES
 
 -- name: save
 UPDATE jobs SET
-       payload = :payload, state = :state, priority = :priority, lane = :lane, due = :due, expires = :expires,
-       timeout = :timeout, trace = :trace, tags = :tags, attempts = :attempts, crashes = :crashes,
+       task = :task, payload = :payload, state = :state, priority = :priority, lane = :lane, due = :due,
+       expires = :expires, timeout = :timeout, trace = :trace, tags = :tags, attempts = :attempts, crashes = :crashes,
        generation = :generation, unique_key = :unique_key, unique_until = :unique_until,
        unique_holds = :unique_holds, after = :after, fence = :fence, claim = :claim, worker = :worker,
        number = :number, lease = :lease, alone = :alone, started = :started, finished = :finished,
