@@ -82,7 +82,8 @@ class Pools(Protocol):
         with the soonest end of a wait.
     P16 Observations of a settlement are applied in the same step, also when the settlement is stale.
     P17 A settlement whose refusal is to be paid for (`core.ledger.conclude` tells) becomes its `charged`, if
-        it has one, and is answered CHARGED. `Settled.news` and `Claims.news` are what `core.ledger` told of
+        it has one, and is answered CHARGED; that of the first job of a call speaks for the others of it that
+        are settled behind it in the same step. `Settled.news` and `Claims.news` are what `core.ledger` told of
         pools in that step, once.
     """
 

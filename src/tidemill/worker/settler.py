@@ -33,7 +33,7 @@ class Settler:
         through the first time is answered `again`, and the same jobs are returned."""
         settlements = [
             Settlement(a.job.id, a.job.fence, a.job.claim, a.outcome)
-            if a.spending is None
+            if a.spending is None and a.charged is None
             else a.settlement(a.outcome)
             for a in batch
             if a.outcome is not None

@@ -10,6 +10,7 @@ from tidemill.core.job import Job
 from tidemill.core.outcomes import Answer, Crashed, Fail, Outcome, Retrying
 from tidemill.stores.memory import pools
 from tidemill.stores.memory.claim import claim
+from tidemill.stores.memory.ledger import Claim
 from tidemill.stores.memory.moves import move, record_attempt
 from tidemill.stores.memory.records import Records
 
@@ -17,24 +18,34 @@ from tidemill.stores.memory.records import Records
 def settle(records: Records, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Settled:
     """J40 to J43. Settlements are taken in order, each on top of the one before; then the claim."""
     records.books.take_news()
-    answers = [_settle_one(records, settlement) for settlement in settlements]
+    charged: set[Claim] = set()
+    answers = [_settle_one(records, settlement, charged) for settlement in settlements]
     news = records.books.take_news()
     return Settled(answers, None if request is None else claim(records, request), news)
 
 
-def _settle_one(records: Records, settlement: Settlement) -> Answer:
+def _settle_one(records: Records, settlement: Settlement, charged: set[Claim]) -> Answer:
+    """`charged` are those before it whose refusal is to be paid for (P17)."""
     job = records.jobs.get(settlement.job)
     answer = answer_to(job, settlement.fence, settlement.claim)
     if job is None:
         answer = _answer_from_memory(records, settlement)
     outcome = settlement.outcome
-    if settlement.spent is not None or records.books.reserved:
-        is_charged = _book(records, settlement, answer)
-        if is_charged and answer is Answer.OK and settlement.charged is not None:
-            answer, outcome = Answer.CHARGED, settlement.charged
+    has_units = settlement.spent is not None or bool(records.books.reserved)
+    if has_units and _book(records, settlement, answer):
+        charged.add((settlement.job, settlement.fence, settlement.claim))
+    if answer is Answer.OK and settlement.charged is not None and _pays(job, charged):
+        answer, outcome = Answer.CHARGED, settlement.charged
     if job is not None and answer in (Answer.OK, Answer.CHARGED):
         _apply(records, job, outcome)
     return answer
+
+
+def _pays(job: Job | None, charged: set[Claim]) -> bool:
+    """The first job of a call speaks for those behind it."""
+    if job is None or not charged:
+        return False
+    return any((name, job.fence, job.claim) in charged for name in (job.id, job.call))
 
 
 def _answer_from_memory(records: Records, settlement: Settlement) -> Answer:

@@ -25,7 +25,7 @@ def settle(
 ) -> list[Answer]:
     """P13, P16: whatever the settlement was told. One that is repeated was heard before. P17: answers those
     that pay for it."""
-    told = list(answers)
+    charged: dict[Claim, int] = {}
     held = of_jobs(transaction, (item.job for item in settlements))
     for at, (item, answer) in enumerate(zip(settlements, answers, strict=True)):
         claim = (item.job, item.fence, item.claim)
@@ -33,10 +33,27 @@ def settle(
         if not ended and (item.spent is None or answer is Answer.AGAIN):
             continue
         ledger = transaction.ledger
-        is_charged = books.conclude(ledger, ended, item.spent, item.job, ledger.now, chance)
-        if is_charged and answer is Answer.OK and item.charged is not None:
-            told[at] = Answer.CHARGED
+        if books.conclude(ledger, ended, item.spent, item.job, ledger.now, chance):
+            charged[claim] = at
         transaction.execute(SQL.end, claim)
+    return _pay(transaction, settlements, answers, charged) if charged else list(answers)
+
+
+def _pay(
+    transaction: Transaction,
+    settlements: Sequence[Settlement],
+    answers: Sequence[Answer],
+    charged: dict[Claim, int],
+) -> list[Answer]:
+    """P17. `charged` is where the claims stand whose refusal is to be paid for. The first job of a call
+    speaks for those behind it."""
+    told = list(answers)
+    jobs = transaction.by_id(item.job for item in settlements)
+    for at, (item, answer) in enumerate(zip(settlements, answers, strict=True)):
+        if answer is Answer.OK and item.charged is not None:
+            calls = [(name, item.fence, item.claim) for name in (item.job, jobs[item.job].call)]
+            if any(charged.get(claim, at + 1) <= at for claim in calls):
+                told[at] = Answer.CHARGED
     return told
 
 

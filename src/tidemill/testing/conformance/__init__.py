@@ -77,7 +77,7 @@ from tidemill.testing.conformance.claiming import (  # noqa: E402
     TestPause,
     TestRepeatedClaim,
 )
-from tidemill.testing.conformance.closing import TestProbe, TestRefusals  # noqa: E402
+from tidemill.testing.conformance.closing import TestOverloads, TestProbe, TestRefusals  # noqa: E402
 from tidemill.testing.conformance.declaring import (  # noqa: E402
     TestClosedByHand,
     TestDeclaredPools,
@@ -173,6 +173,7 @@ __all__ = [
     "TestObservations",
     "TestOrder",
     "TestOutcomes",
+    "TestOverloads",
     "TestOverrideEnds",
     "TestOverrides",
     "TestPause",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidemill.core.batching import Batching
 from tidemill.core.calendars import Day
 from tidemill.core.changes import Cancel
 from tidemill.core.claims import Claimed, Settlement
@@ -15,10 +16,11 @@ from tidemill.core.pools import PoolSettings
 from tidemill.core.refusals import Reason
 from tidemill.core.spending import Observation, Spent
 from tidemill.core.states import State
-from tidemill.testing.conformance.driver import UNMADE, Driver, ids, need, new, refusing
+from tidemill.testing.conformance.driver import OOPS, UNMADE, Driver, ids, need, new, refusing
 
 MODEL = PoolSettings(limits=(Limit.requests(20, per="minute"), Limit.requests(500, per=Day())))
 WELL = Spent(well=True)
+OVERLOADED = refusing("m", Reason.OVERLOAD)
 
 
 async def begin(drive: Driver, jobs: int = 30, pool: PoolSettings = MODEL) -> None:
@@ -129,6 +131,49 @@ class TestRefusals:
         drive.clock.advance(100)
         assert await drive.take() == []
         assert (await drive.pool("m")).closed is not None
+
+
+class TestOverloads:
+    async def test_p17_i16_the_pool_pays_first_and_then_the_job(self, drive: Driver) -> None:
+        await begin(drive, 12)
+        answers = [await overloaded(drive, job) for job in await drive.take()]
+        assert answers == [[Answer.OK]] * 10 + [[Answer.CHARGED]] * 2
+        assert [(await drive.job(job)).attempts for job in ("09", "10")] == [0, 1]
+
+    async def test_p17_b4_a_whole_call_pays(self, drive: Driver) -> None:
+        """Only its first job tells of the call; the others would go back uncharged for ever."""
+        call, _ = await exhausted(drive)
+        assert await overloaded(drive, *call) == [Answer.CHARGED] * 3
+        assert [(await drive.job(job)).attempts for job in "abc"] == [1, 1, 1]
+
+    async def test_p17_i6_also_when_its_first_job_is_lost(self, drive: Driver) -> None:
+        call, _ = await exhausted(drive)
+        await drive.amend(Cancel(), "a")
+        assert await overloaded(drive, *call) == [Answer.STALE, Answer.CHARGED, Answer.CHARGED]
+
+    async def test_p17_no_other_call_pays_for_it(self, drive: Driver) -> None:
+        call, other = await exhausted(drive)
+        assert await overloaded(drive, call[0], other) == [Answer.CHARGED, Answer.OK]
+
+
+async def exhausted(drive: Driver) -> tuple[list[Claimed], Claimed]:
+    """The jobs of one call and that of another, of a pool that has paid for all the overloads it pays for."""
+    await begin(drive, 10)
+    rule = Batching(max_items=3)
+    await drive.add(*[new(job, batching=rule, needs=(need("m"),), priority=9) for job in "abcd"])
+    held = await drive.take()
+    for job in held[:10]:
+        await overloaded(drive, job)
+    return held[10:13], held[13]
+
+
+async def overloaded(drive: Driver, *held: Claimed) -> list[Answer]:
+    """The first of them speaks for its call."""
+    told = [
+        Settlement(job.id, job.fence, job.claim, Release(), None if at else OVERLOADED, Retrying(0.0, OOPS))
+        for at, job in enumerate(held)
+    ]
+    return (await drive.store.settle(told)).answers
 
 
 class TestProbe:
