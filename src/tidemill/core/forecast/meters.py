@@ -96,8 +96,21 @@ class Held(_Stepped):
         begin, end = self._now + self._hold, until + self._hold
         if self._back:  # they come back in turn
             begin = max(begin, self._back[-1][1])
-        self._back.append((begin, max(begin, end), units))
         self._out += units
+        if not self._joins(begin, end, units):
+            self._back.append((begin, max(begin, end), units))
+
+    def _joins(self, begin: float, end: float, units: float) -> bool:
+        """A flow that goes on as it was is one stretch: else each change would make another, for ever."""
+        if not self._back or end - begin <= SOON:
+            return False
+        first, last, before = self._back[-1]
+        if last - first <= SOON or begin - last > SOON:
+            return False
+        if not math.isclose(before / (last - first), units / (end - begin), rel_tol=1e-3):
+            return False
+        self._back[-1] = (first, end, before + units)
+        return True
 
     def _returned(self) -> float:
         """Of the first that come back, what already has."""

@@ -1,0 +1,161 @@
+"""The forecast as arithmetic: no store, no worker, no clock."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemill.core import accounts
+from tidemill.core.accounts import Account, HandClosure, Taken
+from tidemill.core.calendars import Day
+from tidemill.core.forecast.answer import alone, concerned, ends
+from tidemill.core.forecast.filling import Wanting, fill
+from tidemill.core.forecast.known import Known
+from tidemill.core.forecast.lines import Line, Work
+from tidemill.core.forecast.meeting import Asked, Crew
+from tidemill.core.limits import Limit
+from tidemill.core.needs import Need
+from tidemill.core.pools import PoolSettings
+from tidemill.core.reserving import Ask
+from tidemill.core.windows import Instant
+
+NOW = Instant(1_777_593_600.0, 5_000.0)  # a noon of no calendar that is used here
+LIMITS = (
+    Limit.requests(3, per="second"),
+    Limit.requests(10, per="minute"),
+    Limit.requests(30, per="minute", shape="bucket"),
+    Limit.requests(20, per="minute", shape="paced"),
+    Limit.requests(200, per="hour"),
+    Limit.requests(90, per=Day("Asia/Shanghai")),
+    Limit.concurrent(4),
+)
+limits = st.lists(st.sampled_from(LIMITS), min_size=1, max_size=3, unique_by=lambda limit: limit.name)
+
+
+def known(*limits: Limit, taken: int = 0, **account: object) -> Known:
+    """A pool of which so many calls were taken just now."""
+    settings = PoolSettings(limits=limits)
+    state = Account(**account)  # type: ignore[arg-type]
+    for number in range(taken):
+        answer = accounts.ask(settings, state, Ask(f"{number}", {}, 5), NOW)
+        assert isinstance(answer, Taken)
+        state = answer.account
+    return Known(
+        name="api", key=None, declared=settings, override=None, account=state, now=NOW, settings=settings
+    )
+
+
+def line(calls: float, priority: int = 5, pool: str = "api", **options: float) -> Line:
+    return Line(work=(Work(calls, (Need(pool),)),), priority=priority, **options)  # type: ignore[arg-type]
+
+
+def seconds(pool: Known, *lines: Line, takes: float = 2.0, crew: Crew | None = None) -> list[float]:
+    """Until the last call of each line starts."""
+    asked = Asked(lines=lines, know=lambda _: pool, takes=takes, crew=crew or Crew())
+    return [found[-1] for found in ends(asked)]
+
+
+def test_a_rolling_window_lets_its_amount_in_at_once_and_again_after_window_and_jitter() -> None:
+    pool = known(Limit.requests(10, per="minute"))
+    slot = 60.5 + 60.5 / 512
+    assert seconds(pool, line(10)) == [0.0]
+    assert seconds(pool, line(11)) == [pytest.approx(slot)]
+    assert seconds(pool, line(35)) == [pytest.approx(3 * slot)]
+    assert seconds(known(Limit.requests(10, per="minute"), taken=4), line(7))[0] == pytest.approx(
+        60.5, abs=0.3
+    )
+
+
+def test_the_slowest_of_several_holds_from_each_fill_on() -> None:
+    """100 at three in 1.5 s take 49.5 s, and the second hundred begins when the minute lets it."""
+    pool = known(Limit.requests(3, per="second"), Limit.requests(100, per="minute"))
+    [first], [second] = seconds(pool, line(100)), seconds(pool, line(200))
+    assert first == pytest.approx(33 * 1.5, rel=0.02)
+    assert second == pytest.approx(60.5 + 33 * 1.5, rel=0.02)
+
+
+def test_a_large_call_takes_its_whole_place() -> None:
+    """Of ten units three calls of three start, not three and a third."""
+    pool = known(Limit.tokens(10, per="minute"))
+    three = Line(work=(Work(30.0, (Need("api", None, {"tokens": 3.0}),)),), priority=5)
+    assert seconds(pool, three) == [pytest.approx(9 * 60.6, rel=0.01)]
+
+
+def test_calls_at_once_go_by_how_long_they_take() -> None:
+    pool = known(Limit.concurrent(4))
+    assert seconds(pool, line(20), takes=5.0) == [pytest.approx(20.0)]
+    assert seconds(pool, line(20), takes=0.0) == [0.0], "nobody knows: it is no bound"
+
+
+def test_slots_and_queues_are_bounds() -> None:
+    pool = known(Limit.requests(1_000, per="second"))
+    crew = Crew(slots=2.0, at_once={"q": 1.0})
+    assert seconds(pool, line(10), crew=crew) == [pytest.approx(8.0)]
+    assert seconds(pool, line(10, queue="q"), crew=crew) == [pytest.approx(18.0)]  # type: ignore[arg-type]
+
+
+def test_more_urgent_lines_go_first_and_equal_ones_by_weight() -> None:
+    pool = known(Limit.requests(10, per="minute"))
+    late, urgent = seconds(pool, line(20), line(20, priority=1))
+    assert urgent == pytest.approx(60.6, rel=0.01)
+    assert late == pytest.approx(3 * 60.6, rel=0.01)
+    heavy, light = seconds(pool, line(30, weight=3.0), line(30))
+    assert heavy < light
+    assert light == pytest.approx(5 * 60.6, rel=0.01)
+
+
+def test_what_is_closed_for_ever_is_never_done_and_holds_up_nobody_else() -> None:
+    closed = known(Limit.requests(10, per="minute"), closed=HandClosure(by="ann", since=0.0))
+    assert seconds(closed, line(1)) == [math.inf]
+    open_ = known(Limit.requests(10, per="minute"))
+    lines = [line(5), line(5, pool="other"), line(5, pool="other", opens=math.inf)]
+    asked = Asked(lines=lines, know=lambda place: closed if place[0] == "api" else open_)
+    assert [found[-1] for found in ends(asked)] == [math.inf, 0.0, math.inf]
+    assert concerned(asked, [1]) == [1, 2], "the first has nothing to do with it"
+
+
+def test_each_limit_alone() -> None:
+    pool = known(*LIMITS[:2])
+    asked = Asked(lines=[line(100)], know=lambda _: pool)
+    found = {which[2]: took for which, took in alone(asked, [0]).items()}
+    assert found["requests per minute"] == pytest.approx(9 * 60.6, rel=0.01)
+    assert found["requests per second"] == pytest.approx(33 * 1.5, rel=0.02)
+
+
+@settings(deadline=None, max_examples=40)
+@given(limits=limits, calls=st.integers(1, 2_000), more=st.integers(1, 500))
+def test_more_calls_are_never_done_earlier(limits: list[Limit], calls: int, more: int) -> None:
+    pool = known(*limits)
+    [few], [many] = seconds(pool, line(calls)), seconds(pool, line(calls + more))
+    assert many >= few * 0.98 - 1e-6, "a window so short that it is taken as a flow may be half a window off"
+
+
+@settings(deadline=None, max_examples=40)
+@given(limits=limits, calls=st.integers(1, 2_000))
+def test_one_limit_alone_is_never_slower_than_all(limits: list[Limit], calls: int) -> None:
+    pool = known(*limits)
+    [together] = seconds(pool, line(calls))
+    for limit in limits:
+        [by_itself] = seconds(known(limit), line(calls))
+        assert by_itself <= together * 1.02 + 1e-6
+
+
+@settings(deadline=None, max_examples=40)
+@given(limits=limits, calls=st.lists(st.integers(1, 300), min_size=2, max_size=4))
+def test_lines_that_share_a_pool_take_as_long_as_one(limits: list[Limit], calls: list[int]) -> None:
+    pool = known(*limits)
+    apart = seconds(pool, *(line(count) for count in calls))
+    [one] = seconds(pool, line(sum(calls)))
+    assert max(apart) == pytest.approx(one, rel=0.02, abs=0.5)
+
+
+def test_filling_is_fair_and_lets_nobody_take_what_another_goes_on_for() -> None:
+    which = ("api", None, "requests per minute")
+    small = Wanting(5, 1.0, 1.0, {which: 1.0}, {which: 10.0})
+    large = Wanting(5, 1.0, 100.0, {which: 1.0}, {which: 10.0})
+    assert fill([small, large]) == [1.0, 9.0]
+    small.goes_on = True
+    assert fill([small, large]) == [1.0, 1.0]
