@@ -322,7 +322,7 @@ MUTANTS = (
     Mutant("settle compares neither fence nor claim id", _settle_without_claim, ("I6",)),
     Mutant("settle does not compare the claim id", _settle_without_claim_id, ("I6",)),
     Mutant("extend does not compare the claim", _extend_without_claim, ("I6",)),
-    Mutant("settled before it runs", _settle_before_run, ("I1",), "kills"),
+    Mutant("settled before it runs", _settle_before_run, ("I1", "I16"), "kills"),
     Mutant("reclaim by age", _reclaim_by_age, ("I7",)),
     Mutant("leases by the wall clock", _leases_by_wall_clock, ("I7",), "clocks"),
     Mutant("leases by the worker's clock", _leases_by_worker_clock, ("I7",)),
