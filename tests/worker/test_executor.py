@@ -260,7 +260,7 @@ async def test_an_attempt_stopped_before_its_first_step_gives_its_slot_back() ->
         on_outcome=lambda attempt: None,
         on_room=room.set,
     )
-    job = Claimed("a", "default", "note", b"{}", 1, 2, 1, 5, "", 0, 0, None, None, 0.0, 0.0, 0)
+    job = Claimed("a", "default", "note", b"{}", 1, 2, 1, 5, "", 0, 0, None, None, 0.0, 0.0, "")
     attempt = Attempt(job, define(note, name="note"), lambda: None, lambda: 0.0, NO_POOLS)
     hands.held["a"] = attempt
     hands.ahead.append(attempt)

@@ -207,7 +207,7 @@ def test_a_line_is_dated_when_it_was_said_not_when_it_was_sent(virtually: Virtua
 
 def test_i21_a_job_that_outran_its_timeout_is_listed_but_not_renewed() -> None:
     """Seen when the worker's loop is blocked: nobody there could cancel or settle the attempt."""
-    job = Claimed("a", "default", "t", b"{}", 1, 2, 1, 5, "", 0, 0, None, None, 0.0, 0.0, 0)
+    job = Claimed("a", "default", "t", b"{}", 1, 2, 1, 5, "", 0, 0, None, None, 0.0, 0.0, "")
     attempt = Attempt(job, None, lambda: None, lambda: 0.0, NO_POOLS)
     assert held_as(attempt, now=1e9).renew, "claimed ahead: no timeout runs yet"
     attempt.deadline = 100.0

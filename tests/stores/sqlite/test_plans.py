@@ -23,6 +23,7 @@ WHOLE_TABLE_ON_PURPOSE = {
     ("prune", "forget_history"): "minutes are few",
     ("reclaim", "new_boot"): "once a boot",
     ("accounts", "all"): "once a boot",
+    ("reader", "pooled_lanes"): "a person asks for all of them",
     ("reservations", "anything"): "stops at the first",
     ("settle", "standing"): "of reservations only the first is looked for",
 }
