@@ -17,7 +17,7 @@ from tidemill.core.breaker import Breaker, Shut
 from tidemill.core.closing import Seen, day_used
 from tidemill.core.learning import Lessons
 from tidemill.core.limits import Limit
-from tidemill.core.pools import PoolSettings, PoolState, since_boot
+from tidemill.core.pools import PoolSettings, PoolState, resized, since_boot
 from tidemill.core.refusals import Refusal
 from tidemill.core.reserving import Ask, Reservation
 from tidemill.core.spending import Observation
@@ -72,8 +72,14 @@ class Denied(msgspec.Struct, frozen=True):
     wait: float
 
 
-def at_boot(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Account:
-    """What an account of another boot is worth now."""
+def current(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Account:
+    """What a stored account is worth now, after another boot and with limits that may have been edited."""
+    account = _at_boot(pool, account, boot, now)
+    state = resized(believed(pool, account, now), account.state, now)
+    return account if state is account.state else replace(account, state=state)
+
+
+def _at_boot(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Account:
     if account.state.boot == boot:
         return account
     state = since_boot(pool, account.state, boot, now)

@@ -12,6 +12,7 @@ from tidemill.core.limits import Limit
 from tidemill.core.names import is_storable
 from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Guards, Instant, Kept, fits, fresh
+from tidemill.core.windows.bucket import Bucket
 
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +195,17 @@ def since_boot(pool: PoolSettings, state: PoolState, boot: str, now: Instant) ->
         return replace(state, boot=boot)
     windows = {limit.name: state.window(limit).lost(limit, now) for limit in pool.limits}
     return replace(state, windows=windows, boot=boot, hold=None, revision=state.revision + 1)
+
+
+def resized(pool: PoolSettings, state: PoolState, now: Instant) -> PoolState:
+    """With its buckets as large as the limits are now. The other shapes count what was taken, and need not
+    know against what."""
+    anew: dict[str, Kept] = {}
+    for limit in pool.limits:
+        kept = state.windows.get(limit.name)
+        if isinstance(kept, Bucket) and fits(kept, limit) and kept.size not in {0.0, limit.amount}:
+            anew[limit.name] = kept.resized(limit, now, pool.guards)
+    return replace(state, windows=state.windows | anew) if anew else state
 
 
 def _rest(limit: Limit) -> str:

@@ -83,9 +83,9 @@ def test_more_left_than_we_know_of_is_not_believed_while_calls_are_under_way() -
 
 
 def test_an_account_of_another_boot_starts_with_nothing_left_and_keeps_its_closures() -> None:
-    account = accounts.at_boot(POOL, Account(), "one", at(0))
+    account = accounts.current(POOL, Account(), "one", at(0))
     account = refused(account, Refusal(reason=Reason.DAY_QUOTA), 0)
-    later = accounts.at_boot(POOL, account, "two", at(5))
+    later = accounts.current(POOL, account, "two", at(5))
     assert room(POOL, later.state, at(5))["requests per minute"] == 0
     assert later.breaker.closures == account.breaker.closures
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tidemill.core.calendars import Day, period_at
 from tidemill.core.limits import Limit, Shapes
 from tidemill.core.windows import Guards, Instant, Kept, fresh
+from tidemill.core.windows.bucket import Bucket
 
 GUARDS = Guards(jitter=0.5, midnight=5.0)
 Asked = tuple[float, float, float, float | None]
@@ -82,6 +83,28 @@ def test_a_calendar_counter_holds_on_every_local_day(zone: str, data: st.DataObj
         day = period_at(Day(zone), start + arrives + skew).start
         days[day] = days.get(day, 0.0) + units
     assert max(days.values(), default=0.0) <= 12 + 1e-6
+
+
+@given(st.lists(st.tuples(steps, st.sampled_from([2.0, 12.0, 40.0])), max_size=6))
+@settings(max_examples=300, deadline=None)
+def test_a_bucket_that_is_edited_never_empties_the_providers(edits: list[tuple[list[Asked], float]]) -> None:
+    """A provider's larger bucket has no more in it than the smaller one had, and refills."""
+    boot, level, size, at = 1000.0, 11.0, 12.0, 1000.0
+    limit = Limit.tokens(size, per="minute", shape="bucket")
+    window, _ = Bucket().taken(limit, 1.0, Instant(0.0, boot), GUARDS)
+    for asked, amount in edits:
+        for gap, units, _, _ in asked:
+            boot += gap
+            now = Instant(0.0, boot)
+            level, at = min(size, level + size / 60 * (boot - at)), boot
+            if units <= window.room(limit, now, GUARDS):
+                window, _ = window.taken(limit, units, now, GUARDS)
+                level -= units
+                assert level >= -1e-6
+        level, at = min(amount, level + size / 60 * (boot - at)), boot
+        size = amount
+        limit = Limit.tokens(size, per="minute", shape="bucket")
+        window = window.resized(limit, Instant(0.0, boot), GUARDS)
 
 
 @given(steps, st.sampled_from(["rolling", "paced", "bucket"]))

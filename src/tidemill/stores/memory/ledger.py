@@ -60,7 +60,7 @@ class Books:
     def look_at(self, pool: Pool, place: PLACE) -> tuple[PoolSettings, Account]:
         """As `load`, and changes nothing."""
         settings, account = self.in_force(pool), self.accounts.get(place, Account())
-        return settings, accounts.at_boot(settings, account, self._clock.boot_id, self.now())
+        return settings, accounts.current(settings, account, self._clock.boot_id, self.now())
 
     def save(self, place: PLACE, account: Account) -> None:
         before = self.accounts.get(place)

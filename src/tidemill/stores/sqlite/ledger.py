@@ -122,7 +122,7 @@ class StepLedger:
         return self.as_of_now(settings, stored)
 
     def as_of_now(self, settings: PoolSettings, stored: Account) -> Account:
-        return accounts.at_boot(settings, stored, self._boot_id, self.now)
+        return accounts.current(settings, stored, self._boot_id, self.now)
 
     def save(self, place: PLACE, account: Account) -> None:
         before = self._accounts[place]
