@@ -16,6 +16,7 @@ from tidemill.contract.jobs import Reading
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AHEAD_COUNTED, AttemptRecord, WorkerInfo
 from tidemill.core.job import Error, Job
+from tidemill.core.needs import Need
 from tidemill.core.queues import Pause, QueueSettings
 from tidemill.core.transitions import EXPIRED, POISON, REFUSED, REPLACED, SUPERSEDED, UNKNOWN_TASK
 from tidemill.inspect.causes import Code
@@ -157,6 +158,15 @@ def test_put_off_by_its_handler() -> None:
 def test_put_off_by_its_handler_after_an_attempt_that_failed() -> None:
     it = told(replace(RETRYING, attempts=1, started=NOW - 1), last=failed_attempt())
     assert codes(it) == [Code.SNOOZED]
+
+
+def test_p18_what_a_job_asked_for_while_it_ran_is_told() -> None:
+    asked = (Need("voyage", None, {"tokens": 4000.0}), Need("site", "eu"))
+    sentence = told(replace(JOB, extra=asked)).sentence
+    assert "While it ran it asked the pool voyage for 4000 tokens more, which it waits for." in sentence
+    assert "asked the pool site of eu for a call more" in sentence
+    ended = replace(JOB, extra=asked, state=State.DONE, finished=NOW)
+    assert "asked" not in told(ended).sentence
 
 
 def test_a_request_merged_into_a_retrying_job_makes_it_a_scheduled_one() -> None:

@@ -404,8 +404,9 @@ async def test_what_an_isolated_handler_uses_and_spends_is_booked(store: MemoryS
     assert (await get(store, "a")).state is State.DONE
     counted = await used(store)
     assert (counted["api: tokens"], counted["other: tokens"], counted["other: concurrent"]) == (40, 7, 0)
-    snoozed = await get(store, "b")
-    assert (snoozed.state, snoozed.attempts, snoozed.note) == (State.SCHEDULED, 0, "waits for pool other")
+    waits = await get(store, "b")
+    assert (waits.state, waits.attempts) == (State.READY, 0)
+    assert [need.pool for need in waits.extra] == ["other"]
 
 
 async def test_i16_a_refusal_in_an_isolated_process_closes_the_pool(store: MemoryStore) -> None:

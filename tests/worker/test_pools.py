@@ -14,7 +14,7 @@ from tidemill.core.limits import Limit
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.tasks.context import Context
-from tidemill.telemetry.events import JobReleased, JobRetrying, JobSnoozed, PoolClosed, PoolOpened
+from tidemill.telemetry.events import JobReleased, JobRetrying, PoolClosed, PoolOpened
 from tidemill.testing.virtual import VirtualLoop
 
 MINUTE = 60.0
@@ -317,8 +317,8 @@ def test_spend_waits_a_moment_and_gives_the_job_back_for_longer(virtually: Virtu
         running = bench.start(worker)
         await bench.ended(*jobs)
         assert provider.arrivals[1] - provider.arrivals[0] >= MINUTE
-        [snoozed] = bench.told(JobSnoozed)
-        assert snoozed.reason == "waits for pool long"
+        [released] = bench.told(JobReleased)
+        assert released.reason == "waits for pool long"
         assert [(await bench.job(job)).attempts for job in jobs] == [1, 1]
         worker.stop()
         await running

@@ -83,8 +83,13 @@ class Pools(Protocol):
     P16 Observations of a settlement are applied in the same step, also when the settlement is stale.
     P17 A settlement whose refusal is to be paid for (`core.ledger.conclude` tells) becomes its `charged`, if
         it has one, and is answered CHARGED; that of the first job of a call speaks for the others of it that
-        are settled behind it in the same step. `Settled.news` and `Claims.news` are what `core.ledger` told of
-        pools in that step, once.
+        are settled behind it in the same step. `Settled.news` and `Claims.news` are what `core.ledger` told
+        of pools in that step, once.
+    P18 A job settled as `Await` stands behind the pools it waits for too, and its claim takes what it waits
+        for apart from its needs (`core.extras.ask_for`). `reserve` exchanges it when the handler comes to its
+        call: taken anew, at that moment, in one step, or not at all. What was not exchanged comes back with
+        the settlement. A job keeps waiting for it while it is given back in its old place; any other ending,
+        and a retry by hand, makes it begin anew. One that could never have all it waits for fails (P10).
     """
 
     async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:

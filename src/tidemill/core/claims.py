@@ -43,7 +43,8 @@ class Claimed(msgspec.Struct):
 
     Jobs of a batch task come in calls, one behind the other; `call` is the id of the first of them, '' for
     any other job. That first one holds what the call takes of its pools, so the `spent` of its settlement
-    is about the call, and the others' settlements have none."""
+    is about the call, and the others' settlements have none. `extra` was taken too, for calls its handler
+    asked for in an attempt before (P18)."""
 
     id: str
     queue: str
@@ -63,6 +64,7 @@ class Claimed(msgspec.Struct):
     part: str
     needs: tuple[Need, ...] = ()
     call: str = ""
+    extra: tuple[Need, ...] = ()
 
     @property
     def alone(self) -> bool:

@@ -59,6 +59,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `claim` is 0 when nobody may settle the job. `unknown_for` adds up how long workers that did not
     know the task have put it off. `batching` is how it shares calls with others; `part` names the part of
     a split batch it belongs to, '' for none, and `call` the first job of the call it was last claimed for.
+    `extra` is what its handler asked for while it ran and has to wait for, beside its `needs`.
     """
 
     seq: int
@@ -100,6 +101,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[Need, ...] = ()
     batching: Batching | None = None
     call: str = ""
+    extra: tuple[Need, ...] = ()
 
     @property
     def key(self) -> str:

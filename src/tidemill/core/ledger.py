@@ -47,12 +47,14 @@ class Ledger(Protocol):
 
 
 class Reserved(msgspec.Struct, frozen=True):
-    """What one claim holds of one account."""
+    """What one claim holds of one account. `extra`: for a call its handler asked for in an attempt before and
+    has not come to yet."""
 
     pool: str
     key: str | None
     reservation: Reservation
     probe: bool = False
+    extra: bool = False
 
     @property
     def place(self) -> PLACE:
@@ -111,12 +113,12 @@ def ask_all(  # noqa: PLR0917 - a job's needs are asked for whole
         wanted = Ask(job, need.units, priority, "" if lane is None else line_of(*lane, need))
         answer = accounts.ask(known[0], known[1], wanted, now)
         if isinstance(answer, Denied):
-            _save(ledger, place, job, known[1], answer.account)
+            save_account(ledger, place, job, known[1], answer.account)
             return Stopped(need, answer)
         reserved = Reserved(need.pool, need.key, answer.reservation, answer.probe)
         taken.append((reserved, known[1], answer.account))
     for reserved, before, account in taken:
-        _save(ledger, reserved.place, job, before, account)
+        save_account(ledger, reserved.place, job, before, account)
     return tuple(reserved for reserved, _, _ in taken)
 
 
@@ -156,6 +158,8 @@ def conclude(  # noqa: PLR0917 - a settlement is told whole
     P17: whether the job pays for the refusal with an attempt."""
     spent = spent or Spent()
     running = {seen.place: max(1, ledger.reservations(seen.place)) for seen in spent.observations}
+    _give_back(ledger, [reserved for reserved in ended if reserved.extra], job, now)
+    ended = [reserved for reserved in ended if not reserved.extra]
     for place in dict.fromkeys(reserved.place for reserved in ended):
         _book(ledger, [reserved for reserved in ended if reserved.place == place], spent, now)
     probes = [reserved.place for reserved in ended if reserved.probe]
@@ -176,11 +180,11 @@ def conclude(  # noqa: PLR0917 - a settlement is told whole
             running=running[seen.place],
             left=_left(known[0], [reserved for reserved in ended if reserved.place == seen.place], spent),
         )
-        _save(ledger, seen.place, job, known[1], after)
+        save_account(ledger, seen.place, job, known[1], after)
     for place in probes:
         if known := ledger.load(place):
             after = accounts.heard(known[1], job, now, well=spent.well and spent.made)
-            _save(ledger, place, job, known[1], after)
+            save_account(ledger, place, job, known[1], after)
     return charged
 
 
@@ -197,11 +201,21 @@ def count_anew(ledger: Ledger, ended: Sequence[Reserved], job: str, now: Instant
         ledger.save(reserved.place, account)
 
 
-def _save(ledger: Ledger, place: PLACE, job: str, before: Account, after: Account) -> None:
+def save_account(ledger: Ledger, place: PLACE, job: str, before: Account, after: Account) -> None:
     ledger.save(place, after)
     if before.breaker is not after.breaker or before.learned is not after.learned:
         for news in news_of(place, job, before, after):
             ledger.tell(news)
+
+
+def _give_back(ledger: Ledger, unspent: Sequence[Reserved], job: str, now: Instant) -> None:
+    """P18: no call was made with them."""
+    for reserved in unspent:
+        if known := ledger.load(reserved.place):
+            account = accounts.released(*known, reserved.reservation, now)
+            if reserved.probe:
+                account = accounts.heard(account, job, now, well=False)
+            save_account(ledger, reserved.place, job, known[1], account)
 
 
 def _left(pool: PoolSettings, ended: Sequence[Reserved], spent: Spent) -> Units:

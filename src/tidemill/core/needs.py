@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidemill.core.units import Units
+from tidemill.core.units import Units, plus
 
 if TYPE_CHECKING:
     from tidemill.core.pools import PoolSettings
@@ -23,6 +23,11 @@ class Need(msgspec.Struct, frozen=True):
     key: str | None = None
     units: Units = msgspec.field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.pool if self.key is None else f"{self.pool} of {self.key}"
+
     def problem(self, declared: PoolSettings | None, in_force: PoolSettings | None) -> str | None:
         """P10: why it can never be met, naming pool and unit. Where a person allows other amounts than the
         code, the larger one decides: an override ends."""
@@ -36,6 +41,16 @@ class Need(msgspec.Struct, frozen=True):
         if problem is None or in_force.problem_with(self.units) is None:
             return None
         return f"pool {self.pool!r}: {problem}"
+
+
+def together(needs: tuple[Need, ...], more: tuple[Need, ...]) -> tuple[Need, ...]:
+    """What several calls take, each pool and key once."""
+    found = {(need.pool, need.key): need for need in needs}
+    for need in more:
+        place = (need.pool, need.key)
+        known = found.get(place)
+        found[place] = need if known is None else Need(*place, plus(known.units, need.units))
+    return tuple(found.values())
 
 
 def lane_of(key: str | None, needs: tuple[Need, ...], batch: str | None = None, part: str = "") -> str:

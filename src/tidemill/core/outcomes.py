@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from tidemill.core.job import Error
+from tidemill.core.needs import Need
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
@@ -52,13 +53,25 @@ class Release(msgspec.Struct, frozen=True, tag="release"):
     unknown: bool = False
 
 
+class Await(msgspec.Struct, frozen=True, tag="await"):
+    """Given back, uncharged, in its old place, until its pools have what its handler asked for while it ran:
+    the next claim takes `needs` too. A job of a batch is given back as it is."""
+
+    needs: tuple[Need, ...]
+
+
 class Crashed(msgspec.Struct, frozen=True, tag="crashed"):
     """The isolated process running it alone died under it."""
 
     error: Error
 
 
-Outcome = Done | Retrying | Snooze | Fail | Cancelled | Split | Release | Crashed
+Outcome = Done | Retrying | Snooze | Fail | Cancelled | Split | Release | Await | Crashed
+
+
+def never_fits(problem: str) -> Fail:
+    """What becomes of a job that waits for more than its pools ever allow."""
+    return Fail(Error("ConfigurationError", problem), "needs too much")
 
 
 class Answer(StrEnum):

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from tidemill.core.limits import Limit
 from tidemill.core.pools import Hold, PoolSettings, PoolState, amount_of
-from tidemill.core.units import Units
+from tidemill.core.units import Units, least, minus
 from tidemill.core.windows import Instant, Kept
 from tidemill.core.windows.window import TINY
 
@@ -127,6 +127,17 @@ def count_anew(pool: PoolSettings, state: PoolState, kept: Reservation, now: Ins
         else:
             windows[limit.name], _ = window.taken(limit, need, now, pool.guards)
     return _changed(_let_go(state, kept), windows, freed=True)
+
+
+def split(pool: PoolSettings, kept: Reservation, units: Units) -> tuple[Reservation, Reservation | None]:
+    """As much of it as a call of that cost takes, and the rest, if there is any. Both stay entered where they
+    were."""
+    limits = [limit for limit in pool.limits if limit.name in kept.held]
+    held = {limit.name: min(amount_of(units, limit) or 0.0, kept.held[limit.name]) for limit in limits}
+    rest = minus(kept.units, units)
+    left = {name: amount - held.get(name, 0.0) for name, amount in kept.held.items()}
+    part = replace(kept, units=least(kept.units, units), held=held)
+    return part, replace(kept, units=rest, held=left) if any(rest.values()) else None
 
 
 def redeclared(kept: Reservation, names: frozenset[str]) -> Reservation:

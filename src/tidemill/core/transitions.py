@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from tidemill.core import needs
 from tidemill.core.claims import Claimed
 from tidemill.core.job import Error, Job, NewJob, lane_of
+from tidemill.core.needs import Need
 from tidemill.core.outcomes import (
+    Await,
     Cancelled,
     Crashed,
     Done,
@@ -87,6 +89,7 @@ def merged(holder: Job, request: Job) -> Job:
         needs=request.needs,
         batching=request.batching,
         part="",
+        extra=(),
         state=state,
         attempts=0,
     )
@@ -154,6 +157,7 @@ def in_hand(job: Job) -> Claimed:
         job.part,
         job.needs,
         job.call,
+        job.extra,
     )
 
 
@@ -170,14 +174,17 @@ def settled(job: Job, outcome: Outcome, settings: QueueSettings, now: float) -> 
         case Retrying(delay, error, priority):
             urgency = job.priority if priority is None else priority
             again = replace(job, attempts=job.attempts + 1, error=error, priority=urgency)
-            return _postponed(again, delay, now)
+            return _postponed(_with_extra(again, ()), delay, now)
         case Snooze(delay, reason):
-            postponed = _postponed(job, delay, now)
+            postponed = _postponed(_with_extra(job, ()), delay, now)
             return postponed if reason is None else replace(postponed, note=reason)
         case Split(part):
             return _in_part(_given_back(job, Verb.SETTLE), part)
         case Release(unknown):
             return _unknown(job, now) if unknown else _given_back(job, Verb.SETTLE)
+        case Await(extra):
+            back = _given_back(job, Verb.SETTLE)
+            return back if job.batching is not None else _with_extra(back, needs.together((), extra))
         case Crashed(error):
             return _crashed(job, Verb.SETTLE, settings, error, now)
 
@@ -215,7 +222,7 @@ def archived(job: Job, reason: str, now: float) -> Job:
 def retried(job: Job, now: float) -> Job:
     """An operator's retry starts a new generation with its counts at zero."""
     return replace(
-        _in_part(job, ""),
+        _with_extra(_in_part(job, ""), ()),
         state=require(Verb.RETRY, job.state, State.READY),
         generation=job.generation + 1,
         attempts=0,
@@ -257,6 +264,14 @@ def _in_part(job: Job, part: str) -> Job:
     if job.batching is None or job.part == part:
         return job
     return replace(job, part=part, lane=needs.lane_of(job.key, job.needs, job.task, part))
+
+
+def _with_extra(job: Job, extra: tuple[Need, ...]) -> Job:
+    """It stands behind all pools it waits for. Whoever begins anew asks anew; whoever is given back in its
+    old place still waits for the same."""
+    if job.extra == extra:
+        return job
+    return replace(job, extra=extra, lane=needs.lane_of(job.key, needs.together(job.needs, extra)))
 
 
 def _unknown(job: Job, now: float) -> Job:

@@ -12,7 +12,9 @@ from typing import Any
 
 import msgspec
 
+from tidemill.core.needs import Need
 from tidemill.core.states import PENDING, State
+from tidemill.core.units import IMPLIED
 from tidemill.inspect.causes import Cause, Code
 from tidemill.inspect.ended import describe_end
 from tidemill.inspect.expecting import starts_at
@@ -46,7 +48,8 @@ def explain(facts: Facts, zone: tzinfo | None = None) -> Explanation:
     causes = _causes(facts, times)
     told = [cause.sentence for cause in causes]
     expected = starts_at(facts)
-    if expected is not None and expected > times.now and (job.needs or job.batching):
+    told += [_asked_for(need) for need in job.extra if job.state in PENDING]
+    if expected is not None and expected > times.now and (job.needs or job.extra or job.batching):
         told.append(f"It is expected to start {times.ahead(expected)}.")
     if job.state in PENDING and job.expires is not None and job.expires > times.now:
         told.append(f"Unless it starts before, it is cancelled {times.ahead(job.expires)}.")
@@ -61,6 +64,11 @@ def explain(facts: Facts, zone: tzinfo | None = None) -> Explanation:
         causes=causes,
         starts_at=expected,
     )
+
+
+def _asked_for(need: Need) -> str:
+    units = " and ".join(f"{amount:g} {unit}" for unit, amount in need.units.items() if unit not in IMPLIED)
+    return f"While it ran it asked the pool {need.name} for {units or 'a call'} more, which it waits for."
 
 
 def _causes(facts: Facts, times: Times) -> tuple[Cause, ...]:

@@ -16,7 +16,7 @@ from tidemill.core.closing import Closure
 from tidemill.core.forecast.known import Known
 from tidemill.core.job import Job
 from tidemill.core.limits import Limit
-from tidemill.core.needs import Need
+from tidemill.core.needs import Need, together
 from tidemill.core.pools import PoolSettings, amount_of
 from tidemill.core.reserving import Ask
 from tidemill.core.windows.window import TINY
@@ -33,7 +33,9 @@ Pools = dict[tuple[str, str | None], Known]
 
 def needs_of_job(job: Job) -> tuple[Need, ...]:
     """What the call would take if the job were alone in it."""
-    return job.needs if job.batching is None else needs_of_call(job.batching, [job])
+    if job.batching is not None:
+        return needs_of_call(job.batching, [job])
+    return together(job.needs, job.extra)
 
 
 def known_to(situation: Situation, needs: tuple[Need, ...]) -> Pools:
@@ -44,9 +46,9 @@ def known_to(situation: Situation, needs: tuple[Need, ...]) -> Pools:
 
 def causes_of_pools(facts: Facts, times: Times) -> Iterator[Cause]:
     """Of every pool the job needs, in the order they are asked."""
-    if facts.situation is None or not facts.job.needs:
-        return
     needs = needs_of_job(facts.job)
+    if facts.situation is None or not needs:
+        return
     known = known_to(facts.situation, needs)
     for need in needs:
         if pool := known.get((need.pool, need.key)):

@@ -202,7 +202,7 @@ def _behind(facts: Facts, ahead: int) -> Cause:
     key = facts.job.key
     more = "At least " if ahead >= AHEAD_COUNTED else ""
     whose = f"with the key {key!r}" if key else "of its queue without a key"
-    if facts.job.needs:
+    if facts.job.needs or facts.job.extra:
         whose += " and the same pools"
     return Cause(
         Code.BEHIND,

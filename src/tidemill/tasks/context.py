@@ -129,8 +129,8 @@ class Context:
     ) -> AbstractAsyncContextManager[None]:
         """Units for another metered call inside the handler: `async with ctx.spend(voyage, tokens=4_000):`.
         A wait of a few seconds is waited here. For a longer one the attempt ends, uncharged, and the job
-        comes back when there may be units: what was done before is done again, except steps. The units stay
-        taken until the attempt ends, and count as `ctx.used` says."""
+        comes back when the units are there, which are kept for it: what was done before is done again, except
+        steps. The units stay taken until the attempt ends, and count as `ctx.used` says."""
         return self._reporter.meter().spend(pool, key, _amounts(units))
 
     # Typed without `paid`, keywords of the function pass through; with it only positions do, because no

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from tidemill.core.needs import Need
+from tidemill.core.needs import Need, together
 from tidemill.core.pools import PoolSettings
 from tidemill.core.refusals import Refusal
 from tidemill.core.spending import Observation, Usage
@@ -33,6 +33,15 @@ LONGEST_SNOOZE = 3600.0
 NOBODY_KNOWS = 60.0
 """When to try again where only a call that ends, or a person, can free units."""
 MOST_LINKS = 10
+
+
+class WaitsForUnits(SnoozeFor):
+    """A handler asked for more than its pools have. `needs` are what it has asked for in this attempt."""
+
+    def __init__(self, needs: tuple[Need, ...], delay: float, reason: str) -> None:
+        super().__init__(delay, reason)
+        self.needs = needs
+
 
 _INSIDE: ContextVar[Need | None] = ContextVar("tidemill_spend", default=None)
 
@@ -70,6 +79,7 @@ class Meter:
         self._needs, self._tally, self._classifiers = needs, tally, classifiers
         self._pools = {need.pool: pools[need.pool] for need in needs if need.pool in pools}
         self._told: list[tuple[BaseException, Refusal | None]] = []
+        self._spends: tuple[Need, ...] = ()
 
     def used(self, pool: Any, response: Any, key: str | None, units: Units) -> None:
         """As `Context.used`: a lone argument may be either."""
@@ -105,6 +115,7 @@ class Meter:
         need = _needed(pool, key, units)
         self._meet(pool)
         await self._reserve(need)
+        self._spends = together(self._spends, (need,))
         before = _INSIDE.set(need)
         try:
             yield
@@ -130,8 +141,25 @@ class Meter:
                     return
             wait = ASK_AGAIN if wait is None else wait
             if loop.time() + wait > give_up:
-                raise _come_back(need, wait)
+                raise _come_back(self._waits_for(need), need, wait)
             await asyncio.sleep(max(wait, 0.001))
+
+    def _waits_for(self, need: Need) -> tuple[Need, ...]:
+        """All it asked for in this attempt, since the next one will ask again, if its pools can ever give it
+        at once; else what it lacks now."""
+        everything = together(self._spends, (need,))
+        if self._problem_with(everything) is None:
+            return everything
+        if problem := self._problem_with((need,)):
+            raise ConfigurationError(f"spend: beside what its task takes, {problem}")
+        return (need,)
+
+    def _problem_with(self, extra: tuple[Need, ...]) -> str | None:
+        for need in together(self._needs, extra):
+            settings = self._pools.get(need.pool)
+            if settings is not None and (problem := settings.problem_with(need.units)):
+                return f"pool {need.pool!r}: {problem}"
+        return None
 
     def _meant(self, pool: Pool | None, key: str | None) -> Need | None:
         inside = _INSIDE.get()
@@ -194,7 +222,7 @@ def _which(pool: Pool) -> str:
     return f"pool {pool.name!r} is not keyed: leave out key"
 
 
-def _come_back(need: Need, wait: float) -> SnoozeFor:
+def _come_back(needs: tuple[Need, ...], lacking: Need, wait: float) -> WaitsForUnits:
+    """A batch comes back by time."""
     delay = NOBODY_KNOWS if math.isinf(wait) else min(wait, LONGEST_SNOOZE)
-    whose = need.pool if need.key is None else f"{need.pool} of {need.key}"
-    return SnoozeFor(delay, f"waits for pool {whose}")
+    return WaitsForUnits(needs, delay, f"waits for pool {lacking.name}")

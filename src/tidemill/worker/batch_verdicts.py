@@ -11,11 +11,11 @@ from tidemill.core.claims import Claimed
 from tidemill.core.job import Error
 from tidemill.core.outcomes import Crashed, Done, Fail, Outcome, Retrying
 from tidemill.core.retry import Retry, decide
-from tidemill.errors import Steer
+from tidemill.errors import SnoozeFor, Steer
 from tidemill.feedback.sending import is_of_the_network
 from tidemill.feedback.unpack import members, unpack
 from tidemill.tasks.batches import Failed
-from tidemill.tasks.metering import Meter
+from tidemill.tasks.metering import Meter, WaitsForUnits
 from tidemill.tasks.payload import ResultCodec
 from tidemill.worker.attempt import storable
 from tidemill.worker.refused import is_overloaded, refused
@@ -78,6 +78,8 @@ def raised(
     if isinstance(error, Ends):
         died = error.outcome.error if isinstance(error.outcome, Crashed) and len(jobs) > 1 else None
         return Verdict([error.outcome] * len(jobs), died)
+    if isinstance(error, WaitsForUnits):  # no job of a batch waits alone
+        error = SnoozeFor(error.delay, error.reason)
     outcomes = [outcome_of(error, policy, job.attempt, job.priority, chance) for job in jobs]
     if meter is not None and (outcome := refused(meter, error)) is not None:
         too_large = outcome.error if isinstance(outcome, Fail) else None

@@ -243,6 +243,8 @@ class Crew:
             if job.needs and (not job.call or job.call == job.id):
                 attempt.reserved(sent)
                 self._producer.met_pools()
+            if job.extra:
+                self._producer.met_pools()
             if job.id in held:
                 if hands.knows(job):
                     continue

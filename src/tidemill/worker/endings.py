@@ -6,7 +6,7 @@ import asyncio
 
 from tidemill.contract.store import Store
 from tidemill.core.job import Error
-from tidemill.core.outcomes import Answer, Crashed, Fail, Release, Retrying, Snooze, Split
+from tidemill.core.outcomes import Answer, Await, Crashed, Fail, Release, Retrying, Snooze, Split
 from tidemill.core.states import State
 from tidemill.telemetry.events import (
     ClassifierFailed,
@@ -50,6 +50,10 @@ class Endings:
                 stats.released += 1
                 reason = "unknown task" if unknown else _why_released(attempt)
                 tell(JobReleased, attempt, seconds=seconds, reason=reason)
+            case Await(needs):
+                stats.released += 1
+                whose = ", ".join(need.name for need in needs)
+                tell(JobReleased, attempt, seconds=seconds, reason=f"waits for pool {whose}")
             case Split():
                 stats.released += 1
                 tell(JobReleased, attempt, seconds=seconds, reason="split")

@@ -7,9 +7,10 @@ import traceback
 
 from tidemill.core.checkpoints import UNKNOWN_OUTCOME
 from tidemill.core.job import Error
-from tidemill.core.outcomes import Fail, Outcome, Release, Retrying, Snooze
+from tidemill.core.outcomes import Await, Fail, Outcome, Release, Retrying, Snooze
 from tidemill.core.retry import Retry, decide
 from tidemill.errors import ClaimLost, GiveUp, RetryAfter, SnoozeFor, StepUnusable, UnknownOutcome
+from tidemill.tasks.metering import WaitsForUnits
 from tidemill.worker.attempt import storable
 
 TRACEBACK_BYTES = 8192
@@ -37,6 +38,8 @@ def _judged(error: BaseException, policy: Retry, attempt: int, priority: int, ch
     match error:
         case Ends():
             return error.outcome
+        case WaitsForUnits(needs=needs):
+            return Await(needs)
         case SnoozeFor(delay=delay, reason=reason) if _waitable(delay):
             return Snooze(delay, None if reason is None else storable(str(reason)))
         case UnknownOutcome():

@@ -9,9 +9,8 @@ from math import isfinite
 from msgspec.structs import replace
 
 from tidemill.contract.jobs import PROMOTE_AT_ONCE
-from tidemill.core import lanes, ledger, transitions
+from tidemill.core import extras, lanes, transitions
 from tidemill.core.batching import by_calls
-from tidemill.core.calls import needs_alone
 from tidemill.core.claims import Claimed, ClaimRequest, Claims
 from tidemill.core.job import Job
 from tidemill.core.ledger import Reserved, Stopped
@@ -252,5 +251,5 @@ def _may_start(claiming: Claiming, job: Job) -> bool:
 def _reserved(claiming: Claiming, job: Job) -> Sequence[Reserved] | None:
     """What the job needs of its pools, taken for it; None when they refuse."""
     books = claiming.records.books
-    answer = ledger.ask_all(books, job.id, job.priority, needs_alone(job), books.now())
+    answer = extras.ask_for(books, job, books.now())
     return None if isinstance(answer, Stopped) else answer

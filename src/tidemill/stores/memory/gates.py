@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tidemill.core import calls, ledger, transitions
+from tidemill.core import calls, extras, ledger, transitions
 from tidemill.core.batching import Batching
 from tidemill.core.calls import Call, Unripe
 from tidemill.core.job import Job
@@ -46,7 +46,7 @@ class Gates:
         if job.batching is not None:
             return self._call(job.batching, ahead(job.batching.max_items), most)
         lane = (self._queue.name, job.lane)
-        answer = ledger.ask_all(self._books, job.id, job.priority, job.needs, self._books.now(), lane)
+        answer = extras.ask_for(self._books, job, self._books.now(), lane)
         return answer if isinstance(answer, Stopped) else Call(1, answer)
 
     def _call(self, rule: Batching, waiting: Sequence[Job], most: int) -> Unripe | Stopped | Call:

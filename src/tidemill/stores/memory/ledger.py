@@ -9,9 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.clock import Clock
-from tidemill.core import accounts, ledger, usage
-from tidemill.core.accounts import Account
+from tidemill.core import accounts, extras, ledger, usage
+from tidemill.core.accounts import Account, Denied
 from tidemill.core.ledger import PLACE, Reserved
+from tidemill.core.needs import Need
 from tidemill.core.pool_history import Remark
 from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolOverride, PoolSettings, in_force
@@ -109,6 +110,21 @@ class Books:
         if taken:
             self.reserved.setdefault(claim, []).extend(taken)
             self._open.update(reserved.place for reserved in taken)
+
+    def exchange(self, claim: Claim, need: Need) -> bool | float:
+        """P18: whether something was kept for that call, or how long to wait for it."""
+        held = self.reserved.get(claim, [])
+        for at, kept in enumerate(held):
+            if kept.extra and kept.place == (need.pool, need.key):
+                answer = extras.exchange(self, kept, need, claim[0], self.now())
+                if isinstance(answer, Denied):
+                    return answer.wait
+                taken, rest = answer
+                held[at : at + 1] = [] if rest is None else [rest]
+                self._open[kept.place] -= rest is None
+                self.hold(claim, (taken,))
+                return True
+        return False
 
     def leave(self, claim: Claim, worker: str, lease: float) -> None:
         if claim in self.reserved:

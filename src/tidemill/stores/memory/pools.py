@@ -12,10 +12,10 @@ from tidemill.core import accounts, breaker, learning, ledger, reserving, usage
 from tidemill.core.accounts import HandClosure
 from tidemill.core.calls import needs_alone
 from tidemill.core.claims import is_current
-from tidemill.core.job import NewJob
+from tidemill.core.job import Job, NewJob
 from tidemill.core.ledger import PLACE, Stopped
 from tidemill.core.names import problem_with_name
-from tidemill.core.needs import SEPARATOR, Need
+from tidemill.core.needs import SEPARATOR, Need, together
 from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings, going_on, problem_with_mark
 from tidemill.core.spending import Observation, Spent
 from tidemill.errors import ConfigurationError
@@ -86,6 +86,9 @@ def reserve(records: Records, job_id: str, fence: int, claim: int, need: Need) -
     job = records.jobs.get(job_id)
     if job is None or not is_current(job, fence, claim):
         return math.inf
+    exchanged = books.exchange((job_id, fence, claim), need)
+    if exchanged is not False:
+        return None if exchanged is True else exchanged
     answer = ledger.ask_all(books, job.id, job.priority, (need,), books.now())
     if isinstance(answer, Stopped):
         return answer.denied.wait
@@ -150,6 +153,12 @@ def problem_with_needs(records: Records, jobs: Sequence[NewJob]) -> str | None:
             if problem := problem_with_need(records.books, need):
                 return f"{problem} (job {job.id!r})"
     return None
+
+
+def problem_with_waiting(records: Records, job: Job, extra: tuple[Need, ...]) -> str | None:
+    """P18."""
+    problems = (problem_with_need(records.books, need) for need in together(job.needs, extra))
+    return next((problem for problem in problems if problem), None)
 
 
 def problem_with_need(books: Books, need: Need) -> str | None:

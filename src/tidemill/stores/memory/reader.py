@@ -20,7 +20,7 @@ from tidemill.core.demand import SAMPLED, Demand, averaged
 from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
 from tidemill.core.matching import matches
-from tidemill.core.needs import is_of_batches
+from tidemill.core.needs import is_of_batches, together
 from tidemill.core.states import FINAL, State
 from tidemill.stores.memory.amend import oldest_first
 from tidemill.stores.memory.records import Records
@@ -122,7 +122,10 @@ def demand(records: Records) -> list[Demand]:
                         lane=lane,
                         priority=priority,
                         jobs=count,
-                        needs=averaged([job.needs for job in sample], shares_calls=is_of_batches(lane)),
+                        needs=averaged(
+                            [together(job.needs, job.extra) for job in sample],
+                            shares_calls=is_of_batches(lane),
+                        ),
                         batching=sample[0].batching,
                     )
                 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidemill.core import transitions
 from tidemill.core.claims import ClaimRequest, Settled, Settlement, answer_to
 from tidemill.core.job import Job
-from tidemill.core.outcomes import Answer, Crashed, Fail, Outcome, Retrying
+from tidemill.core.outcomes import Answer, Await, Crashed, Fail, Outcome, Retrying, never_fits
 from tidemill.stores.memory import pools
 from tidemill.stores.memory.claim import claim
 from tidemill.stores.memory.ledger import Claim
@@ -69,6 +69,9 @@ def _book(records: Records, settlement: Settlement, answer: Answer) -> bool:
 
 def _apply(records: Records, job: Job, outcome: Outcome) -> None:
     now, queue = records.clock.wall(), records.queues[job.queue]
+    if isinstance(outcome, Await):
+        problem = pools.problem_with_waiting(records, job, outcome.needs)
+        outcome = outcome if problem is None else never_fits(problem)
     after = transitions.settled(job, outcome, queue.settings, now)
     if isinstance(outcome, Retrying | Fail | Crashed):
         record_attempt(records, job, after, _WORD[type(outcome)], now)

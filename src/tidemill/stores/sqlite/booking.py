@@ -81,10 +81,11 @@ def of_jobs(transaction: Transaction, jobs: Iterable[str]) -> dict[Claim, list[R
     return _by_claim(transaction.execute(SQL.of_jobs, (apsw.carray(ids),))) if ids else {}
 
 
-def _by_claim(rows: Iterable[tuple[str, int, int, str, str, str, int]]) -> dict[Claim, list[Reserved]]:
+def _by_claim(rows: Iterable[tuple[str, int, int, str, str, str, int, int]]) -> dict[Claim, list[Reserved]]:
     found: dict[Claim, list[Reserved]] = {}
-    for job, fence, claim, pool, key, reservation, probe in rows:
-        found.setdefault((job, fence, claim), []).append(reserved_of(pool, key, reservation, probe))
+    for job, fence, claim, pool, key, reservation, probe, extra in rows:
+        held = reserved_of(pool, key, reservation, probe, extra)
+        found.setdefault((job, fence, claim), []).append(held)
     return found
 
 

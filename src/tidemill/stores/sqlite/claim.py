@@ -11,10 +11,8 @@ import msgspec
 
 from tidemill.contract.jobs import PROMOTE_AT_ONCE
 from tidemill.contract.wakeups import queue_topic
-from tidemill.core import ledger as books
-from tidemill.core import transitions
+from tidemill.core import extras, transitions
 from tidemill.core.batching import by_calls
-from tidemill.core.calls import needs_alone
 from tidemill.core.claims import Claimed, ClaimRequest, Claims
 from tidemill.core.job import Job
 from tidemill.core.lanes import pick
@@ -100,7 +98,7 @@ class Claiming:
             Claimed(
                 job.id, queue, job.task, job.payload.encode(), fence, claim, job.attempts + 1, job.priority,
                 job.lane, job.crashes, job.generation, job.timeout, job.trace, job.created, job.due, job.part,
-                job.packed_needs or (), calls.get(job.id, "") if calls else "",
+                job.packed_needs or (), calls.get(job.id, "") if calls else "", job.packed_extra or (),
             )
             for job in jobs
         ]  # fmt: skip
@@ -164,10 +162,10 @@ def _open(claiming: Claiming, job: Job) -> bool:
 
 def _reserved(transaction: Transaction, job: Job) -> tuple[Reserved, ...] | None:
     """What a job takes of its pools; None when one of them refuses."""
-    if not job.needs:
+    if not (job.needs or job.extra):
         return ()
     ledger = transaction.ledger
-    answer = books.ask_all(ledger, job.id, job.priority, needs_alone(job), ledger.now)
+    answer = extras.ask_for(ledger, job, ledger.now)
     return None if isinstance(answer, Stopped) else answer
 
 
@@ -175,7 +173,7 @@ def _as_ready(job: Job) -> Ready:
     return Ready(
         job.seq, job.id, job.task, job.payload.decode(), job.priority, job.lane, job.attempts, job.crashes,
         job.generation, job.timeout, job.trace, job.created, job.due, job.part, job.expires,
-        job.needs, job.batching,
+        job.needs, job.batching, job.extra,
     )  # fmt: skip
 
 

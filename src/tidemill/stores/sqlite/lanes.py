@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidemill.core import calls
+from tidemill.core import calls, extras
 from tidemill.core import ledger as books
 from tidemill.core.batching import Batching
 from tidemill.core.calls import UNRIPE, Call, Unripe
@@ -53,6 +53,11 @@ class Ready(msgspec.Struct, array_like=True, frozen=True):
     expires: float | None
     packed_needs: tuple[Need, ...] | None = None
     batching: Batching | None = None
+    packed_extra: tuple[Need, ...] | None = None
+
+    @property
+    def extra(self) -> tuple[Need, ...]:
+        return self.packed_extra or ()
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -173,10 +178,10 @@ class Doors:
     def _begun(self, job: Ready, ahead: Ahead[Ready], most: int) -> Unripe | Stopped | Call:
         if job.batching is not None:
             return self._call(job.batching, ahead(job.batching.max_items), most)
-        if not job.needs:
+        if not (job.packed_needs or job.packed_extra):
             return ALONE
         ledger, lane = self._transaction.ledger, (self._queue, job.lane)
-        answer = books.ask_all(ledger, job.id, job.priority, job.needs, ledger.now, lane)
+        answer = extras.ask_for(ledger, job, ledger.now, lane)
         return answer if isinstance(answer, Stopped) else Call(1, answer)
 
     def _call(self, rule: Batching, waiting: Sequence[Ready], most: int) -> Unripe | Stopped | Call:

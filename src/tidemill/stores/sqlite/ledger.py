@@ -10,10 +10,10 @@ import apsw
 import msgspec
 
 from tidemill.contract.wakeups import queue_topic
-from tidemill.core import accounts
-from tidemill.core.accounts import Account
+from tidemill.core import accounts, extras
+from tidemill.core.accounts import Account, Denied
 from tidemill.core.ledger import PLACE, Reserved
-from tidemill.core.needs import SEPARATOR
+from tidemill.core.needs import SEPARATOR, Need
 from tidemill.core.pool_history import Remark
 from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolOverride, PoolSettings
@@ -167,10 +167,28 @@ class StepLedger:
         self.has_reserved = True
         first: int = self._connection.execute(RESERVATIONS.next_number, claim).get
         rows = [
-            (*claim, number, of.pool, of.key or "", text_of(of.reservation), of.probe, worker)
+            (*claim, number, of.pool, of.key or "", text_of(of.reservation), of.probe, of.extra, worker)
             for number, of in enumerate(taken, first)
         ]
         self._connection.executemany(RESERVATIONS.add, rows)
+
+    def exchange(self, claim: Claim, worker: str, need: Need) -> bool | float:
+        """P18: whether something was kept for that call, or how long to wait for it."""
+        row = self._connection.execute(RESERVATIONS.kept, (*claim, need.pool, need.key or "")).fetchone()
+        if row is None:
+            return False
+        number, reservation, probe = row
+        kept = reserved_of(need.pool, need.key or "", reservation, probe, extra=1)
+        answer = extras.exchange(self, kept, need, claim[0], self.now)
+        if isinstance(answer, Denied):
+            return answer.wait
+        taken, rest = answer
+        if rest is None:
+            self._connection.execute(RESERVATIONS.end_one, (*claim, number))
+        else:
+            self._connection.execute(RESERVATIONS.keep, (text_of(rest.reservation), *claim, number))
+        self.hold(claim, worker, (taken,))
+        return True
 
     # -- who asked for the step
 
@@ -201,8 +219,8 @@ def waits_for(place: PLACE) -> str:
     return f"{place[0]}{SEPARATOR}{place[1] or ''}"
 
 
-def reserved_of(pool: str, key: str, reservation: str, probe: int) -> Reserved:
-    return Reserved(pool, key or None, _RESERVATION.decode(reservation), bool(probe))
+def reserved_of(pool: str, key: str, reservation: str, probe: int, extra: int) -> Reserved:
+    return Reserved(pool, key or None, _RESERVATION.decode(reservation), bool(probe), bool(extra))
 
 
 def remark_of(calls: int, units: str, refusals: str) -> Remark:

@@ -10,10 +10,10 @@ from tidemill.core import ledger as books
 from tidemill.core.accounts import HandClosure
 from tidemill.core.calls import needs_alone
 from tidemill.core.claims import is_current
-from tidemill.core.job import NewJob
+from tidemill.core.job import Job, NewJob
 from tidemill.core.ledger import PLACE, Stopped
 from tidemill.core.names import problem_with_name
-from tidemill.core.needs import SEPARATOR, Need
+from tidemill.core.needs import SEPARATOR, Need, together
 from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings, going_on, problem_with_mark
 from tidemill.core.spending import Observation, Spent
 from tidemill.errors import ConfigurationError
@@ -105,6 +105,9 @@ def reserve(transaction: Transaction, job: str, fence: int, claim: int, need: Ne
     running = transaction.by_id([job]).get(job)
     if running is None or not is_current(running, fence, claim):
         return math.inf
+    exchanged = ledger.exchange((job, fence, claim), running.worker or "", need)
+    if exchanged is not False:
+        return None if exchanged is True else exchanged
     answer = books.ask_all(ledger, job, running.priority, (need,), ledger.now)
     if isinstance(answer, Stopped):
         return answer.denied.wait
@@ -118,6 +121,12 @@ def problem_with(transaction: Transaction, need: Need) -> str | None:
     if row is None:
         return need.problem(None, None)
     return need.problem(row.declared, row.in_force(transaction.now))
+
+
+def problem_with_waiting(transaction: Transaction, job: Job, extra: tuple[Need, ...]) -> str | None:
+    """P18."""
+    problems = (problem_with(transaction, need) for need in together(job.needs, extra))
+    return next((problem for problem in problems if problem), None)
 
 
 def problem_with_needs(transaction: Transaction, jobs: Sequence[NewJob]) -> str | None:

@@ -21,7 +21,7 @@ from tidemill.core.batching import Batching
 from tidemill.core.demand import SAMPLED, Demand, averaged
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
-from tidemill.core.needs import Need, is_of_batches
+from tidemill.core.needs import Need, is_of_batches, together
 from tidemill.core.states import State
 from tidemill.stores.sqlite.find import search
 from tidemill.stores.sqlite.statements import load
@@ -102,13 +102,17 @@ def ahead(transaction: Transaction, job: str) -> int | None:
     return int(transaction.execute(SQL.ahead, (*place, AHEAD_COUNTED)).get)
 
 
+def _needs(text: str | None) -> tuple[Need, ...]:
+    return _NEEDS.decode(text) if text else ()
+
+
 def demand(transaction: Transaction) -> list[Demand]:
     """R10."""
     found: list[Demand] = []
     for queue, lane in transaction.execute(SQL.pooled_lanes).fetchall():
         for priority, jobs in transaction.execute(SQL.priorities, (queue, lane)).fetchall():
             sample = transaction.execute(SQL.first_needs, (queue, lane, priority, SAMPLED)).fetchall()
-            needs = [_NEEDS.decode(text) if text else () for text, _ in sample]
+            needs = [together(_needs(text), _needs(extra)) for text, _, extra in sample]
             found.append(
                 Demand(
                     queue=queue,

@@ -19,7 +19,7 @@ _NEEDS = msgspec.json.Decoder(tuple[Need, ...])
 _TAGS = msgspec.json.Decoder(tuple[str, ...])
 _PAYLOAD, _STATE, _TAGS_AT = FIELDS.index("payload"), FIELDS.index("state"), FIELDS.index("tags")
 _RESULT, _ERROR_AT, _NEEDS_AT = FIELDS.index("result"), FIELDS.index("error"), FIELDS.index("needs")
-_BATCHING_AT = FIELDS.index("batching")
+_BATCHING_AT, _EXTRA_AT = FIELDS.index("batching"), FIELDS.index("extra")
 _FLAGS = (FIELDS.index("unique_holds"), FIELDS.index("alone"))
 
 
@@ -32,6 +32,7 @@ def job_of(row: tuple[Any, ...]) -> Job:
     values[_ERROR_AT] = None if values[_ERROR_AT] is None else _ERROR.decode(values[_ERROR_AT])
     values[_NEEDS_AT] = _NEEDS.decode(values[_NEEDS_AT]) if values[_NEEDS_AT] else ()
     values[_BATCHING_AT] = _BATCHING.decode(values[_BATCHING_AT]) if values[_BATCHING_AT] else None
+    values[_EXTRA_AT] = _NEEDS.decode(values[_EXTRA_AT]) if values[_EXTRA_AT] else ()
     for flag in _FLAGS:
         values[flag] = bool(values[flag])
     return Job(**dict(zip(FIELDS, values, strict=True)))
@@ -46,6 +47,7 @@ def row_of(job: Job) -> dict[str, Any]:
     row["error"] = None if job.error is None else text_of(job.error)
     row["needs"] = text_of(job.needs) if job.needs else None
     row["batching"] = None if job.batching is None else text_of(job.batching)
+    row["extra"] = text_of(job.extra) if job.extra else None
     return row
 
 

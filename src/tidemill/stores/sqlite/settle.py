@@ -11,9 +11,9 @@ import msgspec
 
 from tidemill.core import transitions
 from tidemill.core.claims import Settlement
-from tidemill.core.outcomes import Answer, Crashed, Done, Fail, Outcome, Retrying
+from tidemill.core.outcomes import Answer, Await, Crashed, Done, Fail, Outcome, Retrying, never_fits
 from tidemill.core.states import FINAL, State
-from tidemill.stores.sqlite import booking
+from tidemill.stores.sqlite import booking, pools
 from tidemill.stores.sqlite.rows import text_of
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -104,6 +104,9 @@ def _succeed(transaction: Transaction, successes: list[tuple[Standing, bytes | N
 def _apply(transaction: Transaction, name: str, outcome: Outcome) -> None:
     """Any outcome but success, by the pure transitions."""
     before = transaction.by_id([name])[name]
+    if isinstance(outcome, Await):
+        problem = pools.problem_with_waiting(transaction, before, outcome.needs)
+        outcome = outcome if problem is None else never_fits(problem)
     after = transitions.settled(before, outcome, transaction.settings(before.queue), transaction.now)
     if isinstance(outcome, Retrying):
         transaction.remark(before.queue, "retried", 1)

@@ -30,6 +30,7 @@ import pytest
 _TOPICS = (
     "amending",
     "arriving",
+    "awaiting",
     "backlog",
     "batching",
     "calling",
@@ -60,6 +61,7 @@ pytest.register_assert_rewrite(*(f"{__name__}.{topic}" for topic in _TOPICS))
 
 from tidemill.testing.conformance.amending import TestAmend, TestPrune  # noqa: E402 - see above
 from tidemill.testing.conformance.arriving import TestAdmit  # noqa: E402
+from tidemill.testing.conformance.awaiting import TestAwaiting  # noqa: E402
 from tidemill.testing.conformance.backlog import TestAhead, TestBacklog  # noqa: E402
 from tidemill.testing.conformance.batching import (  # noqa: E402
     TestCompany,
@@ -141,6 +143,7 @@ __all__ = [
     "TestAmend",
     "TestAnswers",
     "TestAttempts",
+    "TestAwaiting",
     "TestBacklog",
     "TestBegun",
     "TestCalls",

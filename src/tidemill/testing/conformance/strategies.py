@@ -11,11 +11,22 @@ from msgspec import UNSET
 from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
 from tidemill.core.filters import Filter
 from tidemill.core.job import Error, Group, NewJob
-from tidemill.core.outcomes import Cancelled, Crashed, Done, Fail, Outcome, Release, Retrying, Snooze, Split
+from tidemill.core.outcomes import (
+    Await,
+    Cancelled,
+    Crashed,
+    Done,
+    Fail,
+    Outcome,
+    Release,
+    Retrying,
+    Snooze,
+    Split,
+)
 from tidemill.core.queues import QueueChanges, QueueSettings, Retention
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
-from tidemill.testing.conformance.metering import NEEDS
+from tidemill.testing.conformance.metering import NEEDS, single_needs
 
 T = TypeVar("T")
 MEETABLE = NEEDS[:-3]
@@ -78,6 +89,7 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Cancelled, st.just("enough")),
     st.builds(Split, st.sampled_from(("1", "2"))),
     st.builds(Release, st.booleans()),
+    st.builds(Await, st.lists(single_needs, min_size=1, max_size=2).map(tuple)),
     st.builds(Crashed, st.just(OOPS)),
 )
 

@@ -65,5 +65,5 @@ SELECT priority, count(*) FROM jobs INDEXED BY jobs_ready
 WHERE state = 'ready' AND queue = ? AND lane = ? GROUP BY priority ORDER BY priority;
 
 -- name: first_needs  (queue, lane, priority, limit)
-SELECT needs, batching FROM jobs INDEXED BY jobs_ready
+SELECT needs, batching, extra FROM jobs INDEXED BY jobs_ready
 WHERE state = 'ready' AND queue = ? AND lane = ? AND priority = ? ORDER BY due, seq LIMIT ?;

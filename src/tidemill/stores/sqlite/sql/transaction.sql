@@ -4,14 +4,14 @@
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call
+       needs, batching, call, extra
 FROM jobs WHERE id IN carray(?);
 
 -- name: successors  (carray of the ids they wait for)
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call
+       needs, batching, call, extra
 FROM jobs WHERE state = 'waiting' AND after IN carray(?) ORDER BY seq;
 
 -- name: next_seq  a place in line is never given twice, also when the last in line was deleted
@@ -27,12 +27,12 @@ INSERT INTO jobs
       (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call)
+       needs, batching, call, extra)
 VALUES
       (:seq, :id, :queue, :task, :payload, :state, :priority, :lane, :created, :due, :expires, :timeout, :trace,
        :tags, :attempts, :crashes, :generation, :unique_key, :unique_until, :unique_holds, :after, :fence, :claim,
        :worker, :number, :lease, :alone, :started, :finished, :result, :error, :reason, :progress, :note, :part,
-       :unknown_for, :needs, :batching, :call);
+       :unknown_for, :needs, :batching, :call, :extra);
 
 -- name: save
 UPDATE jobs SET
@@ -42,7 +42,8 @@ UPDATE jobs SET
        unique_holds = :unique_holds, after = :after, fence = :fence, claim = :claim, worker = :worker,
        number = :number, lease = :lease, alone = :alone, started = :started, finished = :finished,
        result = :result, error = :error, reason = :reason, progress = :progress, note = :note, part = :part,
-       unknown_for = :unknown_for, needs = :needs, batching = :batching, call = :call
+       unknown_for = :unknown_for, needs = :needs, batching = :batching, call = :call,
+       extra = :extra
 WHERE seq = :seq;
 
 -- name: drop  (seq)

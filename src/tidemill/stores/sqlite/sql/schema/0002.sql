@@ -41,7 +41,8 @@ CREATE TABLE jobs (
     unknown_for    REAL    NOT NULL DEFAULT 0,
     needs          TEXT,
     batching       TEXT,
-    call           TEXT    NOT NULL DEFAULT ''
+    call           TEXT    NOT NULL DEFAULT '',
+    extra          TEXT
 ) STRICT;
 
 CREATE UNIQUE INDEX jobs_id        ON jobs (id);
@@ -110,7 +111,8 @@ CREATE TABLE accounts (
 CREATE INDEX accounts_looked ON accounts (looked) WHERE key <> '';
 
 -- Units that a claim holds, as core.reserving.Reservation. They outlive the claim when it is taken from
--- its holder by hand: then `ends` is the boot time from which on nobody will speak for them.
+-- its holder by hand: then `ends` is the boot time from which on nobody will speak for them. `extra` are kept
+-- for a call that its handler asked for in an attempt before.
 CREATE TABLE reservations (
     job          TEXT    NOT NULL,
     fence        INTEGER NOT NULL,
@@ -120,6 +122,7 @@ CREATE TABLE reservations (
     key          TEXT    NOT NULL,
     reservation  TEXT    NOT NULL,
     probe        INTEGER NOT NULL,
+    extra        INTEGER NOT NULL,
     worker       TEXT    NOT NULL,
     ends         REAL,
     PRIMARY KEY (job, fence, claim, number)

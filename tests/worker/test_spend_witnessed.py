@@ -1,0 +1,100 @@
+"""A second metered call in the middle of a handler, when everybody wants it: a simulated provider with
+arithmetic of its own counts what really arrives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from tidemill import Context, Limit, Tidemill
+from tidemill.core.filters import Filter
+from tidemill.core.states import State
+from tidemill.stores.memory import MemoryStore
+from tidemill.testing.manual import SeededEntropy
+from tidemill.testing.providers import CalledProvider, OpenAI, Options, Quota, Request
+from tidemill.testing.virtual import VirtualClock, run_virtual
+
+QUOTAS = (Quota.rolling("requests", 10), Quota.rolling("tokens", 3000))
+JOBS = 20
+
+
+class Watched:
+    """What became of twenty jobs, each a first part and then a call the provider meters."""
+
+    def __init__(self) -> None:
+        self.begun: Counter[int] = Counter()
+        self.paid: Counter[int] = Counter()
+        self.other = 0
+
+
+async def _drain(app: Tidemill) -> None:
+    workers = [app.worker(heartbeat_thread=False, isolation=False) for _ in range(2)]
+    runs = [asyncio.create_task(worker.run()) for worker in workers]
+    # In virtual time looking costs nothing.
+    while (await app.store.counts())["default"].get(State.DONE, 0) < 2 * JOBS:  # noqa: ASYNC110 - above
+        await asyncio.sleep(1)
+    for worker in workers:
+        worker.stop()
+    await asyncio.gather(*runs)
+
+
+def _watched(first_part: float, seed: int) -> tuple[CalledProvider, Watched, list[int], list[float]]:
+    """The provider, what the handlers saw, what each job was charged, and what is used a day later."""
+
+    async def scenario() -> tuple[CalledProvider, Watched, list[int], list[float]]:
+        clock, entropy, watched = VirtualClock(), SeededEntropy(seed), Watched()
+        options = Options(jitter=0.4, latency=(0.5, 3.0))
+        provider = CalledProvider(OpenAI(), QUOTAS, options, clock=clock, seed=seed)
+        app = Tidemill(store=MemoryStore(clock=clock, entropy=entropy), clock=clock, entropy=entropy)
+        voyage = app.pool("voyage", Limit.requests(10, per="minute"), Limit.tokens(3000, per="minute"))
+
+        async def ask(ctx: Context, number: int) -> None:
+            said = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+            headers = {"x-job": str(number), "x-input-tokens": "200", "x-output-tokens": "50"}
+            answer = await provider.call(Request("/v1/chat/completions", said, headers))
+            assert answer.status < 400, answer
+            ctx.used((answer.status, answer.headers, answer.body))
+
+        async def pay(number: int) -> int:
+            watched.paid[number] += 1
+            return number
+
+        @app.task
+        async def two_parts(ctx: Context, number: int) -> None:
+            watched.begun[number] += 1
+            await ctx.step("first", pay, number, paid=True)
+            await asyncio.sleep(first_part)
+            async with ctx.spend(voyage, tokens=300):
+                await ask(ctx, number)
+
+        @app.task(pool=voyage, cost={"tokens": 300})
+        async def one_part(ctx: Context, number: int) -> None:
+            await ask(ctx, number)
+
+        async with app:
+            await app.enqueue_many(two_parts.job(number) for number in range(JOBS))
+            await app.enqueue_many(one_part.job(JOBS + number) for number in range(JOBS))
+            await _drain(app)
+            await asyncio.sleep(86_400)
+            page = await app.store.find(Filter(), limit=2 * JOBS)
+            left = [limit.used for view in await app.store.pools() for limit in view.limits]
+            assert [view.reservations for view in await app.store.pools()] == [0]
+            return provider, watched, [job.attempts for job in page.jobs], left
+
+    return run_virtual(scenario())
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("first_part", [0.0, 2.0, 25.0])
+def test_i14_p18_the_first_part_runs_at_most_twice_and_nothing_is_refused(
+    first_part: float, seed: int
+) -> None:
+    provider, watched, attempts, left = _watched(first_part, seed)
+    assert provider.ledger.refused == []
+    assert len(provider.ledger.bills) == 2 * JOBS
+    assert max(watched.begun.values()) == 2, "or nobody had to wait"
+    assert set(watched.paid.values()) == {1}
+    assert attempts == [1] * (2 * JOBS), "waiting costs no attempt"
+    assert left == [0.0, 0.0], "and nothing leaks"
