@@ -453,3 +453,30 @@ async def test_i14_units_that_grew_old_while_a_process_started_are_given_back(st
     assert released == {"too late"}
     assert (await get(store, "a")).state is State.DONE
     assert (await used(store))["hasty: requests"] == 1
+
+
+async def test_i14_many_suspects_of_a_pool_do_not_go_back_for_ever(store: MemoryStore) -> None:
+    """A worker that was killed leaves as many suspects as it had slots, more than there are processes for.
+    Whoever waited too long for one goes back, and each round one runs: 21 go back on a machine with nothing
+    else to do."""
+    task = isolated(isolated_tasks.hasty, pool=isolated_tasks.HASTY)
+    pools = {"hasty": isolated_tasks.HASTY.settings}
+    await store.declare_pools(pools)
+    jobs = [NewJob(id=f"{n}", task=task.name, payload=b"{}", needs=needs_of(task, {})) for n in range(6)]
+    await store.insert([Group("default", tuple(jobs))])
+    events: list[Event] = []
+    signals = Signals()
+    signals.subscribe(events.append)
+    worker = Worker(
+        store,
+        {task.name: task},
+        pools,
+        options=WorkerOptions(until_idle=True, concurrency=6, isolated_processes=1),
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+        signals=signals,
+    )
+    await worker.run()
+    assert {(await get(store, job.id)).state for job in jobs} == {State.DONE}
+    assert 6 <= sum(isinstance(event, JobReleased) for event in events) <= 60
+    assert (await used(store))["hasty: requests"] == 6

@@ -1,7 +1,7 @@
 """Taking units of a pool for one call, and what becomes of them.
 
-A reservation is taken with the claim and counts from then on: a handler starts within the jitter, or
-its job is handed back and the reservation released. It ends once: settled with what was really used,
+A reservation is taken with the claim and counts from then on: a handler starts within half of the jitter,
+or its job is handed back and the reservation released. It ends once: settled with what was really used,
 settled as unknown, released because no call was made, or counted anew because its worker fell silent
 and may still make the call.
 

@@ -26,7 +26,8 @@ Cost = (
 class PoolOptions(TypedDict, total=False):
     """keyed: every key has limits of its own; see `Pool.by`.
     held_back: the share of every limit that only priorities up to `urgent` may use.
-    jitter: how many seconds after its claim a call may reach the provider: later, a job is not started.
+    jitter: how many seconds after its claim a call may reach the provider. A handler begins in the first half
+    of them, or its job goes back; the second half is for what it does until the provider counts the call.
     midnight: how many seconds the provider's calendar may be from ours.
     resumes: when a day's quota is back, if not at the turn of the pool's own calendar.
     probe_every: seconds between single calls that try a pool only a person would reopen.

@@ -24,6 +24,9 @@ from tidemill.tasks.metering import Meter
 
 Whose = tuple[str, str | None]
 """A pool, and the key of a keyed one."""
+TO_START = 0.5
+"""The share of the jitter in which a handler must have begun. The rest is its own: the first call of a
+process looks up a name, connects and agrees on keys before anything reaches the provider."""
 MOST_PROBLEMS = 10
 """Of one attempt: one that reads a thousand responses with a broken classifier has told enough."""
 
@@ -47,7 +50,7 @@ class Metering(msgspec.Struct, frozen=True):
         """When the handler must have begun: the store took its units after `sent`, and counts with
         their call for no longer than the jitter."""
         settings = [self.pools.get(need.pool) for need in job.needs]
-        return sent + min(_guards(one).jitter for one in settings)
+        return sent + TO_START * min(_guards(one).jitter for one in settings)
 
 
 class Spending:
