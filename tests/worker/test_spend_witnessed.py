@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Literal
 
 import pytest
 
@@ -16,7 +17,8 @@ from tidemill.testing.manual import SeededEntropy
 from tidemill.testing.providers import CalledProvider, OpenAI, Options, Quota, Request
 from tidemill.testing.virtual import VirtualClock, run_virtual
 
-QUOTAS = (Quota.rolling("requests", 10), Quota.rolling("tokens", 3000))
+SHAPES = {"rolling": Quota.rolling, "bucket": Quota.bucket}
+Shape = Literal["rolling", "bucket"]
 JOBS = 20
 
 
@@ -40,15 +42,22 @@ async def _drain(app: Tidemill) -> None:
     await asyncio.gather(*runs)
 
 
-def _watched(first_part: float, seed: int) -> tuple[CalledProvider, Watched, list[int], list[float]]:
+def _watched(
+    shape: Shape, first_part: float, seed: int
+) -> tuple[CalledProvider, Watched, list[int], list[float]]:
     """The provider, what the handlers saw, what each job was charged, and what is used a day later."""
 
     async def scenario() -> tuple[CalledProvider, Watched, list[int], list[float]]:
         clock, entropy, watched = VirtualClock(), SeededEntropy(seed), Watched()
         options = Options(jitter=0.4, latency=(0.5, 3.0))
-        provider = CalledProvider(OpenAI(), QUOTAS, options, clock=clock, seed=seed)
+        quotas = (SHAPES[shape]("requests", 10), SHAPES[shape]("tokens", 3000))
+        provider = CalledProvider(OpenAI(), quotas, options, clock=clock, seed=seed)
         app = Tidemill(store=MemoryStore(clock=clock, entropy=entropy), clock=clock, entropy=entropy)
-        voyage = app.pool("voyage", Limit.requests(10, per="minute"), Limit.tokens(3000, per="minute"))
+        limits = (
+            Limit.requests(10, per="minute", shape=shape),
+            Limit.tokens(3000, per="minute", shape=shape),
+        )
+        voyage = app.pool("voyage", *limits)
 
         async def ask(ctx: Context, number: int) -> None:
             said = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
@@ -87,11 +96,12 @@ def _watched(first_part: float, seed: int) -> tuple[CalledProvider, Watched, lis
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("first_part", [0.0, 2.0, 25.0])
+@pytest.mark.parametrize("first_part", [0.0, 2.0, 25.0, 90.0])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_i14_p18_the_first_part_runs_at_most_twice_and_nothing_is_refused(
-    first_part: float, seed: int
+    shape: Shape, first_part: float, seed: int
 ) -> None:
-    provider, watched, attempts, left = _watched(first_part, seed)
+    provider, watched, attempts, left = _watched(shape, first_part, seed)
     assert provider.ledger.refused == []
     assert len(provider.ledger.bills) == 2 * JOBS
     assert max(watched.begun.values()) == 2, "or nobody had to wait"

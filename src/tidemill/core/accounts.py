@@ -138,6 +138,13 @@ def released(pool: PoolSettings, account: Account, kept: Reservation, now: Insta
     return replace(account, state=reserving.release(pool, account.state, kept, now))
 
 
+def put_by(
+    pool: PoolSettings, account: Account, kept: Reservation, now: Instant
+) -> tuple[Account, Reservation]:
+    granted = reserving.put_by(believed(pool, account, now), account.state, kept, now)
+    return replace(account, state=granted.state), granted.reservation
+
+
 def counted_anew(pool: PoolSettings, account: Account, kept: Reservation, now: Instant) -> Account:
     pool = believed(pool, account, now)
     return replace(account, state=reserving.count_anew(pool, account.state, kept, now))

@@ -1,8 +1,8 @@
 """Units a handler asks for while it runs, when it has to wait for them: its next claim takes them too.
 
 A provider counts a call when it arrives, and between the claim and that call lies the first part of the
-handler. So what was taken with the claim is only kept for it: the moment the handler comes to its call, it is
-exchanged for the same units taken then.
+handler. So what was taken with the claim is only kept for it, without passing with time: the moment the
+handler comes to its call, it is exchanged for the same units taken then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidemill.core.calls import Batched, needs_alone
 from tidemill.core.job import PRIORITY_RANGE
 from tidemill.core.ledger import Ledger, Reserved, Stopped
 from tidemill.core.needs import Need, together
-from tidemill.core.reserving import Ask
+from tidemill.core.reserving import Ask, Reservation
 from tidemill.core.windows import Instant
 
 
@@ -46,12 +46,10 @@ def ask_for(
     extra = {(need.pool, need.key) for need in job.extra}
     found: list[Reserved] = []
     for reserved in answer:
-        if reserved.place not in extra:
-            found.append(reserved)
-        elif reserved.place not in own:
-            found.append(replace(reserved, extra=True))
+        if reserved.place in extra:
+            found += _apart(books, reserved, own.get(reserved.place), now)
         else:
-            found += _apart(books, reserved, own[reserved.place])
+            found.append(reserved)
     return tuple(found)
 
 
@@ -77,10 +75,20 @@ def exchange(
     return taken, None if rest is None else replace(held, reservation=rest, probe=False)
 
 
-def _apart(books: Ledger, reserved: Reserved, own: Need) -> list[Reserved]:
+def _apart(books: Ledger, reserved: Reserved, own: Need | None, now: Instant) -> list[Reserved]:
+    """What the job needs itself, if it does, and what is kept for later."""
     known = books.load(reserved.place)
     if known is None:
         raise LookupError(f"pool {reserved.pool!r} is gone")
-    part, rest = reserving.split(known[0], reserved.reservation, own.units)
-    found = [replace(reserved, reservation=part)]
-    return found if rest is None else [*found, replace(reserved, reservation=rest, probe=False, extra=True)]
+    pool, account = known
+    found: list[Reserved] = []
+    rest: Reservation | None = reserved.reservation
+    if own is not None:
+        part, rest = reserving.split(pool, reserved.reservation, own.units)
+        found.append(replace(reserved, reservation=part))
+    if rest is not None:
+        account, kept = accounts.put_by(pool, account, rest, now)
+        books.save(reserved.place, account)
+        probe = reserved.probe and own is None
+        found.append(replace(reserved, reservation=kept, probe=probe, extra=True))
+    return found

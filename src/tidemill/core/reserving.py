@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from tidemill.core.limits import Limit
+from tidemill.core.limits import Limit, Shape
 from tidemill.core.pools import Hold, PoolSettings, PoolState, amount_of
 from tidemill.core.units import Units, least, minus
 from tidemill.core.windows import Instant, Kept
@@ -138,6 +138,21 @@ def split(pool: PoolSettings, kept: Reservation, units: Units) -> tuple[Reservat
     left = {name: amount - held.get(name, 0.0) for name, amount in kept.held.items()}
     part = replace(kept, units=least(kept.units, units), held=held)
     return part, replace(kept, units=rest, held=left) if any(rest.values()) else None
+
+
+def put_by(pool: PoolSettings, state: PoolState, kept: Reservation, now: Instant) -> Granted:
+    """The call it was just taken for is made much later: what was entered would pass before, so it is held
+    instead. A pace lets in one call after the other: holding one place would keep all others out, and the
+    next is soon there."""
+    windows, held, marks = dict(state.windows), dict(state.held), dict(kept.marks)
+    own = dict(kept.held)
+    for limit, need, mark in _entered(pool, kept):
+        if limit.per is not None and limit.shape is not Shape.PACED:
+            windows[limit.name] = state.window(limit).returned(limit, need, mark, now)
+            held[limit.name] = held.get(limit.name, 0.0) + need
+            own[limit.name] = need
+            del marks[limit.name]
+    return Granted(replace(state, windows=windows, held=held), replace(kept, marks=marks, held=own))
 
 
 def redeclared(kept: Reservation, names: frozenset[str]) -> Reservation:

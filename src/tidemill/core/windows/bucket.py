@@ -54,7 +54,7 @@ class Bucket(msgspec.Struct, frozen=True, tag="bucket"):
         left = units - max(0.0, now.boot - mark - before) * _rate(limit)
         if left <= 0:
             return self
-        stretch = (min(mark, since) if before > 0 else mark, now.boot)
+        stretch = (min(mark, since) if before > 0 else mark, now.boot) if now.boot > mark else self.forgone
         return type(self)(self.spent - left, self.at, stretch, self.size)
 
     def lost(self, limit: Limit, now: Instant) -> Self:
