@@ -9,8 +9,8 @@
 The plain kit brings a virtual event loop of its own: a handler that sleeps for an hour takes none.
 The awaited one runs handlers on the test's loop. Is that a virtual one (`@pytest.mark.tidemill`,
 `run_virtual`), it is the same; on an ordinary one handlers may use sockets, and what they sleep
-takes its time. In both, waiting for a retry or a delay takes none: between two jobs the clock of
-the store is moved to when the next is due.
+takes its time. In both, waiting for a retry, a delay or a pool takes none: between two jobs the clock
+of the store is moved to when the next may start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidemill.core.states import FINAL, State
 from tidemill.errors import ConfigurationError
 from tidemill.testing.apart import call_apart
 from tidemill.testing.looking import Looking
-from tidemill.testing.place import UNSET, KitClock, Place, at_once, check_app, forward
+from tidemill.testing.place import UNSET, KitClock, Place, check_app, forward
 from tidemill.testing.virtual import START, VirtualLoop, cancel_rest
 from tidemill.testing.wording import failed
 
@@ -64,8 +64,8 @@ class _Running(Looking):
         clock, before = self._place.clock, self._ends()
         end = clock.wall() + forward(seconds)
         await self._drain()
-        while (due := self._next_due()) is not None and due <= end:
-            clock.advance_to(due)
+        while (wait := self._place.next_due()) is not None and clock.wall() + wait <= end:
+            clock.advance(wait)
             await self._drain()
         clock.advance_to(end)
         await self._drain()
@@ -93,14 +93,6 @@ class _Running(Looking):
         waiting = self._find(Filter(states=(State.READY, State.SCHEDULED)))
         return {job.queue for job in waiting if job.due <= now}
 
-    def _next_due(self) -> float | None:
-        """When a scheduled job is due or a pause ends, whichever comes first after now."""
-        now = self.now
-        dues = [job.due for job in self.enqueued(state=State.SCHEDULED)]
-        pauses = [queue.pause for queue in at_once(self._place.look.queues())]
-        ends = [pause.until for pause in pauses if pause is not None and pause.until is not None]
-        return min((time for time in [*dues, *ends] if time > now), default=None)
-
     def _ends(self) -> dict[str, int]:
         ended = self._find(Filter(states=tuple(FINAL)))
         return {job.id: job.generation for job in ended}
@@ -123,12 +115,14 @@ class Kit(_Running):
         self._loop = loop
 
     def run_until_idle(self, *, check: bool = True) -> list[Job]:
-        """Run jobs until none is ready or running; retries and delayed jobs stay for later. Answers
-        those that ended. With `check`, one that failed for good is an UnexpectedFailure."""
+        """Run jobs until none is running and none can start; retries, delayed jobs and those that
+        wait for a pool stay for later. Answers those that ended. With `check`, one that failed for good
+        is an UnexpectedFailure."""
         return self.run(self._until_idle(check=check))
 
     def run_for(self, seconds: float | timedelta, *, check: bool = True) -> list[Job]:
-        """Let that much time pass, and run every job that comes due meanwhile, retries included."""
+        """Let that much time pass, and run every job that can start meanwhile: delayed ones, retries, and
+        what waited for a pool."""
         return self.run(self._for(seconds, check=check))
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
@@ -148,12 +142,14 @@ class AsyncKit(_Running):
     """For tests on an event loop. See the module."""
 
     async def run_until_idle(self, *, check: bool = True) -> list[Job]:
-        """Run jobs until none is ready or running; retries and delayed jobs stay for later. Answers
-        those that ended. With `check`, one that failed for good is an UnexpectedFailure."""
+        """Run jobs until none is running and none can start; retries, delayed jobs and those that
+        wait for a pool stay for later. Answers those that ended. With `check`, one that failed for good
+        is an UnexpectedFailure."""
         return await self._until_idle(check=check)
 
     async def run_for(self, seconds: float | timedelta, *, check: bool = True) -> list[Job]:
-        """Let that much time pass, and run every job that comes due meanwhile, retries included."""
+        """Let that much time pass, and run every job that can start meanwhile: delayed ones, retries, and
+        what waited for a pool."""
         return await self._for(seconds, check=check)
 
 

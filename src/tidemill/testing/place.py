@@ -24,6 +24,7 @@ from tidemill.inspect.causes import Code
 from tidemill.inspect.explanation import explain
 from tidemill.inspect.facts import gather
 from tidemill.stores.memory import MemoryStore
+from tidemill.stores.memory.claim import next_due
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.current import CURRENT
 from tidemill.testing.apart import call_apart
@@ -37,7 +38,7 @@ from tidemill.worker.translate import Ends, timed_out
 T = TypeVar("T")
 
 _FOREVER = Retention()
-_STOPS_A_KIT = (Code.PAUSED, Code.PREDECESSOR, Code.EXPIRED)
+_STOPS_A_KIT = (Code.PAUSED, Code.PREDECESSOR, Code.EXPIRED, *(c for c in Code if c.startswith("pool_")))
 _AT_LEAST = 1e-6
 """What a wall time of today cannot tell apart: adding less might add nothing."""
 
@@ -154,6 +155,14 @@ class Place:
             lifespan=lifespan,
             mind_waiting=self._mind_waiting,
         )
+
+    def next_due(self) -> float | None:
+        """Seconds until something may start that cannot now: a scheduled job, one of a paused queue, or
+        one that waits for a pool or for company."""
+        with self.look.verb() as records:
+            now, boot = records.clock.wall(), records.clock.boot()
+            wait = next_due(records.queues.values(), now, boot)
+        return None if wait is None else max(wait, _AT_LEAST)
 
     def _mind_waiting(self, job: Job) -> None:
         if _ON_THIS_THREAD.get():

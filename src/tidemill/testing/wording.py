@@ -61,6 +61,7 @@ def not_done(job: Job, task: TaskDefinition | None, now: float, stops: Sequence[
     lines = [f"{_job(job)}, {_attempts(job)}; there is no result"]
     if stops:
         lines.extend(stops)
+        lines.append("`run_for` lets time pass, where time ends it.")
     elif job.state is State.SCHEDULED and job.due > now:
         lines.append(f"It is due in {job.due - now:g} s: `run_for` lets that time pass.")
     elif job.state is State.SCHEDULED:

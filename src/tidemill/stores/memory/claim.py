@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import isfinite
 
@@ -86,7 +86,7 @@ def claim(records: Records, request: ClaimRequest) -> Claims:
     return Claims(
         jobs=claiming.jobs,
         more=more,
-        next_due=_next_due(queues, claiming.now, claiming.boot),
+        next_due=next_due(queues, claiming.now, claiming.boot),
         lingers=any(queue.lanes.lingers and not queue.closed(claiming.now) for queue in queues),
         news=records.books.take_news(),
     )
@@ -182,7 +182,7 @@ def _has_open_jobs(queue: Queue, now: float, boot: float) -> bool:
     return any(next(_open_lanes(queue, group), None) is not None for group in groups)
 
 
-def _next_due(queues: list[Queue], now: float, boot: float) -> float | None:
+def next_due(queues: Iterable[Queue], now: float, boot: float) -> float | None:
     """J38, P15, in seconds. A paused queue counts with the end of its pause, if it has one; an open
     one with its next scheduled job, which may be due already when very many are, with the end of its
     override, which may open a limit, and with the end of what its jobs wait for."""
