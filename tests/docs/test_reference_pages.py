@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -13,11 +14,15 @@ from tests.docs.pages import DOCS, ROOT, every_page, first_column, page, rows, s
 from tidemill import errors
 from tidemill.client.options import JobOptions
 from tidemill.client.registry import BatchTaskOptions, TaskOptions
+from tidemill.core.limits import Charge, Limit, Shape
+from tidemill.core.pools import PoolSettings
 from tidemill.core.queue_options import QueueOptions
 from tidemill.core.queues import QueueSettings
 from tidemill.core.retry import Retry
 from tidemill.core.states import TRANSITIONS, State
 from tidemill.core.uniqueness import Unique
+from tidemill.core.windows import Guards
+from tidemill.tasks.pools import PoolOptions
 from tidemill.worker.options import WorkerOptions
 
 
@@ -69,7 +74,7 @@ def test_every_obligation_is_documented() -> None:
 
 @pytest.mark.parametrize(
     ("title", "known"),
-    [("Task", TaskOptions), ("Job", JobOptions), ("Queue", QueueOptions)],
+    [("Task", TaskOptions), ("Job", JobOptions), ("Queue", QueueOptions), ("Pool", PoolOptions)],
 )
 def test_every_option_is_documented(title: str, known: type) -> None:
     assert first_column(section(page("reference/settings.md"), title)) == list(known.__annotations__)
@@ -97,6 +102,17 @@ def _worker_defaults() -> dict[str, Any]:
     return _dataclass_defaults(WorkerOptions) | {"queues": _EVERY_QUEUE, "processes": None}
 
 
+def _pool_defaults() -> dict[str, Any]:
+    """As a program writes them: the guards are options of their own, and a classifier is not stored."""
+    stored = _struct_defaults(PoolSettings) | _struct_defaults(Guards) | {"classify": None}
+    return {name: stored[name] for name in PoolOptions.__annotations__}
+
+
+def _limit_defaults() -> dict[str, Any]:
+    given = inspect.signature(Limit.of).parameters.values()
+    return {one.name: msgspec.NODEFAULT if one.default is one.empty else one.default for one in given}
+
+
 _EVERY_QUEUE = "every queue that was declared or that a task is on"
 
 
@@ -106,6 +122,8 @@ _EVERY_QUEUE = "every queue that was declared or that a task is on"
         ("Retry", _struct_defaults(Retry)),
         ("Unique", _struct_defaults(Unique)),
         ("Queue", _struct_defaults(QueueSettings)),
+        ("Pool", _pool_defaults()),
+        ("Limit", _limit_defaults()),
         ("Worker", _worker_defaults()),
     ],
 )
@@ -116,6 +134,13 @@ def test_every_default_is_documented(title: str, defaults: dict[str, Any]) -> No
         for name, value in defaults.items()
     }
     assert documented == expected
+
+
+@pytest.mark.parametrize(
+    ("title", "known"), [("Limit: shape", tuple(Shape)), ("Limit: charge", get_args(Charge))]
+)
+def test_every_choice_of_a_limit_is_documented(title: str, known: tuple[str, ...]) -> None:
+    assert first_column(section(page("reference/settings.md"), title)) == list(known)
 
 
 def test_every_decision_is_listed() -> None:
