@@ -56,7 +56,8 @@ bench-quota:  ## kept quotas beside Celery, BullMQ and simple rules (QUOTA=--qui
 
 chaos: setup  ## the long run: kills and stops, simulated histories (CHAOS_SECONDS, HISTORIES)
 	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_HISTORIES=$(HISTORIES) TIDEMILL_QUOTA_SEEDS=30 \
-		$(BIN)/python -m pytest tests/chaos tests/simulation/test_histories.py tests/quotas/test_drains.py
+		TIDEMILL_HTTP_SEEDS=3 $(BIN)/python -m pytest tests/chaos tests/simulation/test_histories.py \
+		tests/quotas/test_drains.py tests/quotas/test_over_http.py
 
 lock:  ## resolve pyproject.toml anew into the constraints files
 	@scripts/lock

@@ -19,8 +19,7 @@ SEEDS = int(os.environ.get("TIDEMILL_QUOTA_SEEDS", "2"))
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("name", SETUPS)
 def test_i14_a_backlog_is_drained_as_fast_as_can_be_and_nothing_is_refused(name: str, seed: int) -> None:
-    """ "0 lost, 0 avoidable 429s, 0 double payments; T/T_opt bucket and calendar ≤ 1.03, rolling and
-    concurrent ≤ 1.05, unknown shape ≤ 1.20." """
+    """Each account says by how much it may take longer than the best there is (`Setup.most`)."""
     setup = setup_for(name, seed)
     _check(setup, drained(setup, seed))
 

@@ -59,7 +59,8 @@ CONTENDERS = (
         name="Tidemill",
         settings="4 processes on one SQLite file, 10 slots each (its default); the pool declares the "
         "account's limits with the shape each provider documents (paced for Gemini, which documents none) "
-        "and jitter=0.25: the usual guard of half a second is meant for minutes, and these take 6 s",
+        "and jitter=0.25: the usual guard of half a second is meant for minutes, and these take 6 s; the "
+        "client connects in the lifespan, as its how-to advises",
         work=_tidemill,
         ready="worker started",
         times=4,
