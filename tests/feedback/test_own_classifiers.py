@@ -17,7 +17,7 @@ from tidemill import ConfigurationError, Context, Limit, Reason, Refusal, Retry,
 from tidemill.core.pools import PoolSettings
 from tidemill.feedback import observation, read
 from tidemill.tasks.classifiers import Classifiers
-from tidemill.telemetry.events import ClassifierFailed, PoolClosed
+from tidemill.telemetry.events import FeedbackProblem, PoolClosed
 
 
 class Busy(Exception):
@@ -116,7 +116,7 @@ def test_one_that_raises_is_told_and_loses_nothing(virtually: Virtually) -> None
         assert failed.state is State.FAILED
         assert failed.error is not None
         assert failed.error.type == "ValueError"
-        problems = [event.problem for event in bench.told(ClassifierFailed)]
+        problems = [event.problem for event in bench.told(FeedbackProblem)]
         assert len(problems) == 2
         assert all("broken raised KeyError" in problem for problem in problems)
 

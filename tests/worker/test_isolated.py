@@ -28,7 +28,7 @@ from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.context import Context
 from tidemill.tasks.costs import needs_of
 from tidemill.tasks.definition import Middleware, TaskDefinition, define
-from tidemill.telemetry.events import ClassifierFailed, Event, JobReleased, PoolClosed
+from tidemill.telemetry.events import Event, FeedbackProblem, JobReleased, PoolClosed
 from tidemill.telemetry.signals import Signals
 from tidemill.worker import Worker, WorkerOptions
 
@@ -439,7 +439,7 @@ async def test_the_applications_own_judgement_is_asked_in_an_isolated_process(st
     await worker.run()
     assert (await get(store, "bug")).state is State.FAILED
     assert (await get(store, "money")).attempts == 0
-    [problem] = [event.problem for event in events if isinstance(event, ClassifierFailed)]
+    [problem] = [event.problem for event in events if isinstance(event, FeedbackProblem)]
     assert "raised KeyError" in problem
     [closed] = [event for event in events if isinstance(event, PoolClosed)]
     assert (closed.pool, closed.reason, closed.until) == ("judged", "spending", None)

@@ -121,7 +121,9 @@ class Context:
         """Say what a call really used: `ctx.used(response)` reads it, and what the provider says about its
         limits, from the response or exception of any client; `ctx.used(tokens=700)` says it by hand.
         Amounts of several calls are added up. `ctx.used(pool, …)` when it is not the task's first pool
-        nor that of the `ctx.spend` around. It waits for nothing and works in threads too."""
+        nor that of the `ctx.spend` around. It waits for nothing and works in threads too. A unit the pool
+        does not count, a value that is no response, and a task without a pool are logged as a warning
+        (`FeedbackProblem`) and not raised: the call is paid for, and a failed attempt would make it again."""
         self._reporter.meter().used(pool, response, key, _amounts(units))
 
     def spend(

@@ -20,7 +20,7 @@ from tidemill.core.needs import Need, together
 from tidemill.core.pools import PoolSettings
 from tidemill.core.refusals import Refusal
 from tidemill.core.spending import Observation, Usage
-from tidemill.core.units import Units
+from tidemill.core.units import IMPLIED, Units
 from tidemill.errors import ConfigurationError, SnoozeFor, StoreError
 from tidemill.tasks.classifiers import Classifiers
 from tidemill.tasks.costs import units_for
@@ -33,6 +33,8 @@ LONGEST_SNOOZE = 3600.0
 NOBODY_KNOWS = 60.0
 """When to try again where only a call that ends, or a person, can free units."""
 MOST_LINKS = 10
+_NO_RESPONSE = (str, bytes, int, float, list, set)
+"""What no client answers with. An answer that names no usage is an answer all the same."""
 
 
 class WaitsForUnits(SnoozeFor):
@@ -52,7 +54,7 @@ class Tally(Protocol):
     def used(self, usage: Usage) -> None: ...
     def heard(self, seen: Observation) -> None: ...
     def warned(self, problem: str) -> None:
-        """A classifier of the application failed."""
+        """What the handler told is of no use, or a classifier of the application failed."""
         ...
 
     def wall(self) -> float:
@@ -82,16 +84,20 @@ class Meter:
         self._spends: tuple[Need, ...] = ()
 
     def used(self, pool: Any, response: Any, key: str | None, units: Units) -> None:
-        """As `Context.used`: a lone argument may be either."""
+        """As `Context.used`: a lone argument may be either. What nobody counts or can read is a mistake, and
+        is told and not raised: the call it is about is made and paid for, and a failed attempt makes it
+        again."""
         if response is None and not isinstance(pool, Pool):
             pool, response = None, pool
         if not isinstance(pool, Pool | None):
             raise TypeError(f"used: the first of two must be a pool, is {type(pool).__name__}")
         need = self._meant(pool, key)
         if need is None:
-            return  # without pools nobody counts
+            self._tally.warned("used: the task has no pool, so nobody counts it; give it one with pool=…")
+            return
+        self._doubt(need, units)
         if response is not None:
-            units = {**self._read(need, response), **units}
+            units = {**self._read(need, response, by_hand=True), **units}
         if units:
             self._tally.used(Usage(pool=need.pool, key=need.key, units=units))
 
@@ -177,7 +183,17 @@ class Meter:
         self._pools.setdefault(pool.name, pool.settings)
         self._classifiers = self._classifiers or pool.classifiers
 
-    def _read(self, need: Need, source: Any) -> Units:
+    def _doubt(self, need: Need, units: Units) -> None:
+        """Units said by hand. A response may name more than the pool counts."""
+        settings = self._pools.get(need.pool)
+        counted = [] if settings is None else sorted({limit.unit for limit in settings.limits})
+        for unit in units:
+            if counted and unit not in counted and unit not in IMPLIED:
+                self._tally.warned(
+                    f"used: no limit of pool {need.pool!r} counts {unit}; it counts {', '.join(counted)}"
+                )
+
+    def _read(self, need: Need, source: Any, *, by_hand: bool = False) -> Units:
         """What was used, by a response or an exception; what it says about the pool is told."""
         from tidemill.feedback import observation, read
 
@@ -190,6 +206,11 @@ class Meter:
             seen = observation(need.pool, settings, reading, need.key)
         if seen.remaining or seen.amounts or seen.refusal is not None:
             self._tally.heard(seen)
+        elif by_hand and reading.usage is None and isinstance(source, _NO_RESPONSE):
+            self._tally.warned(
+                f"used: a {type(source).__name__} says nothing of what a call used; give the response of the "
+                "client, or amounts by unit, such as used(tokens=700)"
+            )
         if isinstance(source, BaseException):
             self._told.append((source, seen.refusal))
         # A response is an answer to a call: two of them are two calls, whatever was reserved.

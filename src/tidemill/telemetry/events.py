@@ -35,7 +35,7 @@ from tidemill.telemetry.job_events import (
     TaskUnknown,
 )
 from tidemill.telemetry.pool_events import (
-    ClassifierFailed,
+    FeedbackProblem,
     PoolClosed,
     PoolOpened,
     PoolProbed,
@@ -99,7 +99,7 @@ CATALOGUE: tuple[type[Event], ...] = (
     PoolProbed,
     PoolOpened,
     PoolSlowed,
-    ClassifierFailed,
+    FeedbackProblem,
 )
 
 __all__ = [
@@ -108,10 +108,10 @@ __all__ = [
     "BatchSplit",
     "ChoreBroke",
     "ChoreFailed",
-    "ClassifierFailed",
     "ClocksParted",
     "Draining",
     "Event",
+    "FeedbackProblem",
     "GraceOver",
     "HeartbeatBroke",
     "HeartbeatFailed",

@@ -47,11 +47,12 @@ class PoolSlowed(PoolEvent, frozen=True, kw_only=True):
     amounts: dict[str, float]
 
 
-class ClassifierFailed(AttemptEvent, frozen=True, kw_only=True):
-    """A classifier of the application raised, or returned what it must not; the others were asked instead."""
+class FeedbackProblem(AttemptEvent, frozen=True, kw_only=True):
+    """What a handler tells of its pools is of no use: it says units nobody counts, or gives what nobody can
+    read; or a classifier of the application raised or returned what it must not, and others were asked."""
 
     level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "classifier failed"
+    sentence: ClassVar[str] = "feedback problem"
     floods: ClassVar[bool] = True
 
     problem: str

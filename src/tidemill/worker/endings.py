@@ -9,7 +9,7 @@ from tidemill.core.job import Error
 from tidemill.core.outcomes import Answer, Await, Crashed, Fail, Release, Retrying, Snooze, Split
 from tidemill.core.states import State
 from tidemill.telemetry.events import (
-    ClassifierFailed,
+    FeedbackProblem,
     JobCrashed,
     JobDone,
     JobFailed,
@@ -80,9 +80,9 @@ class Endings:
         self._emitter.attempt_event(OutcomeRefused, attempt, outcome=outcome, answer=str(answer))
 
     def tell_problems(self, attempt: Attempt) -> None:
-        """Of the application's own classifiers."""
+        """With what its handler told of its pools, and with the application's own classifiers."""
         for problem in attempt.spending.problems if attempt.spending is not None else ():
-            self._emitter.attempt_event(ClassifierFailed, attempt, problem=problem)
+            self._emitter.attempt_event(FeedbackProblem, attempt, problem=problem)
 
     async def ask_about_crashes(self, store: Store) -> None:
         crashed, self.crashed = self.crashed, []
