@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from tidemill.client.handle import JobHandle
 from tidemill.client.task import Task
+from tidemill.clock import Clock
 from tidemill.contract.reader import LogLine
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
@@ -31,6 +32,11 @@ class Looking:
     def now(self) -> float:
         """The wall time of the test, in Unix seconds."""
         return self._place.clock.wall()
+
+    @property
+    def clock(self) -> Clock:
+        """The time of the test, for whatever else is to go by it, such as a simulated provider."""
+        return self._place.clock
 
     def enqueued(
         self,
