@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.support import Cli, claim, serve
 from tests.cli.terminal import Terminal
+from tidemill.cli.pools.words import amount
 from tidemill.contract.store import Store
 from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.spending import Observation
@@ -237,3 +238,24 @@ def test_the_doctor_does_not_call_for_what_waits_for_a_pool(cli: Cli, tmp_path: 
     assert "note queue feeds: 1 pending, 0 running, 0 failed; they wait for their pools, done " in out, out
     cli("pools", "close", "site", "--key", "a.example", *APP)
     assert "they wait for a pool that only a person opens" in cli("doctor", *APP).out
+
+
+def test_a_job_shows_what_it_needs_and_no_lane(cli: Cli) -> None:
+    job = cli("enqueue", "send", "to=a@example.org", *APP).out.split()[-1]
+    shown = cli("jobs", "show", job, *APP).out
+    assert "needs:            model: 130 tokens\n" in shown
+    assert "key:" not in shown
+    assert "\x1f" not in shown
+    assert "\ufffd" not in shown
+    record = cli("jobs", "show", job, "--json", *APP).json
+    assert record["key"] is None
+    assert record["needs"] == [{"pool": "model", "key": None, "units": {"tokens": 130.0}}]
+    assert "lane" not in record
+
+
+@pytest.mark.parametrize(
+    ("units", "said"),
+    [(950, "950"), (12_500, "12.5k"), (999_999, "1000k"), (2e7, "20M"), (1e9, "1000M"), (0.25, "0.25")],
+)
+def test_amounts_are_short_and_have_no_exponent(units: float, said: str) -> None:
+    assert amount(units) == said

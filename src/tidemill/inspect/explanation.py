@@ -21,7 +21,7 @@ from tidemill.inspect.expecting import starts_at
 from tidemill.inspect.facts import Facts
 from tidemill.inspect.running import describe_run
 from tidemill.inspect.waiting import causes_of_waiting, next_in_turn
-from tidemill.inspect.words import Times
+from tidemill.inspect.words import Times, quantity
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ def explain(facts: Facts, zone: tzinfo | None = None) -> Explanation:
 
 
 def _asked_for(need: Need) -> str:
-    units = " and ".join(f"{amount:g} {unit}" for unit, amount in need.units.items() if unit not in IMPLIED)
+    units = " and ".join(quantity(amount, unit) for unit, amount in need.units.items() if unit not in IMPLIED)
     return f"While it ran it asked the pool {need.name} for {units or 'a call'} more, which it waits for."
 
 

@@ -23,7 +23,7 @@ from tidemill.core.windows.window import TINY
 from tidemill.inspect.causes import Cause, Code
 from tidemill.inspect.facts import Facts
 from tidemill.inspect.situation import Situation
-from tidemill.inspect.words import Times, full_stop
+from tidemill.inspect.words import Times, full_stop, quantity
 
 HELD_FOR = "held for job "
 
@@ -142,7 +142,7 @@ def _refused(  # noqa: PLR0917 - a refusal is told whole
     until = None if math.isinf(wait) else times.now + wait
     details = _details(need, limit=limit.name, amount=limit.amount, units=units, until=until)
     slot = f"The next slot is {'when a call has ended' if until is None else times.ahead(until)}."
-    amount = f"{limit.amount:g} {limit.name}"
+    amount = quantity(limit.amount, limit.name)
     if units > pool.settings.most(limit) + TINY:
         ends = None if pool.override is None else pool.override.until
         return Cause(

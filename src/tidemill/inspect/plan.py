@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from tidemill.core.units import Units
-from tidemill.inspect.words import duration, plural
+from tidemill.inspect.words import duration, plural, quantity
 
 
 class LimitPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,9 +23,9 @@ class LimitPlan(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None
 
     def __str__(self) -> str:
-        amount = "" if self.amount is None else f"{self.amount:g} "
+        what = self.name if self.amount is None else quantity(self.amount, self.name)
         whose = "" if self.pool is None else f" of {self.pool}" + (f"/{self.key}" if self.key else "")
-        return f"{amount}{self.name}{whose}"
+        return f"{what}{whose}"
 
 
 class Waits(msgspec.Struct, frozen=True):
@@ -73,19 +73,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if self.done_at is None or self.seconds is None:
             told.append("never done as things are")
         else:
-            told.append(f"done {clock_time(self.done_at, zone)}, in {duration(self.seconds)}")
+            told.append(f"done {clock_time(self.done_at, zone, self.now)}, in {duration(self.seconds)}")
         if self.bottleneck is not None:
             told.append(f"bottleneck: {self.bottleneck}")
         for wait in self.waits:
             until = (
-                "until a person opens it" if wait.until is None else f"until {clock_time(wait.until, zone)}"
+                "until a person opens it"
+                if wait.until is None
+                else f"until {clock_time(wait.until, zone, self.now)}"
             )
             name = f"{wait.name}/{wait.key}" if wait.key else wait.name
             told.append(f"{wait.what} {name} is closed {until} ({wait.reason})")
         return told
 
 
-def clock_time(wall: float, zone: str | None) -> str:
-    """`Thu 19 Nov 14:10 PST`: in a provider's zone where its days decide, else in the machine's own."""
-    local = datetime.fromtimestamp(wall, UTC).astimezone(ZoneInfo(zone) if zone else None)
-    return f"{local:%a} {local.day} {local:%b %H:%M} {local.tzname()}"
+def clock_time(wall: float, zone: str | None, now: float) -> str:
+    """`Thu 19 Nov 14:10 PST`: in a provider's zone where its days decide, else in the machine's own. With the
+    year when it is another one than `now` is in."""
+    place = ZoneInfo(zone) if zone else None
+    local, today = (datetime.fromtimestamp(at, UTC).astimezone(place) for at in (wall, now))
+    year = "" if local.year == today.year else f" {local.year}"
+    return f"{local:%a} {local.day} {local:%b}{year} {local:%H:%M} {local.tzname()}"

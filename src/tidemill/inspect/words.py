@@ -54,6 +54,15 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
+def quantity(amount: float, units: str) -> str:
+    """`10 requests per minute`, `1 request per minute`: of what a limit or a unit is called."""
+    unit, space, rest = units.partition(" ")
+    if amount == 1:
+        unit = unit.removesuffix("s")
+    return f"{amount:.12g} {unit}{space}{rest}"
+
+
 def full_stop(text: str) -> str:
-    """Somebody else's words as the end of a sentence."""
+    """Somebody else's words as the end of a sentence, on one line."""
+    text = " ".join(text.split())
     return text if text.endswith((".", "!", "?", "。")) else f"{text}."

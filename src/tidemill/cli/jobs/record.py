@@ -9,9 +9,12 @@ import msgspec
 
 from tidemill.cli.output import moment, printable
 from tidemill.contract.reader import AttemptRecord, LogLine
+from tidemill.core.batching import Batching
 from tidemill.core.job import Error, Job
+from tidemill.core.needs import Need
 from tidemill.core.states import State
 from tidemill.core.transitions import POISON
+from tidemill.inspect.words import duration, quantity
 
 
 def as_data(job: Job) -> dict[str, Any]:
@@ -19,7 +22,7 @@ def as_data(job: Job) -> dict[str, Any]:
     the store and its workers need is left out."""
     fields = (field for field in job.__struct_fields__ if field not in _INTERNAL)
     data: dict[str, Any] = {field: getattr(job, field) for field in fields}
-    data["key"] = data.pop("lane") or None
+    data["key"] = job.key or None
     data["attempt"] = attempt_of(job) if job.state is State.RUNNING else None
     data["payload"] = _as_json(job.payload)
     data["result"] = None if job.result is None else _as_json(job.result)
@@ -91,16 +94,30 @@ def _shown(field: str, value: Any) -> str:
         return _sentence(value)
     if field == "tags":
         return ", ".join(value)
+    if field in _NEEDS:
+        return "; ".join(map(_needed, value))
+    if isinstance(value, Batching):
+        return f"{value.max_items} jobs in a call at most, waits {duration(value.linger)} for company"
     return bytes(value).decode() if isinstance(value, msgspec.Raw) else str(value)
+
+
+def _needed(need: Need) -> str:
+    """`gemini: 1500 tokens`; of one that says no amounts, the pool alone."""
+    units = ", ".join(quantity(amount, unit) for unit, amount in need.units.items())
+    return f"{need.name}: {units}" if units else need.name
 
 
 def _sentence(error: Error) -> str:
     return f"{error.type}: {error.message}"
 
 
+_NEEDS = frozenset({"needs", "extra"})
+
 _TIMES = frozenset({"created", "due", "expires", "started", "finished", "unique_until"})
 
-_INTERNAL = frozenset({"seq", "fence", "claim", "number", "lease", "alone", "part", "call", "unique_holds"})
+_INTERNAL = frozenset(
+    {"seq", "lane", "fence", "claim", "number", "lease", "alone", "part", "call", "unique_holds"}
+)
 
 _NOTHING = {"unknown_for": (0,)}
 """Values that say nothing, where they are not the usual ones."""

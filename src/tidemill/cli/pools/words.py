@@ -32,11 +32,16 @@ def used(limit: LimitView) -> str:
 
 
 def amount(units: float) -> str:
-    """`950`, `12.5k`, `2M`."""
+    """`950`, `12.5k`, `20M`."""
     for size, letter in ((1_000_000, "M"), (_THOUSAND, "k")):
         if units >= size * 10:
-            return f"{units / size:.3g}{letter}"
-    return f"{units:.4g}"
+            return f"{_rounded(units / size, 3)}{letter}"
+    return _rounded(units, 4)
+
+
+def _rounded(number: float, digits: int) -> str:
+    """Never with an exponent, which `g` takes for large ones."""
+    return f"{float(f'{number:.{digits}g}'):.15g}"
 
 
 def free(limit: LimitView) -> str:
