@@ -105,6 +105,21 @@ def test_three_retries_after_1_2_and_4_s_for_transient_errors_only_v6(
     virtually(scenario)
 
 
+@pytest.mark.parametrize(
+    ("error", "times"),
+    [(ConnectionError(), [0, 2, 6]), (ValueError(), [0])],
+    ids=["unreachable", "unparseable"],
+)
+def test_three_attempts_with_waits_of_2_and_4_s_unless_it_cannot_succeed_s2(
+    error: Exception, times: list[float]
+) -> None:
+    async def scenario(app: Tidemill) -> None:
+        policy = Retry(attempts=3, first=2, jitter=0, give_up_on=(ValueError,))
+        assert [time for time, _ in await starts(app, policy, error)] == times
+
+    virtually(scenario)
+
+
 async def test_tasks_and_queues_are_named_by_module_and_action_q1(app: Tidemill) -> None:
     @app.task(name="feeds:refresh", queue="feeds")
     async def refresh(feed: int) -> int:
