@@ -81,6 +81,21 @@ def test_several_limits_are_all_told_the_last_one_first() -> None:
     virtually(scenario)
 
 
+def test_the_start_names_the_limit_it_waits_for_when_another_is_full_now() -> None:
+    async def scenario(bench: Bench) -> None:
+        pool = bench.app.pool("api", Limit.requests(4, per=5.0), Limit.requests(20, per=3600.0))
+        task = bench.task(pool=pool)
+        bench.work()
+        await bench.send(task, range(24))
+        job = await sent(task)
+        it = await told(bench, job, Code.POOL_LIMIT, Code.BEHIND)
+        assert it.details["limit"] == "requests per 5 s"
+        assert it.sentence.endswith("; until then it is 20 requests per hour of api that holds it up most.")
+        await starts_as_told(bench, it)
+
+    virtually(scenario)
+
+
 def test_calls_at_once_end_when_they_end() -> None:
     async def scenario(bench: Bench) -> None:
         task = bench.task(pool=bench.app.pool("api", Limit.concurrent(2)), takes=50.0)

@@ -314,6 +314,24 @@ def test_running_without_progress_past_its_timeout() -> None:
     )
 
 
+def test_running_on_a_worker_that_is_quiet() -> None:
+    it = told(RUNNING, worker=replace(IDLE, seen=NOW - 12))
+    assert codes(it) == [Code.RUNNING]
+    assert it.sentence.endswith("Its worker was last heard of 12 s ago.")
+    assert it.details["seen"] == NOW - 12
+    assert "heard of" not in told(RUNNING, worker=replace(IDLE, seen=NOW - 1)).sentence
+
+
+def test_a_message_of_several_lines_is_told_on_one() -> None:
+    it = told(
+        replace(
+            ENDED, state=State.FAILED, reason="failed", error=Error("HTTPError", "400\nsee https://x/400")
+        ),
+        last=failed_attempt(ended=NOW - 3),
+    )
+    assert it.sentence.endswith("attempt 2 ended with HTTPError: 400 see https://x/400.")
+
+
 def test_running_on_a_worker_that_no_longer_reports() -> None:
     it = told(replace(RUNNING, lease=520.0))
     assert codes(it) == [Code.WORKER_SILENT]

@@ -17,7 +17,7 @@ from tidemill.core.states import PENDING, State
 from tidemill.core.units import IMPLIED
 from tidemill.inspect.causes import Cause, Code
 from tidemill.inspect.ended import describe_end
-from tidemill.inspect.expecting import starts_at
+from tidemill.inspect.expecting import Start, start_of
 from tidemill.inspect.facts import Facts
 from tidemill.inspect.running import describe_run
 from tidemill.inspect.waiting import causes_of_waiting, next_in_turn
@@ -47,10 +47,11 @@ def explain(facts: Facts, zone: tzinfo | None = None) -> Explanation:
     job, times = facts.job, Times(facts.now.wall, zone)
     causes = _causes(facts, times)
     told = [cause.sentence for cause in causes]
-    expected = starts_at(facts)
+    start = start_of(facts)
+    expected = None if start is None else start.at
     told += [_asked_for(need) for need in job.extra if job.state in PENDING]
-    if expected is not None and expected > times.now and (job.needs or job.extra or job.batching):
-        told.append(f"It is expected to start {times.ahead(expected)}.")
+    if start is not None and start.at > times.now and (job.needs or job.extra or job.batching):
+        told.append(_expected(start, causes, times))
     if job.state in PENDING and job.expires is not None and job.expires > times.now:
         told.append(f"Unless it starts before, it is cancelled {times.ahead(job.expires)}.")
     return Explanation(
@@ -64,6 +65,15 @@ def explain(facts: Facts, zone: tzinfo | None = None) -> Explanation:
         causes=causes,
         starts_at=expected,
     )
+
+
+def _expected(start: Start, causes: tuple[Cause, ...], times: Times) -> str:
+    """With the limit that holds it up, unless it is told already."""
+    named = {tuple(cause.details.get(part) for part in ("pool", "key", "limit")) for cause in causes}
+    by = start.by
+    if by is None or (by.pool, by.key, by.name) in named:
+        return f"It is expected to start {times.ahead(start.at)}."
+    return f"It is expected to start {times.ahead(start.at)}; until then it is {by} that holds it up most."
 
 
 def _asked_for(need: Need) -> str:

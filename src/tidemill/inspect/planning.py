@@ -59,7 +59,7 @@ def _answer(situation: Situation, sent: Sequence[Sending], takes: float | None, 
     ours = [kept.index(index) for index in range(len(sent))]
     found = ends(asked)
     done = max(found[index][-1] for index in ours) + (takes or 0.0)
-    limits = _limits(alone(asked, ours), knows)
+    limits = limits_told(alone(asked, ours), knows)
     works = [work_of(each.demand.jobs, each.demand.needs, each.demand.batching, knows) for each in sent]
     return Plan(
         task=sent[0].task if len({each.task for each in sent}) == 1 else None,
@@ -68,7 +68,7 @@ def _answer(situation: Situation, sent: Sequence[Sending], takes: float | None, 
         starts_at=_at(situation, min(found[index][-2] for index in ours)),
         done_at=_at(situation, done),
         seconds=None if math.isinf(done) else done,
-        bottleneck=_slowest(limits),
+        bottleneck=slowest(limits),
         limits=limits,
         calls=round(sum(work.calls for work in works)),
         units=_units(works, knows),
@@ -106,7 +106,7 @@ def _others(situation: Situation, sent: Sequence[Sending]) -> Iterator[Demand]:
             yield each
 
 
-def _limits(seconds: Mapping[Which, float], knows: Knows) -> tuple[LimitPlan, ...]:
+def limits_told(seconds: Mapping[Which, float], knows: Knows) -> tuple[LimitPlan, ...]:
     found = []
     for (pool, key, name), took in seconds.items():
         known = knows((pool, key))
@@ -124,11 +124,9 @@ def _limits(seconds: Mapping[Which, float], knows: Knows) -> tuple[LimitPlan, ..
     return tuple(found)
 
 
-def _slowest(limits: Sequence[LimitPlan]) -> LimitPlan | None:
-    slowest = max(
-        limits, key=lambda limit: math.inf if limit.seconds is None else limit.seconds, default=None
-    )
-    return None if slowest is None or slowest.seconds == 0 else slowest
+def slowest(limits: Sequence[LimitPlan]) -> LimitPlan | None:
+    found = max(limits, key=lambda limit: math.inf if limit.seconds is None else limit.seconds, default=None)
+    return None if found is None or found.seconds == 0 else found
 
 
 def _units(works: Sequence[Work], knows: Knows) -> Units:

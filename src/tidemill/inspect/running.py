@@ -6,6 +6,9 @@ from tidemill.inspect.causes import Cause, Code
 from tidemill.inspect.facts import Facts
 from tidemill.inspect.words import Times, duration
 
+QUIET = 3.0
+"""Seconds. Shorter silences say nothing: a worker reports every ten, and with most of its claims."""
+
 
 def describe_run(facts: Facts, times: Times) -> Cause:
     job, worker = facts.job, facts.worker
@@ -14,6 +17,7 @@ def describe_run(facts: Facts, times: Times) -> Cause:
         "worker": job.worker,
         "host": None if worker is None else worker.host,
         "pid": None if worker is None else worker.pid,
+        "seen": None if worker is None else worker.seen,
         "since": started,
         "attempt": job.attempts + 1,
         "progress": job.progress,
@@ -27,7 +31,8 @@ def describe_run(facts: Facts, times: Times) -> Cause:
     )
     if worker is None:
         return Cause(Code.WORKER_SILENT, f"{sentence} {_silence(facts)}", details)
-    return Cause(Code.RUNNING, sentence + _timeout(facts, started, times), details)
+    heard = _last_heard(worker.seen, times)
+    return Cause(Code.RUNNING, sentence + _timeout(facts, started, times) + heard, details)
 
 
 def _progress(facts: Facts) -> str:
@@ -43,6 +48,13 @@ def _timeout(facts: Facts, started: float, times: Times) -> str:
     if end <= times.now:
         return f" Its timeout of {duration(facts.timeout)} is over: it is about to be stopped."
     return f" Its timeout ends {times.ahead(end)}."
+
+
+def _last_heard(seen: float, times: Times) -> str:
+    """A worker that was killed counts as working until its lease ends: people see sooner that it is quiet."""
+    if times.now - seen < QUIET:
+        return ""
+    return f" Its worker was last heard of {duration(times.now - seen)} ago."
 
 
 def _silence(facts: Facts) -> str:

@@ -6,9 +6,11 @@ import click
 
 from tidemill.cli.groups import Group
 from tidemill.cli.output import print_json
-from tidemill.cli.pools.words import free, gauge, named, state, used
+from tidemill.cli.pools.words import amount, free, gauge, named, state, used
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
+from tidemill.contract.pools import LimitView
+from tidemill.inspect.pools import PoolStatus
 
 COLUMNS = (
     Column("pool", cut="end", least=8),
@@ -31,11 +33,12 @@ def pools(target: Target) -> None:
     if target.json:
         print_json(found)
         return
-    print_table(
-        COLUMNS,
-        [
-            (named(pool), limit.name, gauge(limit), used(limit), free(limit), pool.waiting, state(pool))
-            for pool in found
-            for limit in pool.limits
-        ],
-    )
+    print_table(COLUMNS, [_row(pool, limit) for pool in found for limit in pool.limits])
+
+
+def _row(pool: PoolStatus, limit: LimitView) -> tuple[object, ...]:
+    """Of a pool with keys each key is used by itself, and it as a whole never."""
+    use: tuple[str, str, str] = (gauge(limit), used(limit), free(limit))
+    if pool.keyed and pool.key is None:
+        use = ("each key", amount(limit.amount), "")
+    return (named(pool), limit.name, *use, pool.waiting, state(pool))
