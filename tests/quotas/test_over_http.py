@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,14 +15,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.quotas.http_tasks import SCALE, scaled
+from tests.quotas.processes import Processes, ended
 from tests.quotas.setups import Setup, setup_for
 from tidemill import Retention, Tidemill
 from tidemill.clock import SystemClock
-from tidemill.core.filters import Filter
-from tidemill.core.states import FINAL
 from tidemill.testing.providers import Provider, Server
 
-ROOT = Path(__file__).parents[2]
 PROCESSES = 4
 SEEDS = int(os.environ.get("TIDEMILL_HTTP_SEEDS", "1"))
 """3 in `make chaos`."""
@@ -80,31 +77,11 @@ async def test_i14_i18_with_kills(how: str, tmp_path: Path) -> None:
 
 
 class HttpFleet:
-    """`environment` says to `http_tasks` what to run; `app` is only for enqueueing and looking."""
+    """`app` is only for enqueueing and looking."""
 
-    def __init__(self, app: Tidemill, ask: Any, environment: dict[str, str], output: Path) -> None:
-        self._app, self._ask, self._environment, self._output = app, ask, environment, output
-        self._processes: list[asyncio.subprocess.Process] = []
+    def __init__(self, app: Tidemill, ask: Any, processes: Processes) -> None:
+        self._app, self._ask, self._processes = app, ask, processes
         self.kills: list[float] = []
-
-    async def start(self) -> None:
-        with self._output.open("ab") as output:
-            self._processes.append(
-                await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-m",
-                    "tests.quotas.http_worker",
-                    env={**os.environ, **self._environment},
-                    cwd=ROOT,
-                    stdout=output,
-                    stderr=output,
-                )
-            )
-
-    async def stop(self) -> None:
-        for process in self._processes:
-            process.kill()
-            await process.wait()
 
     async def kill_now_and_then(self, provider: Provider, times: int) -> None:
         """While calls are under way, each time another process, and start one in its place."""
@@ -114,23 +91,13 @@ class HttpFleet:
             while len(provider.ledger.arrivals) == before:  # noqa: ASYNC110 - a provider rings nobody
                 await asyncio.sleep(0.02)
             await asyncio.sleep(chance.uniform(0, 0.3))
-            victim = self._processes.pop(chance.randrange(len(self._processes)))
             self.kills.append(provider.now)
-            victim.kill()
-            await victim.wait()
-            await self.start()
+            await self._processes.kill(chance.randrange(PROCESSES))
+            await self._processes.start()
 
     async def drained(self, jobs: int) -> Counter[str]:
-        """How the jobs ended: done, or why not."""
         await self._app.enqueue_many(self._ask.job(number) for number in range(jobs))
-        while await self._live():  # noqa: ASYNC110 - other processes end them, and say so to the file only
-            await asyncio.sleep(0.1)
-        found = await self._app.store.find(Filter(), limit=jobs)
-        return Counter(job.reason or job.state.value for job in found.jobs)
-
-    async def _live(self) -> int:
-        counts = (await self._app.store.counts())["default"]
-        return sum(count for state, count in counts.items() if state not in FINAL)
+        return await ended(self._app, jobs)
 
 
 @asynccontextmanager
@@ -147,13 +114,12 @@ async def _fleet(
     said = {"FOLDER": str(folder), "URL": url, "SETUP": name, "SEED": str(seed), "HOW": how}
     environment = {f"QUOTA_{word}": value for word, value in said.items()}
     async with app:
-        fleet = HttpFleet(app, ask, environment, folder / "output.txt")
+        processes = Processes("tests.quotas.http_worker", environment, folder / "output.txt")
         try:
-            for _ in range(PROCESSES):
-                await fleet.start()
-            yield fleet
+            await processes.start(PROCESSES)
+            yield HttpFleet(app, ask, processes)
         finally:
-            await fleet.stop()
+            await processes.stop()
 
 
 def _short(name: str, seed: int) -> Setup:
