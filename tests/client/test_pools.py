@@ -64,6 +64,7 @@ async def test_a_pool_is_in_the_store_with_the_next_use(app: Tidemill) -> None:
         (lambda app: app.pool("p", MINUTE, keyed="host"), "keyed: must be True or False"),
         (lambda app: app.pool("p", MINUTE, resumes="16:30"), "resumes: must be a TimeOfDay"),
         (lambda app: app.pool("p", MINUTE, resumes=TimeOfDay(25)), "resumes: time of day"),
+        (lambda app: app.pool("p", MINUTE, resumes=TimeOfDay("8")), "resumes: time of day"),  # type: ignore[arg-type]
         (lambda app: app.pool("p", MINUTE, probe_every=0), "probe_every: must be above 0"),
         (lambda app: app.pool("p", MINUTE, per="minute"), "unknown option 'per'"),
         (lambda app: (app.pool("p", MINUTE), app.pool("p", MINUTE)), "pool 'p' is declared twice"),
@@ -79,16 +80,22 @@ def test_x5_a_wrong_pool_is_refused_where_it_is_written(code: Tidemill, make: An
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Limit.requests(0, per="minute"), "amount: must be above 0"),
-        (lambda: Limit.tokens(-1, per="minute"), "amount: must be above 0"),
+        (lambda: Limit.requests(0, per="minute"), "amount: must be a number above 0"),
+        (lambda: Limit.tokens(-1, per="minute"), "amount: must be a number above 0"),
         (lambda: Limit.requests(1, per="fortnight"), "'fortnight' is not a window"),
         (lambda: Limit.requests(1, per="day"), "say in which zone"),
         (lambda: Limit.requests(1, per=Day("Mars/Olympus")), "zone: 'Mars/Olympus'"),
+        (lambda: Limit.requests(1, per=Day(8)), "zone: 8 is not in the time zone database"),  # type: ignore[arg-type]
+        (lambda: Limit.requests("10", per="minute"), "amount: must be a number above 0, is '10'"),  # type: ignore[arg-type]
+        (lambda: Limit.requests(1, per=Day), r"per=Day\('America/Los_Angeles'\)"),  # type: ignore[arg-type]
+        (lambda: Limit.requests(1, per=None), "per: must be a name, seconds or a calendar"),  # type: ignore[arg-type]
         (lambda: Limit.of("Token Count", 1, per="minute"), "unit: must be a word"),
+        (lambda: Limit.of(5, 1, per="minute"), "unit: must be a word"),  # type: ignore[arg-type]
+        (lambda: Limit.requests(1, per="minute", shape="square"), "shape: must be one of"),  # type: ignore[arg-type]
     ],
 )
 def test_x5_a_wrong_limit_is_refused_where_it_is_written(make: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ConfigurationError, match=words):
         make()
 
 

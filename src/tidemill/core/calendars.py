@@ -29,7 +29,7 @@ class Calendar(msgspec.Struct, frozen=True, tag="calendar"):
     def problem(self) -> str | None:
         try:
             ZoneInfo(self.zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
+        except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
             return f"zone: {self.zone!r} is not in the time zone database; write one such as Asia/Shanghai"
         return None
 

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from tidemill.core.calendars import Day
+from tidemill.core.numbers import is_whole
 
 
 class TimeOfDay(msgspec.Struct, frozen=True):
@@ -18,8 +19,10 @@ class TimeOfDay(msgspec.Struct, frozen=True):
     zone: str = "UTC"
 
     def problem(self) -> str | None:
-        if not (0 <= self.hour <= 23 and 0 <= self.minute <= 59):  # noqa: PLR2004 - a clock face
-            return f"time of day: must be from 00:00 to 23:59, is {self.hour:02}:{self.minute:02}"
+        whole = is_whole(self.hour, 0) and is_whole(self.minute, 0)
+        if not (whole and self.hour <= 23 and self.minute <= 59):  # noqa: PLR2004 - a clock face
+            said = f"{self.hour:02}:{self.minute:02}" if whole else f"{self.hour!r}, {self.minute!r}"
+            return f"time of day: must be from 00:00 to 23:59, is {said}"
         return Day(self.zone).problem()
 
     def after(self, wall: float) -> float:

@@ -10,11 +10,14 @@ from typing import Any, Literal, Self, get_args
 
 import msgspec
 
-from tidemill.core.calendars import Calendar
+from tidemill.core.calendars import Calendar, Day, Month, Week
+from tidemill.core.numbers import is_number
 from tidemill.core.units import IMPLIED
+from tidemill.errors import ConfigurationError
 
 NAMED = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
 Per = str | float | Calendar
+_CALENDARS = (Day, Week, Month)
 Charge = Literal["actual", "reserved", "completed"]
 Shapes = Literal["rolling", "bucket", "paced"]
 
@@ -52,7 +55,7 @@ class Limit(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if problem := self.problem():
-            raise ValueError(problem)
+            raise ConfigurationError(f"limit: {problem}")
 
     @classmethod
     def of(
@@ -60,7 +63,7 @@ class Limit(msgspec.Struct, frozen=True):
     ) -> Self:
         """In any unit: `Limit.of("pages", 300, per="hour")`."""
         if shape not in tuple(Shape):
-            raise ValueError(f"shape: must be one of {', '.join(Shape)}, is {shape!r}")
+            raise ConfigurationError(f"limit: shape: must be one of {', '.join(Shape)}, is {shape!r}")
         return cls(unit, amount, _window(per), Shape(shape), charge)
 
     @classmethod
@@ -114,10 +117,10 @@ class Limit(msgspec.Struct, frozen=True):
     def problem(self) -> str | None:
         if self.charge not in get_args(Charge):
             return f"charge: must be one of {', '.join(get_args(Charge))}, is {self.charge!r}"
-        if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", self.unit):
+        if not isinstance(self.unit, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", self.unit):
             return f"unit: must be a word of small letters, such as requests or tokens, is {self.unit!r}"
-        if not (math.isfinite(self.amount) and self.amount > 0):
-            return f"amount: must be above 0, is {self.amount}; close the pool to allow nothing"
+        if not is_number(self.amount, 0) or not self.amount:
+            return f"amount: must be a number above 0, is {self.amount!r}; close the pool to allow nothing"
         if isinstance(self.per, Calendar):
             return self.per.problem()
         if self.per is not None and not (math.isfinite(self.per) and self.per > 0):
@@ -145,9 +148,12 @@ def _window(per: Any) -> float | Calendar:
         remedy = f"write one of {', '.join(NAMED)}, seconds, or Day, Week or Month with a zone"
         if per in ("day", "week", "month"):
             remedy = f"say in which zone it begins: per={per.title()}('America/Los_Angeles')"
-        raise ValueError(f"per: {per!r} is not a window; {remedy}")
+        raise ConfigurationError(f"limit: per: {per!r} is not a window; {remedy}")
+    if per in _CALENDARS:
+        zone = f"{per.__name__}('America/Los_Angeles')"
+        raise ConfigurationError(f"limit: per: say in which zone it begins: per={zone}")
     if isinstance(per, bool) or not isinstance(per, int | float):
-        raise TypeError(f"per: must be a name, seconds or a calendar, is {per!r}")
+        raise ConfigurationError(f"limit: per: must be a name, seconds or a calendar, is {per!r}")
     return float(per)
 
 
