@@ -18,6 +18,7 @@ from tidemill.contract.reader import Minute, WorkerInfo
 from tidemill.contract.upkeep import StoreFacts
 from tidemill.core.states import State
 from tidemill.inspect.draining import Forecast
+from tidemill.inspect.inspector import Inspector
 from tidemill.inspect.pools import PoolStatus
 from tidemill.inspect.views import QueueView
 from tidemill.inspect.words import duration, plural
@@ -47,10 +48,15 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def glance(app: Tidemill) -> Glance:
-    overview = await app.inspect.overview()
+    return await glance_again(app.inspect)
+
+
+async def glance_again(inspector: Inspector) -> Glance:
+    """By one that has looked before, if it has."""
+    overview = await inspector.overview(sparing=True)
     rates: dict[str, Rate] = {}
     for view in overview.queues:
-        minutes = await app.inspect.history(view.name, overview.now - 2 * MINUTE)
+        minutes = await inspector.history(view.name, overview.now - 2 * MINUTE)
         rates[view.name] = rate(minutes, overview.now)
     return Glance(
         now=overview.now,

@@ -8,7 +8,7 @@ import sys
 import click
 
 from tidemill.app import Tidemill
-from tidemill.cli.glance import Glance, glance, screen
+from tidemill.cli.glance import Glance, glance, glance_again, screen
 from tidemill.cli.keyboard import pressed
 from tidemill.cli.output import print_json
 from tidemill.cli.table import UNBOUNDED
@@ -42,9 +42,11 @@ def _print(seen: Glance, target: Target) -> None:
 async def _watch(app: Tidemill, target: Target) -> None:
     from rich.live import Live
 
+    inspector = app.inspect
     with pressed("q") as ended, Live(screen=True, auto_refresh=False) as live:
         while not ended.is_set():
-            live.update(screen(await glance(app), target, live.console.width, live=True), refresh=True)
+            seen = await glance_again(inspector)
+            live.update(screen(seen, target, live.console.width, live=True), refresh=True)
             try:
                 async with asyncio.timeout(EVERY):
                     await ended.wait()

@@ -22,6 +22,7 @@ from tidemill.inspect.bulk import Progress
 from tidemill.inspect.draining import drains
 from tidemill.inspect.explanation import Explanation, explain
 from tidemill.inspect.facts import find_job, gather
+from tidemill.inspect.outlook import Outlook, look_out
 from tidemill.inspect.pools import PoolStatus
 from tidemill.inspect.queue_views import require, view_all, view_one
 from tidemill.inspect.situation import look
@@ -41,6 +42,7 @@ class Inspector:
 
     def __init__(self, store: Callable[[], Awaitable[Store]], tasks: Mapping[str, TaskDefinition]) -> None:
         self._store, self._tasks = store, tasks
+        self._outlook: Outlook | None = None
 
     async def queues(self) -> list[QueueView]:
         """Every queue that was declared or has had a job, by name."""
@@ -236,11 +238,12 @@ class Inspector:
         """Those that are alive."""
         return await (await self._store()).workers()
 
-    async def overview(self) -> Overview:
-        """What a live display shows."""
+    async def overview(self, *, sparing: bool = False) -> Overview:
+        """What a live display shows. sparing: for one that asks every second. A forecast that took long is
+        shown for ten times as long, with how many wait for a pool, before this inspector makes another."""
         store = await self._store()
-        situation = await look(store)
-        found = await drains(store, situation)
+        situation, self._outlook = await look_out(store, self._outlook if sparing else None)
+        found = self._outlook.drains
         return Overview(
             now=(await store.read_clock()).wall,
             queues=tuple(await view_all(store, found)),

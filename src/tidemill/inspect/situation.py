@@ -79,8 +79,13 @@ class Ledger:
         return know(msgspec.structs.replace(pool, key=place[1], account=Account()), self._now)
 
 
-async def look(store: Store, declared: Mapping[str, PoolSettings] | None = None) -> Situation:
-    """`declared` are pools that the code has and the store may not know yet: they are unused."""
+async def look(
+    store: Store,
+    declared: Mapping[str, PoolSettings] | None = None,
+    demand: Sequence[Demand] | None = None,
+) -> Situation:
+    """`declared` are pools that the code has and the store may not know yet: they are unused. `demand` is
+    what was read before, for whom that is good enough."""
     counts = await store.counts()
     reading = await store.read_clock()
     pools = await store.pools()
@@ -89,7 +94,7 @@ async def look(store: Store, declared: Mapping[str, PoolSettings] | None = None)
     return Situation(
         now=Instant(reading.wall, reading.boot),
         pools=pools,
-        demand=await store.demand(),
+        demand=await store.demand() if demand is None else demand,
         queues=await store.queues(),
         workers=await store.workers(),
         running={queue: states.get(State.RUNNING, 0) for queue, states in counts.items()},
