@@ -71,8 +71,8 @@ class Pools(Protocol):
         job where it is and takes nothing. The order of J31 holds among the jobs whose pools let them.
     P12 A pool that denies shuts every lane of the group for that claim, one with a key only the job's own
         lane (`core.lanes.Gate`). Shut lanes cost the next claims nothing until the wait is over, the pool's
-        revision changed, or a more urgent job came; a head of every shut group is tried once a second at the
-        latest, so that nothing waits for a wake-up that was lost.
+        revision changed, a more urgent job came, or the head of the lane went; a head of every shut group is
+        tried once a second at the latest, so that nothing waits for a wake-up that was lost.
     P13 Settling ends the reservations of that claim: what `Spent.usages` say, else all of it; without a call
         (`made` is False) they are released. This holds for a stale settlement too, while the reservations
         are there: units are booked once by the reservation, not by the job (I6).

@@ -77,8 +77,8 @@ class Shut(msgspec.Struct, frozen=True):
     the wait is over, and when it is asked again at the latest. `priority`: more urgent jobs are not meant.
 
     A group's is kept by (queue, group) until it is over or another takes its place, whether or not jobs
-    wait; a lane's goes with the lane, or with a head that is more urgent than the one it had. A store drops
-    it when the account it names has another revision, or its pool other limits."""
+    wait; a lane's goes with the lane, with its head, or with one that is more urgent. A store drops it when
+    the account it names has another revision, or its pool other limits."""
 
     pool: str
     key: str | None

@@ -79,9 +79,15 @@ def group_in(lane: str) -> str:
 
 def group_of(needs: tuple[Need, ...]) -> str:
     """The unkeyed pools of a job: when one of them refuses, every lane of the group has to wait."""
-    return "+".join(sorted(need.pool for need in needs if need.key is None))
+    return "+".join(sorted(_quoted(need.pool) for need in needs if need.key is None))
 
 
 def keys_of(needs: tuple[Need, ...]) -> str:
     """The keyed pools of a job: when one of them refuses, only its own lane has to wait."""
-    return "+".join(sorted(f"{need.pool}/{need.key}" for need in needs if need.key is not None))
+    keyed = ((need.pool, need.key) for need in needs if need.key is not None)
+    return "+".join(sorted(f"{_quoted(pool)}/{_quoted(key)}" for pool, key in keyed))
+
+
+def _quoted(name: str) -> str:
+    """Keys are often addresses: two lists of pools must not read the same."""
+    return name.replace("\\", "\\\\").replace("+", "\\+").replace("/", "\\/")

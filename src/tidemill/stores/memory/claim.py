@@ -137,10 +137,10 @@ def _take_from(claiming: Claiming, queue: Queue, share: int) -> None:
             claiming.take(job, gates.taken.get(job.id, ()), gates.calls.get(job.id, ""))
     for name, served in picked.served.items():
         queue.lanes.serve(name, served)
-    if gates is not None:
-        gates.shut(picked)
     for job in picked.passed:
         move(claiming.records, transitions.expired(job, claiming.now), claiming.now)
+    if gates is not None:
+        gates.shut(picked)
     queue.lanes.forget_empty()
 
 
@@ -148,7 +148,7 @@ def _pick(claiming: Claiming, queue: Queue, limit: int, gates: Gates | None) -> 
     """Each job taken makes at most one lane give way, so of each group the first `limit` lanes are offered,
     and one more for each that gives way without a job."""
     records = claiming.records
-    offered = {group: _open_lanes(queue, group) for group in queue.lanes.open_groups(claiming.boot)}
+    offered = {group: _open_lanes(queue, group) for group in _open_groups(queue, claiming.boot)}
 
     def fetch(name: str, offset: int, count: int) -> list[Job]:
         return [records.jobs[id_] for id_ in queue.lanes.ids(name, offset, count)]
@@ -168,6 +168,10 @@ def _pick(claiming: Claiming, queue: Queue, limit: int, gates: Gates | None) -> 
     )
 
 
+def _open_groups(queue: Queue, boot: float) -> list[str]:
+    return queue.lanes.open_groups(boot, queue.room_in)
+
+
 def _open_lanes(queue: Queue, group: str) -> Iterator[lanes.OpenLane]:
     for place in queue.lanes.in_order(group):
         room = int(min(queue.room_in(key_of(place[3])), UNLIMITED))
@@ -178,8 +182,7 @@ def _open_lanes(queue: Queue, group: str) -> Iterator[lanes.OpenLane]:
 def _has_open_jobs(queue: Queue, now: float, boot: float) -> bool:
     if queue.closed(now) or queue.room() <= 0:
         return False
-    groups = queue.lanes.open_groups(boot)
-    return any(next(_open_lanes(queue, group), None) is not None for group in groups)
+    return any(next(_open_lanes(queue, group), None) is not None for group in _open_groups(queue, boot))
 
 
 def next_due(queues: Iterable[Queue], now: float, boot: float) -> float | None:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tidemill.core.calls import UNRIPE
 from tidemill.core.job import Job
 from tidemill.core.lanes import OpenLane
 from tidemill.core.ledger import PLACE, Shut
-from tidemill.core.needs import SEPARATOR, group_in
+from tidemill.core.needs import SEPARATOR, group_in, key_of
 from tidemill.stores.memory.order import Key, Order
 
 UNPOOLED = ""
@@ -87,9 +87,10 @@ class Lanes:
     def remove(self, job: Job) -> None:
         lane = self._lanes[job.lane]
         self._take_out(job.lane, lane)
-        if lane.is_unripe:
-            self._unmark(job.lane, lane)
+        head = lane.jobs.head()
         lane.jobs.remove(_key(job))
+        if lane.is_unripe or lane.jobs.head() != head:
+            self._unmark(job.lane, lane)
         if len(lane.jobs):
             self._put_in(job.lane, lane)
         else:
@@ -157,8 +158,8 @@ class Lanes:
             if self._sizes[group] and mark.holds(boot):
                 yield mark.until
 
-    def open_groups(self, boot: float) -> list[str]:
-        return [group for group, order in self._orders.items() if not self._is_shut(group, order, boot)]
+    def open_groups(self, boot: float, room_in: Callable[[str], float]) -> list[str]:
+        return [group for group in self._orders if not self._is_shut(group, boot, room_in)]
 
     @property
     def lingers(self) -> bool:
@@ -172,16 +173,25 @@ class Lanes:
         return self._lanes[name].group
 
     def in_order(self, group: str) -> Iterator[tuple[int, int, int, str]]:
-        """(head priority, served, head seq, name) of every open lane, the next to be served first."""
-        order = self._orders[group]
-        for at in range(len(order)):
+        """(head priority, served, head seq, name) of every open lane, the next to be served first. Whoever
+        asks may open others meanwhile: an override that ends does."""
+        order, at = self._orders[group], 0
+        while at < len(order):
             priority, served, seq, name = order[at]
             yield priority, served, seq, name
+            at = order.place((priority, served, seq, name)) + 1
 
-    def _is_shut(self, group: str, order: Order, boot: float) -> bool:
-        """A head that is more urgent than the one that was refused is not meant."""
-        mark, head = self.shut_groups.get(group), order.head()
-        return mark is not None and mark.holds(boot) and (head is None or head[0] >= mark.priority)
+    def _is_shut(self, group: str, boot: float, room_in: Callable[[str], float]) -> bool:
+        """A head that is more urgent than the one that was refused is not meant, if it may start."""
+        mark = self.shut_groups.get(group)
+        if mark is None or not mark.holds(boot):
+            return False
+        for priority, _, _, name in self.in_order(group):
+            if priority >= mark.priority:
+                break
+            if room_in(key_of(name)) > 0:
+                return False
+        return True
 
     def _open(self, name: str) -> None:
         lane = self._lanes[name]

@@ -121,10 +121,16 @@ class Books:
                     return answer.wait
                 taken, rest = answer
                 held[at : at + 1] = [] if rest is None else [rest]
-                self._open[kept.place] -= rest is None
+                if rest is None:
+                    self._ended(kept.place)
                 self.hold(claim, (taken,))
                 return True
         return False
+
+    def _ended(self, place: PLACE) -> None:
+        self._open[place] -= 1
+        if not self._open[place]:
+            del self._open[place]
 
     def leave(self, claim: Claim, worker: str, lease: float) -> None:
         if claim in self.reserved:
@@ -132,7 +138,7 @@ class Books:
 
     def end(self, claim: Claim) -> None:
         for reserved in self.reserved.pop(claim, ()):
-            self._open[reserved.place] -= 1
+            self._ended(reserved.place)
         self.left.pop(claim, None)
 
     def count_anew(self, claim: Claim) -> None:

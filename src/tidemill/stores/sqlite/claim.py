@@ -21,6 +21,7 @@ from tidemill.core.queues import QueueSettings
 from tidemill.core.states import FINAL, State
 from tidemill.stores.sqlite.expire import expire
 from tidemill.stores.sqlite.lanes import UNLIMITED, Doors, Look, Offer, Ready, Rooms, lingers, next_wait
+from tidemill.stores.sqlite.ledger import LANES as SQL_OF_LANES
 from tidemill.stores.sqlite.queues import end_override
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -185,6 +186,7 @@ def _by_queues(claiming: Claiming) -> Claims:
     for share in request.shares:
         end_override(transaction, share.queue)
         due = _promote(claiming, share.queue)
+        _wake(claiming, share.queue)
         row = transaction.queue(share.queue)
         times: list[float | None] = [next_due, due, None if row.override is None else row.override.until]
         if row.pause is not None and row.pause.closed(transaction.now):
@@ -224,6 +226,14 @@ def _promote(claiming: Claiming, queue: str) -> float | None:
     transaction.refresh_lanes()
     transaction.topics.add(queue_topic(queue))
     return claiming.look(queue, again=True).due
+
+
+def _wake(claiming: Claiming, queue: str) -> None:
+    """Lanes whose wait is over are open, whether or not anything may start: else it would be over again with
+    every claim, and nobody would rest."""
+    transaction, wake = claiming.transaction, claiming.look(queue).wake
+    if wake is not None and wake <= transaction.boot:
+        transaction.execute(SQL_OF_LANES.wake, (queue, transaction.boot))
 
 
 def _take(claiming: Claiming, queue: str, wanted: int) -> bool:

@@ -109,7 +109,6 @@ class Offer:
         self._limit = limit
         groups = [""]
         if pooled:
-            transaction.execute(SQL.wake, (queue, transaction.boot))
             rows = transaction.execute(SQL.open_groups, (queue, transaction.boot))
             groups = [group for (group,) in rows]
         self._groups = {group: _lanes(transaction, queue, rooms, limit, group) for group in groups}

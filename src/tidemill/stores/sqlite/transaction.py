@@ -268,8 +268,8 @@ class Transaction:
         if known is None:
             self.connection.execute(SQL.new_lane, (queue, lane, group_of(lane), *head, self.number("picks")))
         elif head != known or served is not None:
-            if head[0] < known[0] and group_of(lane):
-                self.connection.execute(SQL.try_again, (queue, lane, head[0]))
+            if served is None and (head[0] < known[0] or head > known) and group_of(lane):
+                self.connection.execute(SQL.try_anew, (queue, lane))
             self.connection.execute(SQL.move_lane, (*head, served, queue, lane))
 
 

@@ -49,6 +49,7 @@ _TOPICS = (
     "reading",
     "searching",
     "settling",
+    "shutting",
     "spending",
     "steering",
     "uniqueness",
@@ -114,6 +115,7 @@ from tidemill.testing.conformance.searching import (  # noqa: E402
     TestWhatMatches,
 )
 from tidemill.testing.conformance.settling import TestAnswers, TestOutcomes  # noqa: E402
+from tidemill.testing.conformance.shutting import TestShutLanes  # noqa: E402
 from tidemill.testing.conformance.spending import (  # noqa: E402
     TestConservation,
     TestLostHolders,
@@ -200,6 +202,7 @@ __all__ = [
     "TestRings",
     "TestRipeness",
     "TestShares",
+    "TestShutLanes",
     "TestSkip",
     "TestSpent",
     "TestSplits",

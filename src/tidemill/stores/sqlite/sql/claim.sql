@@ -31,7 +31,7 @@ FROM (SELECT seq, id, task, payload, priority, lane, attempts, crashes, generati
 -- name: mark  (fence, claim, worker, number, lease, started, carray of seqs)
 UPDATE jobs
 SET state = 'running', fence = ?, claim = ?, worker = ?, number = ?, lease = ?, started = ?,
-    alone = crashes > 0, progress = NULL, note = NULL
+    alone = crashes > 0, progress = NULL, note = NULL, call = ''
 WHERE seq IN carray(?);
 
 -- name: mark_call  (id of the first job of the call, carray of seqs)

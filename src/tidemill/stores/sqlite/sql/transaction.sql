@@ -127,6 +127,9 @@ UPDATE lanes SET priority = ?, due = ?, seq = ?, served = coalesce(?, served) WH
 -- who writes `blocked` pays for every index of it
 UPDATE lanes SET blocked = 0 WHERE queue = ? AND lane = ? AND blocked = 2 AND priority > ?;
 
+-- name: try_anew  (queue, lane) a lane that was shut has another head: a more urgent one, or the one behind
+UPDATE lanes SET blocked = 0 WHERE queue = ? AND lane = ? AND blocked = 2;
+
 -- name: joined  (queue, lane, jobs) new jobs came to a batch that waits for company; when enough of them have come
 -- it is looked at
 UPDATE lanes SET blocked = CASE WHEN lacks > ?3 THEN 2 ELSE 0 END, lacks = lacks - ?3
