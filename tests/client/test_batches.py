@@ -231,10 +231,14 @@ def test_a_bad_option_is_refused_by_its_name(code: Tidemill, options: Any, words
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"cost": {"characters": 5}}, "cost: nobody counts characters; the task's pools count tokens"),
+        ({"cost": {"characters": 5}}, "cost: nobody counts 'characters'; the pool counts tokens"),
         ({"cost": lambda text: {"tokens": 1}}, "cost: is what every call costs, and must be amounts by unit"),
         ({"cost": {"tokens": 2000}}, "cost: 2000 tokens is more than the pool ever allows at once"),
         ({"item_cost": {"words": 5}}, "item_cost: nobody counts words"),
+        (
+            {"item_cost": {"tokens": 9}, "max_units": {"tokns": 80}},
+            "max_units: tokns: item_cost says nothing of it, it names tokens",
+        ),
         (
             {"item_cost": {"tokens": 9}, "max_units": {"tokens": 8}},
             "item_cost: 9 tokens is more than max_units",

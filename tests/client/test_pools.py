@@ -137,7 +137,7 @@ def test_a_job_needs_what_its_cost_says(code: Tidemill) -> None:
     )
     def describe(songs: list[str], host: str = "example.org") -> None: ...
 
-    @code.task(pool=[gemini, site.by(lambda host: host)], cost={gemini: {"tokens": 7}, site: {"usd": 1}})
+    @code.task(pool=[gemini, site.by(lambda host: host)], cost={gemini: {"tokens": 7}, site: {"requests": 2}})
     def fetch(host: str) -> None: ...
 
     tokens = {"tokens": 300.0}
@@ -147,7 +147,7 @@ def test_a_job_needs_what_its_cost_says(code: Tidemill) -> None:
     )
     assert needs(fetch, "b.org") == (
         Need("gemini", None, {"tokens": 7.0}),
-        Need("site", "b.org", {"usd": 1.0}),
+        Need("site", "b.org", {"requests": 2.0}),
     )
     assert needs(fetch.using(cost={"tokens": 5}), host="b.org")[0].units == {"tokens": 5.0}
 
@@ -171,6 +171,7 @@ def test_a_job_no_pool_could_let_through_is_refused_before_the_store(code: Tidem
 
     refused("describe.*pool 'gemini': cost: 1800 tokens is more than", describe, ["a", "b"])
     refused("pool 'gemini': cost: says nothing of tokens", describe, [])
+    refused("cost: nobody counts 'tokns'; the pool counts", describe.using(cost={"tokns": 1}), ["a"])
     refused("pool 'gemini': cost: tokens must be 0 or more", describe.using(cost={"tokens": -1}), ["a"])
     refused("pool 'site': by: .* must return str, returned int", fetch, 7)
     refused("pool 'site': by: must have 1 to 200 characters", fetch, "")

@@ -55,7 +55,7 @@ class Limit(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if problem := self.problem():
-            raise ConfigurationError(f"limit: {problem}")
+            raise ConfigurationError(problem)
 
     @classmethod
     def of(
@@ -63,7 +63,7 @@ class Limit(msgspec.Struct, frozen=True):
     ) -> Self:
         """In any unit: `Limit.of("pages", 300, per="hour")`."""
         if shape not in tuple(Shape):
-            raise ConfigurationError(f"limit: shape: must be one of {', '.join(Shape)}, is {shape!r}")
+            raise ConfigurationError(f"shape: must be one of {', '.join(Shape)}, is {shape!r}")
         return cls(unit, amount, _window(per), Shape(shape), charge)
 
     @classmethod
@@ -148,12 +148,12 @@ def _window(per: Any) -> float | Calendar:
         remedy = f"write one of {', '.join(NAMED)}, seconds, or Day, Week or Month with a zone"
         if per in ("day", "week", "month"):
             remedy = f"say in which zone it begins: per={per.title()}('America/Los_Angeles')"
-        raise ConfigurationError(f"limit: per: {per!r} is not a window; {remedy}")
+        raise ConfigurationError(f"per: {per!r} is not a window; {remedy}")
     if per in _CALENDARS:
         zone = f"{per.__name__}('America/Los_Angeles')"
-        raise ConfigurationError(f"limit: per: say in which zone it begins: per={zone}")
+        raise ConfigurationError(f"per: say in which zone it begins: per={zone}")
     if isinstance(per, bool) or not isinstance(per, int | float):
-        raise ConfigurationError(f"limit: per: must be a name, seconds or a calendar, is {per!r}")
+        raise ConfigurationError(f"per: must be a name, seconds or a calendar, is {per!r}")
     return float(per)
 
 

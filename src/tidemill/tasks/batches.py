@@ -14,9 +14,9 @@ import msgspec
 from tidemill.core.batching import Batching
 from tidemill.core.needs import Need
 from tidemill.core.numbers import is_number, is_whole
-from tidemill.core.units import Units
+from tidemill.core.units import IMPLIED, Units
 from tidemill.errors import ConfigurationError, InvalidJob
-from tidemill.tasks.costs import units_for
+from tidemill.tasks.costs import counted, problem_with_units, units_for
 from tidemill.tasks.definition import Codecs, Handler, TaskDefinition, define
 from tidemill.tasks.payload import PayloadCodec, ResultCodec, resolved_hints
 from tidemill.tasks.pools import PoolUse, read_uses
@@ -46,9 +46,14 @@ class BatchRule:
     def check(self, needs: Sequence[Need], uses: Sequence[PoolUse]) -> None:
         """An item no call could take, and units nobody would count, are refused with the job."""
         most = self.together.max_units
+        said = {unit for need in needs for unit in need.units}
+        for unit in most:
+            if unit not in said and unit not in IMPLIED:
+                named = ", ".join(sorted(said)) or "none"
+                raise InvalidJob(f"max_units: {unit}: item_cost says nothing of it, it names {named}")
         for need in needs:
             for unit, amount in need.units.items():
-                if unit not in most and unit not in _counted(uses):
+                if unit not in most and unit not in counted(uses):
                     raise InvalidJob(f"item_cost: nobody counts {unit}, neither the pools nor max_units")
                 if amount > most.get(unit, amount):
                     raise InvalidJob(
@@ -171,10 +176,9 @@ def _of_call(cost: Any, uses: tuple[PoolUse, ...]) -> dict[str, Units]:
             "what depends on an item is its item_cost"
         )
     costs = {use.pool.name: units_for(use.pool, cost, uses) for use in uses}
-    known = _counted(uses)
-    for unit in {unit: None for units in costs.values() for unit in units}:
-        if unit not in known:
-            raise InvalidJob(f"cost: nobody counts {unit}; the task's pools count {', '.join(sorted(known))}")
+    for units in costs.values():
+        if problem := problem_with_units(units, uses):
+            raise InvalidJob(f"cost: {problem}")
     return {pool: units for pool, units in costs.items() if units}
 
 
@@ -197,10 +201,6 @@ def _problem(on_error: Any, together: Batching, uses: tuple[PoolUse, ...], item_
         except InvalidJob as error:
             return str(error)
     return None
-
-
-def _counted(uses: Sequence[PoolUse]) -> frozenset[str]:
-    return frozenset(limit.unit for use in uses for limit in use.pool.settings.limits)
 
 
 def _whole(field: str, value: Any) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidemill.core.names import problem_with_name
 from tidemill.core.needs import SEPARATOR, Need
-from tidemill.core.units import Units
+from tidemill.core.units import IMPLIED, Units
 from tidemill.errors import InvalidJob
 from tidemill.tasks.pools import Pool, PoolUse
 
@@ -26,6 +26,8 @@ def needs_of(
     needs = []
     for use in task.pools:
         units = units_for(use.pool, cost, task.pools)
+        if task.batch is None and (problem := problem_with_units(units, task.pools)):
+            raise InvalidJob(f"cost: {problem}")
         if problem := problem_with_call(task, use.pool, units):
             raise InvalidJob(f"pool {use.pool.name!r}: {problem}")
         needs.append(Need(use.pool.name, _key(task, use, arguments), units))
@@ -40,6 +42,21 @@ def problem_with_call(task: TaskDefinition, pool: Pool, units: Units) -> str | N
         call = task.batch.together.call.get(pool.name, {})
         units = {**call, **{unit: amount + call.get(unit, 0.0) for unit, amount in units.items()}}
     return pool.settings.problem_with(units)
+
+
+def counted(uses: Sequence[PoolUse]) -> frozenset[str]:
+    """The units that a limit of these pools counts."""
+    return frozenset(limit.unit for use in uses for limit in use.pool.settings.limits)
+
+
+def problem_with_units(units: Iterable[str], uses: Sequence[PoolUse]) -> str | None:
+    """A unit nobody counts is a mistyped one."""
+    known = counted(uses)
+    for unit in units:
+        if unit not in known and unit not in IMPLIED:
+            pools = "pool counts" if len(uses) == 1 else "pools count"
+            return f"nobody counts {unit!r}; the {pools} {', '.join(sorted(known))}"
+    return None
 
 
 def units_for(pool: Pool, cost: Any, uses: tuple[PoolUse, ...] = ()) -> Units:

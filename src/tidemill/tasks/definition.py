@@ -176,14 +176,16 @@ def _problem_with_cost(task: TaskDefinition) -> str | None:
         return "cost: the task has no pool to spend it in; give it one with pool=…"
     if callable(task.cost) or not task.pools:
         return None
-    from tidemill.tasks.costs import problem_with_call, units_for
+    from tidemill.tasks.costs import problem_with_call, problem_with_units, units_for
 
     for use in task.pools:
         try:
-            problem = problem_with_call(task, use.pool, units_for(use.pool, task.cost, task.pools))
+            units = units_for(use.pool, task.cost, task.pools)
         except InvalidJob as error:
             return str(error)
-        if problem:
+        if task.batch is None and (problem := problem_with_units(units, task.pools)):
+            return f"cost: {problem}"
+        if problem := problem_with_call(task, use.pool, units):
             return f"pool {use.pool.name!r}: {problem}"
     return None
 

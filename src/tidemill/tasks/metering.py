@@ -23,8 +23,8 @@ from tidemill.core.spending import Observation, Usage
 from tidemill.core.units import IMPLIED, Units
 from tidemill.errors import ConfigurationError, SnoozeFor, StoreError
 from tidemill.tasks.classifiers import Classifiers
-from tidemill.tasks.costs import units_for
-from tidemill.tasks.pools import Pool
+from tidemill.tasks.costs import problem_with_units, units_for
+from tidemill.tasks.pools import Pool, PoolUse
 
 SHORT_WAIT = 5.0
 """A wait in the middle of a handler keeps its slot; a longer one gives the job back."""
@@ -232,7 +232,7 @@ def _needed(pool: Any, key: str | None, units: Units) -> Need:
     if pool.settings.keyed is not (key is not None):
         raise ConfigurationError(f"spend: {_which(pool)}")
     units = units_for(pool, units)
-    if problem := pool.settings.problem_with(units):
+    if problem := problem_with_units(units, [PoolUse(pool)]) or pool.settings.problem_with(units):
         raise ConfigurationError(f"spend: pool {pool.name!r}: {problem}")
     return Need(pool.name, key, units)
 
