@@ -75,6 +75,8 @@ class Denied(msgspec.Struct, frozen=True):
 def current(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Account:
     """What a stored account is worth now, after another boot and with limits that may have been edited."""
     account = _at_boot(pool, account, boot, now)
+    known = breakers.as_of(account.breaker, now)
+    account = account if known is account.breaker else replace(account, breaker=known)
     state = resized(believed(pool, account, now), account.state, now)
     return account if state is account.state else replace(account, state=state)
 
@@ -121,7 +123,7 @@ def ask(pool: PoolSettings, account: Account, wanted: Ask, now: Instant) -> Take
         return Denied(replace(account, state=answer.state), answer.limit, wait)
     account = replace(account, state=answer.state)
     if gate.probe:
-        account = replace(account, breaker=breakers.probing(account.breaker, wanted.job, now))
+        account = replace(account, breaker=breakers.probing(account.breaker, wanted.job))
     kept = replace(answer.reservation, left=_left(pool, account.state, now))
     return Taken(account, kept, gate.probe)
 

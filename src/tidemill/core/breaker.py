@@ -8,7 +8,9 @@ over one window, so that a fleet that waited for midnight does not arrive in the
 Two refusals close nothing. Too much at once lowers a *cap* on calls at once, which then grows by one a
 minute. A call that is too large is that job's own failure.
 
-Closures end by the wall clock and outlive everything; probe, ramp, cap and budget go by the boot clock.
+Closures outlive everything: within the boot they were made in they end by its clock, later by the wall's
+(`Closure.as_of`). A probe is marked as long as its call is under way: whoever holds it settles, or is
+reclaimed. Ramp, cap and budget go by the boot clock.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ from tidemill.core.refusals import PROBED, UNCHARGED, Reason, Refusal
 from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Instant
 
-PROBE_LAPSES = 60.0
 RAMP_FROM = 0.1
 DEFAULT_RAMP = 60.0
 """How long a ramp lasts where no limit has a window in seconds."""
@@ -37,10 +38,9 @@ BUDGET_RETURNS = 60.0
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """The one job that tries; at boot time `until` it is given up and another may."""
+    """The one job that tries. Its mark goes with its reservation, however long the call takes."""
 
     job: str
-    until: float
 
 
 class Cap(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shut(msgspec.Struct, frozen=True):
-    """`until` is a wall time, None: until a person opens it."""
+    """`until` is a wall time, None: until a person opens it, or the probe has come back."""
 
     closure: Closure
     until: float | None
@@ -116,14 +116,12 @@ def gate(breaker: Breaker, units: Units, now: Instant) -> Open | Shut:
     waiting = [closure for closure in breaker.closures if closure.reason in PROBED]
     if not waiting:
         return Open()
-    if breaker.probe is not None and now.boot < breaker.probe.until:
-        return Shut(waiting[0], now.wall + breaker.probe.until - now.boot)
-    return Open(probe=True)
+    return Open(probe=True) if breaker.probe is None else Shut(waiting[0], None)
 
 
-def probing(breaker: Breaker, job: str, now: Instant) -> Breaker:
+def probing(breaker: Breaker, job: str) -> Breaker:
     """That job is the probe from now on."""
-    return replace(breaker, probe=Probe(job, now.boot + PROBE_LAPSES))
+    return replace(breaker, probe=Probe(job))
 
 
 def answered(breaker: Breaker, job: str, now: Instant) -> Breaker:
@@ -156,16 +154,16 @@ def reopened() -> Breaker:
 
 
 def rebooted(breaker: Breaker) -> Breaker:
-    """Boot times mean nothing now. The windows begin as full, which is slower than any ramp."""
-    return replace(breaker, probe=None, ramp=None, cap=None, budget=Budget())
+    """Boot times mean nothing now: closures end by the wall. The windows begin as full, which is slower than
+    any ramp."""
+    closures = tuple(replace(closure, ends=None) for closure in breaker.closures)
+    return Breaker(closures=closures)
 
 
-def turns_at(breaker: Breaker, now: Instant) -> float | None:
-    """The wall time when asking again may be answered otherwise, for whoever sleeps until then."""
-    turns = [closure.until for closure in breaker.closures if closure.until and closure.holds(now.wall)]
-    if breaker.probe is not None and now.boot < breaker.probe.until:
-        turns.append(now.wall + breaker.probe.until - now.boot)
-    return min(turns, default=None)
+def as_of(breaker: Breaker, now: Instant) -> Breaker:
+    """With every closure's end as the wall shows it now, whoever set it since."""
+    closures = tuple(closure.as_of(now) for closure in breaker.closures)
+    return breaker if closures == breaker.closures else replace(breaker, closures=closures)
 
 
 def restrained(pool: PoolSettings, breaker: Breaker, now: Instant) -> PoolSettings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from tidemill.core.calendars import Calendar, Day, Every, period_at
 from tidemill.core.pools import PoolSettings, PoolState
@@ -25,11 +26,17 @@ MOST_OF_A_DAY = 0.9
 DEFAULT_WINDOW = 60.0
 """How long a refusal that says nothing closes a pool that has no window in seconds."""
 LONGEST_TEXT = 500
+A_STEP = 0.001
+"""Below that the clocks agree: sums of times do not come out even."""
+LONGEST_DOUBT = 3600.0
+"""A stated time of day holds by the wall too, which may have been wrong before somebody set it back; but no
+longer than this, and never twice as long as it was."""
 
 
 class Closure(msgspec.Struct, frozen=True, kw_only=True):
     """`until` is a wall time, None: until a person opens it. `times` counts refusals of this reason that
-    came each after the last one's wait. `slow`: a ramp follows."""
+    came each after the last one's wait. `slow`: a ramp follows. `ends` is the same moment by the boot clock,
+    None after another boot; `longer` is for how many seconds more a wall that was set back may hold it."""
 
     reason: Reason
     unit: str | None = None
@@ -38,9 +45,20 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
     times: int = 1
     slow: bool = False
     text: str = ""
+    ends: float | None = None
+    longer: float = 0.0
 
     def holds(self, wall: float) -> bool:
+        """Asked of a closure `as_of` the moment."""
         return self.until is None or wall < self.until
+
+    def as_of(self, now: Instant) -> Closure:
+        """I26: setting the wall opens nothing early, and holds nothing for as long as it was set back."""
+        if self.until is None or self.ends is None:
+            return self
+        soonest = now.wall + self.ends - now.boot
+        until = max(soonest, min(self.until, soonest + self.longer))
+        return self if abs(until - self.until) <= A_STEP else replace(self, until=until)
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +93,8 @@ def closure_for(
         times=times,
         slow=refusal.slow or (before is not None and before.slow),
         text=refusal.text[:LONGEST_TEXT],
+        ends=None if until is None else now.boot + until - now.wall,
+        longer=_longer(pool, refusal, until, now),
     )
 
 
@@ -105,6 +125,13 @@ def _until(pool: PoolSettings, refusal: Refusal, times: int, now: Instant, seen:
             return floor + longest * seen.chance
         case _:  # a rate, or a stated reset
             return floor + pool.guards.jitter if hinted else now.wall + _window(pool, refusal.unit)
+
+
+def _longer(pool: PoolSettings, refusal: Refusal, until: float | None, now: Instant) -> float:
+    """A wait in seconds goes by the boot clock alone."""
+    if until is None or (refusal.resets_at is None and until < _next_period(pool, refusal.unit, now)):
+        return 0.0
+    return min(LONGEST_DOUBT, until - now.wall)
 
 
 def _by_hand(pool: PoolSettings, refusal: Refusal, now: Instant) -> float | None:

@@ -18,24 +18,23 @@ from tidemill.core.spending import Spent
 
 Place = tuple[str, str | None]
 Claim = tuple[str, int, int]
-PROBE_LAPSES = 60.0
 A_HAIR = 1e-6
 
 
 class ClosedPools:
-    """A closure ends by the wall clock: when somebody set that since, nothing follows from it."""
+    """A closure ends by the boot clock, whoever sets the wall (I26); after another boot, by the wall."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._closed: dict[Place, float] = {}  # until (boot)
-        self._ahead = 0.0  # the wall, of the boot clock
+        self._boot = 0.0
         self._untried: set[Place] = set()
-        self._probes: dict[Place, tuple[Claim, float]] = {}
+        self._probes: dict[Place, Claim] = {}
 
     def see(self, event: Event) -> None:
-        if abs(event.wall - event.boot - self._ahead) > A_HAIR:
-            self._ahead = event.wall - event.boot
+        if event.boot < self._boot:
             self._closed.clear()
+        self._boot = event.boot
         if event.verb == "settle":
             self._hear(event, event.call.args[0])
         elif event.verb == "open_pool":
@@ -56,7 +55,7 @@ class ClosedPools:
 
     def _end_probe(self, item: Settlement) -> None:
         spent = item.spent or Spent()
-        for place, (claim, _) in list(self._probes.items()):
+        for place, claim in list(self._probes.items()):
             if claim == (item.job, item.fence, item.claim):
                 del self._probes[place]
                 if spent.made and spent.well:
@@ -88,9 +87,8 @@ class ClosedPools:
             raise Violation("I15", f"{job.id} started {until - event.boot:.3f} s before {place} may be tried")
         if place not in self._untried:
             return
-        probe, since = self._probes.get(place, (None, 0.0))
-        alive = probe is not None and self._facts.is_current(*probe)
-        if alive and event.boot - since < PROBE_LAPSES:
+        probe = self._probes.get(place)
+        if probe is not None and self._facts.is_current(*probe):
             raise Violation("I15", f"{job.id} tries {place} while {probe} does")
-        self._probes[place] = ((job.id, job.fence, job.claim), event.boot)
+        self._probes[place] = (job.id, job.fence, job.claim)
         self._facts.seen["probed"] += 1

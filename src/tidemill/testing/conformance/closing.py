@@ -77,6 +77,35 @@ class TestRefusals:
         drive.clock.advance(1)
         assert len(await drive.take()) == 5
 
+    @pytest.mark.parametrize("by", [3600.0, -86_400.0])
+    @pytest.mark.parametrize("reason", [Reason.RATE, Reason.STATED, Reason.UNKNOWN])
+    async def test_i26_whoever_sets_the_wall_a_hint_is_kept(
+        self, drive: Driver, reason: Reason, by: float
+    ) -> None:
+        await begin(drive, 5)
+        job = await drive.take_one()
+        await drive.settle(job, Release(), refusing("m", reason, retry_after=1800))
+        drive.clock.advance(5)
+        drive.clock.step_wall(by)
+        assert await drive.take() == []
+        (closure,) = (await drive.pool("m")).closures
+        assert closure.until == pytest.approx(drive.clock.wall() + 1795.5)
+        drive.clock.advance(1795)
+        assert await drive.take() == []
+        drive.clock.advance(1)
+        assert await drive.take() != []
+
+    async def test_n5_a_hint_outlives_a_boot_by_the_wall(self, drive: Driver) -> None:
+        await begin(drive, 5)
+        job = await drive.take_one()
+        await drive.settle(job, Release(), refusing("m", Reason.STATED, retry_after=1800))
+        drive.clock.reboot(after=600)
+        assert await drive.take() == []
+        drive.clock.advance(1199)
+        assert await drive.take() == []
+        drive.clock.advance(2)
+        assert len(await drive.take()) == 1, "the probe"
+
     async def test_p17_what_happened_to_a_pool_is_told_once(self, drive: Driver) -> None:
         await begin(drive)
         refused = [await drive.take_one(), await drive.take_one()]
@@ -184,21 +213,37 @@ class TestProbe:
         (probe,) = await drive.take()
         claims = await drive.claim("x")
         assert claims.jobs == []
-        assert claims.next_due == pytest.approx(60)
+        assert claims.next_due is None, "it is rung when the call has come back"
         await drive.settle(probe, spent=WELL)
         assert (await drive.pool("m")).closures == ()
         assert len(await drive.take("x")) == 1, "a tenth of twenty, the probe among them"
 
-    async def test_i15_a_dead_prober_is_replaced_after_a_minute(self, drive: Driver) -> None:
+    async def test_i15_a_call_of_many_minutes_is_one_probe_and_opens(self, drive: Driver) -> None:
+        """A renewed lease says that it is under way: giving it up would never open a slow provider's pool."""
         await begin(drive)
         await close_for(drive, 100)
         drive.clock.advance(101)
-        (probe,) = await drive.take(lease=1_000.0)
-        drive.clock.advance(59)
+        (probe,) = await drive.take()
+        for _ in range(30):
+            drive.clock.advance(20)
+            await drive.beat(probe)
+            await drive.store.reclaim([])
+            assert await drive.take("x") == []
+        await drive.settle(probe, spent=WELL)
+        assert (await drive.pool("m")).closures == ()
+        assert len(await drive.take("x")) == 2, "a tenth of twenty"
+
+    async def test_i15_a_silent_prober_is_replaced_when_its_lease_is_over(self, drive: Driver) -> None:
+        await begin(drive)
+        await close_for(drive, 100)
+        drive.clock.advance(101)
+        await drive.take(lease=30.0)
+        drive.clock.advance(29)
+        await drive.store.reclaim([])
         assert await drive.take("x") == []
         drive.clock.advance(2)
-        (second,) = await drive.take("x")
-        assert second.id != probe.id
+        await drive.store.reclaim([])
+        assert len(await drive.take("x")) == 1
 
     async def test_p14_i15_a_reclaimed_probe_is_replaced_at_once(self, drive: Driver) -> None:
         await begin(drive)
