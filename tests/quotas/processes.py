@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from tidemill import Tidemill
@@ -38,17 +39,24 @@ class Processes:
 
     async def kill(self, number: int = -1) -> None:
         victim = self.running.pop(number)
-        victim.kill()
+        with suppress(ProcessLookupError):  # it has ended by itself
+            victim.kill()
         await victim.wait()
 
     async def stop(self) -> None:
         while self.running:
             await self.kill()
 
+    def check(self) -> None:
+        """None has ended by itself: whoever waits for its jobs would wait for ever."""
+        codes = [process.returncode for process in self.running if process.returncode is not None]
+        assert codes == [], self._output.read_text()[-2000:]
 
-async def ended(app: Tidemill, jobs: int) -> Counter[str]:
+
+async def ended(app: Tidemill, jobs: int, processes: Processes) -> Counter[str]:
     """How the jobs ended, when all have: done, or why not."""
-    while await _live(app):  # noqa: ASYNC110 - other processes end them, and say so to the file only
+    while await _live(app):
+        processes.check()
         await asyncio.sleep(0.1)
     found = await app.store.find(Filter(), limit=jobs)
     return Counter(job.reason or job.state.value for job in found.jobs)

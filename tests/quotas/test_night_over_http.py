@@ -38,7 +38,7 @@ async def test_i15_i16_every_process_is_killed_while_the_pool_is_closed(tmp_path
         try:
             await app.enqueue_many(ask.job(number) for number in range(JOBS))
             await processes.start(PROCESSES)
-            closed = await _closed(app)
+            closed = await _closed(app, processes)
             await processes.stop()
             killed = provider.now
             [closure] = closed.closures
@@ -46,7 +46,7 @@ async def test_i15_i16_every_process_is_killed_while_the_pool_is_closed(tmp_path
             opens = killed + closure.until - clock.wall()
             assert opens > killed + 1, "or nothing was closed when they were killed"
             await processes.start(PROCESSES)
-            states = await ended(app, JOBS)
+            states = await ended(app, JOBS, processes)
         finally:
             await processes.stop()
         found = await app.store.find(Filter(), limit=JOBS)
@@ -60,10 +60,11 @@ async def test_i15_i16_every_process_is_killed_while_the_pool_is_closed(tmp_path
     assert len(provider.ledger.bills) == JOBS
 
 
-async def _closed(app: Tidemill) -> PoolView:
+async def _closed(app: Tidemill, processes: Processes) -> PoolView:
     """The pool when it is closed and no call is under way any more."""
     while True:
         for view in await app.store.pools():
             if view.closures and view.reservations == 0:
                 return view
+        processes.check()
         await asyncio.sleep(0.05)

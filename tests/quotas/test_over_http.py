@@ -97,7 +97,7 @@ class HttpFleet:
 
     async def drained(self, jobs: int) -> Counter[str]:
         await self._app.enqueue_many(self._ask.job(number) for number in range(jobs))
-        return await ended(self._app, jobs)
+        return await ended(self._app, jobs, self._processes)
 
 
 @asynccontextmanager
