@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidemill.core import accounts
@@ -125,6 +125,16 @@ def test_each_limit_alone() -> None:
     assert found["requests per second"] == pytest.approx(33 * 1.5, rel=0.02)
 
 
+def test_a_long_window_that_is_no_bound_does_not_blur_a_short_one() -> None:
+    """Of 200 an hour 17 start at once: what holds them up is a window of a second, told in its steps."""
+    second = Limit.requests(3, per="second")
+    [by_itself] = seconds(known(second), line(17))
+    assert seconds(known(second, Limit.requests(200, per="hour")), line(17)) == [by_itself]
+    asked = Asked(lines=[line(500)], know=lambda _: known(second, Limit.requests(10, per="minute")))
+    [lone] = seconds(known(second), line(500))
+    assert alone(asked, [0])["api", None, second.name] == lone
+
+
 @settings(deadline=None, max_examples=40)
 @given(limits=limits, calls=st.integers(1, 2_000), more=st.integers(1, 500))
 def test_more_calls_are_never_done_earlier(limits: list[Limit], calls: int, more: int) -> None:
@@ -135,6 +145,7 @@ def test_more_calls_are_never_done_earlier(limits: list[Limit], calls: int, more
 
 @settings(deadline=None, max_examples=40)
 @given(limits=limits, calls=st.integers(1, 2_000))
+@example(limits=[LIMITS[4], LIMITS[0]], calls=17)
 def test_one_limit_alone_is_never_slower_than_all(limits: list[Limit], calls: int) -> None:
     pool = known(*limits)
     [together] = seconds(pool, line(calls))

@@ -86,7 +86,7 @@ def _stage(asked: Asked, line: Line, work: Work, meters: Mapping[Which, Meter]) 
 
 def _meters(asked: Asked, lines: Sequence[Line], only: Which | None) -> dict[Which, Meter]:
     calls = per_call(asked, lines)
-    reaches = reach(asked, lines, calls)
+    reaches = reach(asked, lines, {which: calls[which] for which in calls if only in (None, which)})
     meters: dict[Which, Meter] = {}
     for which, (known, limit) in met_by(asked, lines).items():
         if only not in (None, which):

@@ -67,16 +67,17 @@ def pace(known: Known, limit: Limit, call: Call) -> Meter | None:
     return Refilled(amounts, seconds, waits * amounts[0][1] / seconds, amounts[0][1] - size)
 
 
-def flow_of(limit: Limit, guards_jitter: float, call: Call) -> float:
-    """Calls a second in the long run, infinite where a calendar or nothing bounds them."""
+def lasts(limit: Limit, jitter: float, calls: float, call: Call) -> float:
+    """Seconds until the last of so many calls starts by this limit alone, when nothing of it is used: what
+    its first window lets in at once takes no time. 0 where a calendar or nothing bounds them."""
     units = call.units or 0.0
-    amount = _whole(limit.amount - call.back, call)
-    if units <= 0 or isinstance(limit.per, Calendar):
-        return math.inf
+    amount = _whole(limit.amount, call) - call.back
+    if units <= 0 or amount <= 0 or isinstance(limit.per, Calendar):
+        return 0.0
     seconds = call.takes if limit.per is None else limit.per
     if limit.per is not None and limit.shape is not Shape.BUCKET:
-        seconds += guards_jitter
-    return amount / units / seconds if seconds > 0 else math.inf
+        seconds += jitter
+    return max(0.0, calls * units / amount - 1.0) * seconds
 
 
 def _held(  # noqa: PLR0917 - a window is told whole

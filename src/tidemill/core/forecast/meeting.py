@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -85,16 +84,25 @@ def per_call(asked: Asked, lines: Sequence[Line]) -> dict[Which, Call]:
 
 
 def reach(asked: Asked, lines: Sequence[Line], calls: Mapping[Which, Call]) -> float:
-    """How long the calls of one stretch take, by the slowest limit; it ends with a calendar's period."""
-    stretch, slowest = sum(map(calls_of, lines)), math.inf
-    for which, (known, limit) in met_by(asked, lines).items():
-        if limit is None or known is None:
-            continue
-        call = calls[which]
-        if isinstance(limit.per, Calendar) and call.units:
+    """How long the calls of one stretch take, by the slowest of the limits in `calls`; a stretch ends with a
+    calendar's period."""
+    limits = [
+        (calls[which], known, limit)
+        for which, (known, limit) in met_by(asked, lines).items()
+        if which in calls
+    ]
+    stretch = sum(map(calls_of, lines))
+    for call, _, limit in limits:
+        if limit is not None and isinstance(limit.per, Calendar) and call.units:
             stretch = min(stretch, limit.amount / call.units)
-        slowest = min(slowest, building.flow_of(limit, known.declared.guards.jitter, call))
-    return stretch / slowest if slowest > 0 else 0.0
+    return max(
+        (
+            building.lasts(limit, known.declared.guards.jitter, stretch, call)
+            for call, known, limit in limits
+            if known is not None and limit is not None
+        ),
+        default=0.0,
+    )
 
 
 def queue_of(line: Line) -> Which:
