@@ -259,3 +259,24 @@ def test_a_job_shows_what_it_needs_and_no_lane(cli: Cli) -> None:
 )
 def test_amounts_are_short_and_have_no_exponent(units: float, said: str) -> None:
     assert amount(units) == said
+
+
+def test_a_plan_before_anything_was_sent(cli: Cli, tmp_path: Path) -> None:
+    before = cli("plan", "fetch", "host=a.org", "--count", "5", *APP, "--json").json
+    (tmp_path / "shop.db").unlink()
+    ran = cli("plan", "fetch", "host=a.org", "--count", "5", *APP)
+    assert ran.code == 0
+    assert ran.out.startswith("5 jobs of fetch; done ")
+    assert "bottleneck: 2 requests per minute of site/a.org" in ran.out
+    assert "shop.db yet: nothing waits and nobody works" in ran.err
+    assert not (tmp_path / "shop.db").exists(), "nothing is made"
+    planned = cli("plan", "fetch", "host=a.org", "--count", "5", *APP, "--json").json
+    assert planned["seconds"] == pytest.approx(before["seconds"], abs=1)
+
+
+def test_a_plan_needs_the_code(cli: Cli) -> None:
+    ran = cli("plan", "send", "--count", "5")
+    assert ran.code == 2
+    assert "say which application" in ran.err
+    ran = cli("plan", "send", "--count", "5", "--url", "sqlite:///shop.db")
+    assert (ran.code, "--url" in ran.err) == (2, True)

@@ -29,6 +29,12 @@ WITHOUT_STORE = {"completion", "demo"}
 MAKING = {"up", "worker", "enqueue", "bench"}
 """They may be the first to use a store, and make it."""
 
+OF_CODE = {"enqueue", "plan"}
+"""They need an application, and take no URL instead."""
+
+PLANNING = {"plan"}
+"""It makes no store, and does without one that is not there."""
+
 NAMES_ONLY_A_GROUP = {"db"}
 
 CALLS: dict[str, tuple[str, ...]] = {

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from tests.cli.tree import OF_CODE
 from tests.docs.pages import page, section
 from tidemill.cli.root import root
 
@@ -54,4 +55,4 @@ def test_every_option_is_documented(path: str) -> None:
 def test_common_options_are_common() -> None:
     for path in COMMANDS:
         if path.split()[1] not in APART:
-            assert options(path) >= COMMON - ({"--url"} if path == "tidemill enqueue" else set())
+            assert options(path) >= COMMON - ({"--url"} if path.split()[1] in OF_CODE else set())

@@ -8,12 +8,13 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete, times
+from tidemill.cli.application import load, required
 from tidemill.cli.enqueue import task_of
 from tidemill.cli.output import moment, print_fields, print_json
 from tidemill.cli.payloads import from_words
 from tidemill.cli.pools.words import amount
 from tidemill.cli.table import Column, print_table
-from tidemill.cli.target import Target, with_target
+from tidemill.cli.target import Target, with_application
 from tidemill.inspect.plan import LimitPlan, Plan
 from tidemill.inspect.words import duration, plural
 
@@ -31,7 +32,7 @@ LIMITS = (Column("limit"), Column("alone it takes", right=True))
     metavar="DURATION",
     help="How long a call is under way. Default: as the last jobs of the task took.",
 )
-@with_target
+@with_application
 def plan(target: Target, *, task: str, words: tuple[str, ...], count: int, **options: Any) -> None:
     """Say when so many jobs would be done if they were sent now. Nothing is sent.
 
@@ -47,7 +48,7 @@ def plan(target: Target, *, task: str, words: tuple[str, ...], count: int, **opt
         positional, named = from_words(chosen.definition, words)
         return await app.plan(chosen.job(*positional, **named), count=count, takes=options["takes"])
 
-    found = target.run(ask)
+    found = target.run_or_empty(ask, load(required(target.app)))
     if target.json:
         print_json(found)
     else:

@@ -14,7 +14,9 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli.application import as_set, load
+from tidemill.cli.output import note
 from tidemill.errors import StoreUnavailable
+from tidemill.urls import StoreUrl
 
 T = TypeVar("T")
 
@@ -59,6 +61,24 @@ class Target:
         application = app or self.application()
         _require_store(application)
         return asyncio.run(_opened(application, work, declare=False))
+
+    def run_or_empty(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]], app: Tidemill) -> T:
+        """The same for what code alone can answer: as long as there is no store an empty one stands in for
+        it, and none is made."""
+        from tidemill.stores.memory import MemoryStore  # of no use to every other command
+
+        _require_outside(app)
+        if not _is_yet_to_be_made(app):
+            return self.run(work, app=app)
+        note(f"there is no database {Path(app.url.path).absolute()} yet: nothing waits and nobody works")
+        with app.moved(
+            store=MemoryStore(clock=app.clock, entropy=app.entropy),
+            url=StoreUrl("memory"),
+            clock=app.clock,
+            entropy=app.entropy,
+            mind_waiting=lambda _: None,
+        ):
+            return asyncio.run(_opened(app, work, declare=True))
 
     def run_and_make(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]], app: Tidemill) -> T:
         """The same for what may be the first use of a store: it is made when it is not there."""
@@ -105,6 +125,12 @@ def _require_outside(app: Tidemill) -> None:
             "url: memory:// is always empty here, it lives inside the program that uses it; "
             "name a sqlite:/// store"
         )
+
+
+def _is_yet_to_be_made(app: Tidemill) -> bool:
+    path = Path(app.url.path)
+    there = app.brings_store or (path.exists() and path.stat().st_size)
+    return not there and path.absolute().parent.is_dir()
 
 
 def _require_store(app: Tidemill) -> None:
