@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ import msgspec
 import pydantic
 import pytest
 
-from tidemill import ConfigurationError, Context, Retry, Tidemill, testing
+from tidemill import ConfigurationError, Context, Retry, State, Tidemill, testing
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -198,3 +199,22 @@ def test_what_a_function_returns_must_be_readable_before_it_is_paid() -> None:
             with pytest.raises(ConfigurationError, match=says):
                 work.enqueue_sync(which)
     assert not called
+
+
+def test_what_only_other_code_mends_is_not_tried_again() -> None:
+    app = Tidemill("memory://")
+
+    def opened(path: str) -> io.StringIO:
+        return io.StringIO(path)
+
+    @app.task(retry=Retry(attempts=3, first=0))
+    async def read(ctx: Context) -> None:
+        await ctx.step("open", opened, "x")
+
+    with testing.kit(app) as kit:
+        sent = read.enqueue_sync()
+        kit.run_for(3600, check=False)
+        job = kit.job(sent)
+    assert (job.state, job.attempts, job.reason) == (State.FAILED, 1, "wrong use")
+    assert job.error is not None
+    assert job.error.type == "ConfigurationError"

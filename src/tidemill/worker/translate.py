@@ -9,7 +9,15 @@ from tidemill.core.checkpoints import UNKNOWN_OUTCOME
 from tidemill.core.job import Error
 from tidemill.core.outcomes import Await, Fail, Outcome, Release, Retrying, Snooze
 from tidemill.core.retry import Retry, decide
-from tidemill.errors import ClaimLost, GiveUp, RetryAfter, SnoozeFor, StepUnusable, UnknownOutcome
+from tidemill.errors import (
+    ClaimLost,
+    ConfigurationError,
+    GiveUp,
+    RetryAfter,
+    SnoozeFor,
+    StepUnusable,
+    UnknownOutcome,
+)
 from tidemill.tasks.metering import WaitsForUnits
 from tidemill.worker.attempt import storable
 
@@ -42,12 +50,8 @@ def _judged(error: BaseException, policy: Retry, attempt: int, priority: int, ch
             return Await(needs)
         case SnoozeFor(delay=delay, reason=reason) if _waitable(delay):
             return Snooze(delay, None if reason is None else storable(str(reason)))
-        case UnknownOutcome():
-            return Fail(describe(error), UNKNOWN_OUTCOME)
-        case StepUnusable():
-            return Fail(describe(error), "step unusable")
-        case GiveUp():
-            return Fail(describe(error))
+        case GiveUp() | ConfigurationError():
+            return _for_good(error)
         case ClaimLost():
             return Release()  # which the store refuses; what was used is booked all the same
         case RetryAfter(delay=delay) if _waitable(delay):
@@ -61,6 +65,17 @@ def _judged(error: BaseException, policy: Retry, attempt: int, priority: int, ch
             )
     decision = decide(policy, error, attempt, priority, chance)
     return _retrying(error, decision.delay, decision.priority)
+
+
+def _for_good(error: BaseException) -> Fail:
+    match error:
+        case UnknownOutcome():
+            return Fail(describe(error), UNKNOWN_OUTCOME)
+        case StepUnusable():
+            return Fail(describe(error), "step unusable")
+        case ConfigurationError():  # only other code mends it: trying again does not
+            return Fail(describe(error), "wrong use")
+    return Fail(describe(error))
 
 
 def timed_out(seconds: float, policy: Retry, attempt: int, priority: int, chance: float) -> Outcome:
