@@ -14,18 +14,20 @@ from tidemill.core.windows import Guards, Instant, Kept, fresh
 from tidemill.core.windows.bucket import Bucket
 
 GUARDS = Guards(jitter=0.5, midnight=5.0)
-Asked = tuple[float, float, float, float | None]
+Asked = tuple[float, float, float, float | None, int]
 Call = tuple[float, float]
 """When it reaches the provider, and with how many units."""
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from([0.0, 0.0, 0.01, 0.3, 1.0, 7.0, 30.0, 61.0]),  # since the step before
-        st.floats(0.5, 12.0),  # units asked for
-        st.floats(0.0, GUARDS.jitter),  # until they are counted
+        # since the step before: within a slot, and around the end of a window with and without its guard
+        st.sampled_from([0.0, 0.0, 0.01, 0.3, 1.0, 7.0, 30.0, 59.9, 60.1, 60.3, 60.6, 61.0]),
+        st.sampled_from([1.0, 3.0, 6.0, 12.0]) | st.floats(0.5, 12.0),  # units asked for
+        st.sampled_from([0.0, GUARDS.jitter]) | st.floats(0.0, GUARDS.jitter),  # until they are counted
         st.sampled_from([None, 0.0, 0.5, 1.0]),  # the share that is used in the end; None: not known yet
+        st.sampled_from([0, 0, 1, 2, 5]),  # so many steps later what was not used comes back
     ),
-    max_size=60,
+    max_size=40,
 )
 
 
@@ -33,16 +35,18 @@ def drive(limit: Limit, asked: list[Asked], start: float) -> list[Call]:
     """Take whatever fits, give back what was not used, and say what reached the provider."""
     window: Kept = fresh(limit)
     calls, boot = [], 1000.0
-    for gap, units, jitter, used in asked:
+    unused: list[tuple[int, float, float]] = []
+    for number, (gap, units, jitter, used, later) in enumerate(asked):
         boot += gap
         now = Instant(start + boot, boot)
-        if window.room(limit, now, GUARDS) < units:
-            continue
-        window, mark = window.taken(limit, units, now, GUARDS)
-        share = 1.0 if used is None else used
-        if share < 1.0:
-            window = window.returned(limit, units * (1 - share), mark, now)
-        calls.append((boot + jitter, units * share))
+        if units <= window.room(limit, now, GUARDS):
+            window, mark = window.taken(limit, units, now, GUARDS)
+            share = 1.0 if used is None else used
+            unused.append((number + later, units * (1 - share), mark))
+            calls.append((boot + jitter, units * share))
+        for due, rest, mark in unused:
+            if due == number and rest > 0:
+                window = window.returned(limit, rest, mark, now)
     return calls
 
 
@@ -76,7 +80,7 @@ def test_a_bucket_never_empties_the_providers(asked: list[Asked]) -> None:
 def test_a_calendar_counter_holds_on_every_local_day(zone: str, data: st.DataObject) -> None:
     limit = Limit.requests(12, per=Day(zone))
     start = data.draw(st.integers(1_767_000_000, 1_799_000_000))  # all of 2026
-    asked = [(gap * 300, units, jitter, used) for gap, units, jitter, used in data.draw(steps)]
+    asked = [(step[0] * 300, *step[1:]) for step in data.draw(steps)]
     skew = data.draw(st.floats(-4.0, 4.0))  # the provider's clock is not ours
     days: dict[float, float] = {}
     for arrives, units in drive(limit, asked, start):
@@ -93,7 +97,7 @@ def test_a_bucket_that_is_edited_never_empties_the_providers(edits: list[tuple[l
     limit = Limit.tokens(size, per="minute", shape="bucket")
     window, _ = Bucket().taken(limit, 1.0, Instant(0.0, boot), GUARDS)
     for asked, amount in edits:
-        for gap, units, _, _ in asked:
+        for gap, units, *_ in asked:
             boot += gap
             now = Instant(0.0, boot)
             level, at = min(size, level + size / 60 * (boot - at)), boot
@@ -113,7 +117,7 @@ def test_a_wait_is_exact(asked: list[Asked], shape: Shapes) -> None:
     """After it the units fit, and a moment before they do not."""
     limit = Limit.tokens(12, per="minute", shape=shape)
     window, boot = fresh(limit), 1000.0
-    for gap, units, _, _ in asked:
+    for gap, units, *_ in asked:
         boot += gap
         now = Instant(boot, boot)
         wait = window.wait(limit, units, now, GUARDS)
