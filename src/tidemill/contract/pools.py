@@ -94,7 +94,7 @@ class Pools(Protocol):
 
     async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
         """P1 As Q1: overrides, closures and what was used stay. A limit that is new starts unused; one
-        whose amount changed keeps what was used of it."""
+        whose amount changed keeps what was used of it, and what was learned of it is forgotten."""
         ...
 
     async def override_pool(

@@ -238,14 +238,14 @@ def _with_guesses(  # noqa: PLR0917 - a refusal, and what is known beside it
 ) -> Account:
     """Refused within our own limits, and nobody says what is allowed."""
     learned, suspects = dict(account.learned), dict(account.suspects)
-    for limit in believed(pool, account, now).limits:
+    for limit, by_people in zip(believed(pool, account, now).limits, pool.limits, strict=True):
         if not learning.suspected(limit, refusal, amounts):
             continue
         first = suspects.get(limit.name)
         if learning.is_second(limit, first, now.wall):
             used = account.state.counted(limit, now, pool.guards)
             let_through = used - running if limit.unit == "requests" else 0.0
-            learned[limit.name] = learning.guessed(limit, let_through, now.wall)
+            learned[limit.name] = learning.guessed(limit, let_through, now.wall, by_people.amount)
             first = None
         if first is None or not learning.is_recent(limit, first, now.wall):
             suspects[limit.name] = now.wall

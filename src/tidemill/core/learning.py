@@ -2,7 +2,8 @@
 
 Lower is believed at once: the next call would be refused. Higher is believed when it is said again a
 minute later, because one answer may come from another model or another plan. What people set is never
-passed, so learning can only slow a pool down.
+passed, so learning can only slow a pool down. When they set another amount it begins anew: they may know of
+a plan that nobody states until a call is refused.
 
 A provider that refuses a rate and names no amount is guessed at, from the second such refusal on: the first
 may have been somebody else's traffic. A guess is forgotten after a while, a stated amount is not.
@@ -30,10 +31,11 @@ nothing to do with each other."""
 
 
 class Learned(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are the wall's. `more`: a higher amount, said at `more_since` and not yet again. `until`: a
-    guess, and when it is forgotten."""
+    """Times are the wall's. `below` is what people had set when it was learned. `more`: a higher amount, said
+    at `more_since` and not yet again. `until`: a guess, and when it is forgotten."""
 
     amount: float
+    below: float
     since: float
     more: float | None = None
     more_since: float = 0.0
@@ -59,9 +61,11 @@ def applied(
 
 
 def in_force(lessons: Mapping[str, Learned], limit: Limit, wall: float) -> Learned | None:
-    """What was learned of a limit, if it is less than what people set."""
+    """What was learned of a limit, if it is less than what people set, and they set nothing else since."""
     lesson = lessons.get(limit.name)
-    return lesson if lesson is not None and lesson.holds(wall) and lesson.amount < limit.amount else None
+    if lesson is None or not lesson.holds(wall) or lesson.below != limit.amount:
+        return None
+    return lesson if lesson.amount < limit.amount else None
 
 
 def stated(pool: PoolSettings, lessons: Lessons, amounts: Units, wall: float) -> Lessons:
@@ -70,7 +74,8 @@ def stated(pool: PoolSettings, lessons: Lessons, amounts: Units, wall: float) ->
     for limit in pool.limits:
         said = amounts.get(limit.name)
         if said is not None:
-            lesson = _heard(limit, said, after.pop(limit.name, None), wall)
+            lesson = _heard(limit, said, in_force(lessons, limit, wall), wall)
+            after.pop(limit.name, None)
             if lesson is not None:
                 after[limit.name] = lesson
     return after
@@ -93,10 +98,10 @@ def is_recent(limit: Limit, first: float, wall: float) -> bool:
     return isinstance(limit.per, float) and wall - first <= FORGOTTEN * limit.per
 
 
-def guessed(limit: Limit, accepted: float, wall: float) -> Learned:
+def guessed(limit: Limit, accepted: float, wall: float, below: float) -> Learned:
     """What was let through, but no less than half of what was believed: a refusal may have other causes."""
     amount = min(limit.amount, max(accepted, limit.amount / 2, min(1.0, limit.amount)))
-    return Learned(amount=amount, since=wall, until=wall + GUESS_LASTS * seconds_of(limit))
+    return Learned(amount=amount, below=below, since=wall, until=wall + GUESS_LASTS * seconds_of(limit))
 
 
 def matters(
@@ -105,7 +110,7 @@ def matters(
     """Whether an account without them would answer otherwise."""
     windows = [limit.per for limit in pool.limits if isinstance(limit.per, float)]
     doubt = FORGOTTEN * max(windows, default=0.0)
-    return any(lesson.holds(wall) for lesson in lessons.values()) or any(
+    return any(in_force(lessons, limit, wall) for limit in pool.limits) or any(
         wall - first <= doubt for first in suspects.values()
     )
 
@@ -115,19 +120,19 @@ def kept(lessons: Mapping[str, Learned], names: frozenset[str]) -> Lessons:
 
 
 def _heard(limit: Limit, said: float, known: Learned | None, wall: float) -> Learned | None:
-    believed = min(limit.amount, known.amount) if known is not None and known.holds(wall) else limit.amount
-    if said < believed - TINY:
-        return Learned(amount=said, since=wall)
-    if known is None or believed >= limit.amount:
-        return None
-    if said <= believed + TINY:
-        return known if known.until is None else Learned(amount=said, since=wall)
+    new = Learned(amount=said, below=limit.amount, since=wall)
+    if known is None:
+        return new if said < limit.amount - TINY else None
+    if said < known.amount - TINY:
+        return new
+    if said <= known.amount + TINY:
+        return known if known.until is None else new
     if known.more is None:
         return replace(known, more=said, more_since=wall)
     if wall - known.more_since < CONFIRMED_AFTER:
         return replace(known, more=min(known.more, said))
     confirmed = min(known.more, said)
-    return None if confirmed >= limit.amount else Learned(amount=confirmed, since=wall)
+    return None if confirmed >= limit.amount else replace(new, amount=confirmed)
 
 
 def _applied(pool: PoolSettings, limit: Limit, lesson: Learned | None, units: Units | None) -> Limit:

@@ -110,3 +110,14 @@ def test_a_stated_amount_is_no_guess() -> None:
 
 def test_a_person_who_opens_the_pool_knows_better() -> None:
     assert allowed(accounts.opened(told(Account(), 0, 30)), 1) == 60
+
+
+def test_people_who_set_another_amount_know_better() -> None:
+    """A provider that states its amounts only with a refusal would never state the new one."""
+    account = told(Account(), 0, 30)
+    raised = PoolSettings(limits=(Limit.requests(600, per="minute"),))
+    assert accounts.believed(raised, account, at(1)).limits[0].amount == 600
+    seen = Observation(pool="p", amounts={NAME: 30})
+    again = accounts.observed(raised, account, seen, None, at(2), chance=0.5, running=1)
+    assert accounts.believed(raised, again, at(2)).limits[0].amount == 30, "the provider has the last word"
+    assert not learning.matters(raised, account.learned, {}, START)

@@ -10,6 +10,7 @@ from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
 from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings
 from tidemill.core.queues import Verdict
+from tidemill.core.spending import Observation
 from tidemill.errors import ConfigurationError
 from tidemill.testing.conformance.driver import Driver, ids, need, new, using
 
@@ -60,6 +61,20 @@ class TestDeclaredPools:
         await drive.store.declare_pools({"m": requests(4)})
         assert await drive.take() == []
         assert await drive.used("m", PER_MINUTE) == 5
+
+    async def test_p1_p2_what_was_learned_is_forgotten_when_people_set_another_amount(
+        self, drive: Driver
+    ) -> None:
+        """Some providers state what they allow only when they refuse: after an upgrade, never again."""
+        await drive.store.declare_pools({"m": requests(10)})
+        await drive.store.observe([Observation(pool="m", amounts={PER_MINUTE: 2})])
+        assert len(await take_all(drive, of=50)) == 2
+        await drive.store.declare_pools({"m": requests(20)})
+        assert (await drive.limit("m", PER_MINUTE)).learned is None
+        assert len(await drive.take()) == 18
+        await drive.store.observe([Observation(pool="m", amounts={PER_MINUTE: 5})])
+        await drive.store.override_pool("m", PoolChanges(amounts={PER_MINUTE: 30}), by="ann")
+        assert len(await drive.take()) == 10
 
     async def test_p1_a_new_limit_starts_unused(self, drive: Driver) -> None:
         await drive.store.declare_pools({"m": requests(9)})
