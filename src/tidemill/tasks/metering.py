@@ -16,6 +16,8 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from tidemill.core.needs import Need, together
 from tidemill.core.pools import PoolSettings
 from tidemill.core.refusals import Refusal
@@ -81,6 +83,7 @@ class Meter:
         self._needs, self._tally, self._classifiers = needs, tally, classifiers
         self._pools = {need.pool: pools[need.pool] for need in needs if need.pool in pools}
         self._told: list[tuple[BaseException, Refusal | None]] = []
+        self._answered: dict[tuple[str, str | None], Refusal | None] = {}
         self._spends: tuple[Need, ...] = ()
 
     def used(self, pool: Any, response: Any, key: str | None, units: Units) -> None:
@@ -204,6 +207,7 @@ class Meter:
         seen = Observation(pool=need.pool, key=need.key, refusal=reading.refusal)
         if (settings := self._pools.get(need.pool)) is not None:
             seen = observation(need.pool, settings, reading, need.key)
+        seen = self._whole(seen, source)
         if seen.remaining or seen.amounts or seen.refusal is not None:
             self._tally.heard(seen)
         elif by_hand and reading.usage is None and isinstance(source, _NO_RESPONSE):
@@ -215,6 +219,18 @@ class Meter:
             self._told.append((source, seen.refusal))
         # A response is an answer to a call: two of them are two calls, whatever was reserved.
         return {"requests": 1.0, **(reading.usage or {})}
+
+    def _whole(self, seen: Observation, source: Any) -> Observation:
+        """The exception some clients make of an answer has its status and not its words: when the handler
+        gave the answer itself before, that says what was meant."""
+        place = (seen.pool, seen.key)
+        if not isinstance(source, BaseException):
+            self._answered[place] = seen.refusal
+            return seen
+        before = self._answered.get(place)
+        if before is None or seen.refusal is None or before.status != seen.refusal.status:
+            return seen
+        return replace(seen, refusal=before)
 
 
 def _links(error: BaseException | None) -> list[BaseException]:
