@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -107,7 +108,9 @@ def _near(at: float, openings: list[float]) -> bool:
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_big_call_starts_among_endless_small_ones(store: str, tmp_path: Path) -> None:
-    """It needs four fifths of the window, and starts before two of them have passed."""
+    """It needs four fifths of the window, and starts before two of them have passed. The small ones come a
+    little faster than the limit lets them through and stand in a queue of their own, so never is so much free
+    at once unless it is held for the big one."""
 
     async def scenario() -> float:
         calls = Calls()
@@ -115,12 +118,8 @@ def test_a_big_call_starts_among_endless_small_ones(store: str, tmp_path: Path) 
         def write(app: Tidemill) -> Any:
             pool = app.pool("api", Limit.tokens(250_000, per="minute"))
 
-            def key(tokens: int, number: int) -> str:
-                """Nobody of its own lane stands before the big one: what is before it are others' turns."""
-                return "big" if tokens > 2_000 else str(number % 40)
-
-            @app.task(name="ask", pool=pool, cost=lambda tokens, number: {"tokens": tokens}, key=key)
-            async def ask(tokens: int, number: int) -> None:
+            @app.task(name="ask", pool=pool, cost=lambda tokens: {"tokens": tokens}, queue="small")
+            async def ask(tokens: int) -> None:
                 calls.made(tokens)
                 await asyncio.sleep(1)
 
@@ -129,21 +128,18 @@ def test_a_big_call_starts_among_endless_small_ones(store: str, tmp_path: Path) 
         fleet = Fleet(write, _make(store, tmp_path), seed=4)
 
         async def produce() -> None:
-            number = 0
             while True:
-                await fleet.app.enqueue_many(fleet.task.job(2_000, number + n) for n in range(10))
-                number += 10
+                await fleet.app.enqueue_many([fleet.task.job(2_000)] * 5)
                 await asyncio.sleep(2)
 
-        async with fleet.app as app:
-            await app.enqueue_many(fleet.task.job(2_000, number) for number in range(400))
-            fleet.start(4)
+        async with fleet.app:
+            fleet.start(4, queues={"small": 1, "big": 1})
             producing = asyncio.create_task(produce())
-            await asyncio.sleep(MINUTE / 2)
+            await asyncio.sleep(2 * MINUTE)
             began = fleet.clock.boot()
-            await fleet.task.enqueue(200_000, 41)
+            await fleet.task.using(queue="big").enqueue(200_000)
             await asyncio.sleep(2.5 * MINUTE)
             producing.cancel()
-        return calls.first[200_000] - began
+        return calls.first.get(200_000, math.inf) - began
 
     assert run_fleet(scenario()) <= 2 * MINUTE
