@@ -78,8 +78,9 @@ class Pools(Protocol):
         are there: units are booked once by the reservation, not by the job (I6).
     P14 A reclaim, and a running job that goes back because its owner does not list it, count them anew.
         Cancelling a running job leaves them to its holder, and to the end of its lease.
-    P15 What frees units or opens a pool rings the queues of the jobs that wait for it; `next_due` counts
-        with the soonest end of a wait.
+    P15 What frees units or opens a pool rings the queues of the jobs that wait for it, and so does the end of
+        a waiting job for which a place was kept (`core.ledger.withdraw`); `next_due` counts with the soonest
+        end of a wait.
     P16 Observations of a settlement are applied in the same step, also when the settlement is stale.
     P17 A settlement whose refusal is to be paid for (`core.ledger.conclude` tells) becomes its `charged`, if
         it has one, and is answered CHARGED; that of the first job of a call speaks for the others of it that

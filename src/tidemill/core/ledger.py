@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
-from tidemill.core import accounts
+from tidemill.core import accounts, reserving
 from tidemill.core import breaker as breakers
 from tidemill.core.accounts import Account, Denied
 from tidemill.core.lanes import Gate
@@ -199,6 +200,17 @@ def count_anew(ledger: Ledger, ended: Sequence[Reserved], job: str, now: Instant
         if reserved.probe:
             account = accounts.heard(account, job, now, well=False)
         ledger.save(reserved.place, account)
+
+
+def withdraw(ledger: Ledger, job: str, needs: Iterable[Need]) -> None:
+    """A job ended that was waiting: what it needed is nobody's any more, and others need not wait for it."""
+    for need in needs:
+        place = (need.pool, need.key)
+        known = ledger.load(place)
+        if known is not None:
+            state = reserving.withdrawn(known[1].state, job)
+            if state is not known[1].state:
+                ledger.save(place, replace(known[1], state=state))
 
 
 def save_account(ledger: Ledger, place: PLACE, job: str, before: Account, after: Account) -> None:

@@ -129,6 +129,13 @@ def count_anew(pool: PoolSettings, state: PoolState, kept: Reservation, now: Ins
     return _changed(_let_go(state, kept), windows, freed=True)
 
 
+def withdrawn(state: PoolState, job: str) -> PoolState:
+    """The job waits no more: the place that was kept for it is free."""
+    if state.hold is None or state.hold.job != job:
+        return state
+    return replace(state, hold=None, revision=state.revision + 1)
+
+
 def split(pool: PoolSettings, kept: Reservation, units: Units) -> tuple[Reservation, Reservation | None]:
     """As much of it as a call of that cost takes, and the rest, if there is any. Both stay entered where they
     were."""

@@ -12,7 +12,7 @@ from tidemill.core.job import Job
 from tidemill.core.matching import matches
 from tidemill.core.states import LIVE, State
 from tidemill.stores.memory.checkpoints import forget_begun
-from tidemill.stores.memory.moves import gone, move
+from tidemill.stores.memory.moves import gone, move, withdraw
 from tidemill.stores.memory.records import Records
 
 
@@ -49,6 +49,7 @@ def _apply(records: Records, change: Change, job: Job) -> None:
     else:
         records.drop(job)
         if job.state in LIVE:
+            withdraw(records, job)
             gone(records, job, now)
     if isinstance(change, RetryNow):
         forget_begun(records, job.id)

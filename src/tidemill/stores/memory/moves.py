@@ -10,7 +10,7 @@ from collections import deque
 
 from tidemill.contract.reader import ATTEMPTS_KEPT, AttemptRecord
 from tidemill.contract.wakeups import job_topic, queue_topic
-from tidemill.core import transitions
+from tidemill.core import ledger, transitions
 from tidemill.core.job import Job
 from tidemill.core.states import FINAL, State
 from tidemill.stores.memory.records import Records
@@ -32,6 +32,8 @@ def move(records: Records, after: Job, now: float) -> None:
     if after.state in FINAL and (before is None or before.state not in FINAL):
         if transitions.is_counted(None if before is None else before.state, after.state):
             records.queue(after.queue).count(after.state.value, now)
+        if before is not None:
+            withdraw(records, before)
         gone(records, after, now)
 
 
@@ -41,6 +43,12 @@ def gone(records: Records, job: Job, now: float) -> None:
     successor = records.successor_of(job.id)
     if successor is not None:
         move(records, transitions.released(successor, now), now)
+
+
+def withdraw(records: Records, job: Job) -> None:
+    """P15: a job that ends while it waits keeps no place in a pool; what one that runs has is settled."""
+    if job.state is not State.RUNNING and (job.needs or job.extra):
+        ledger.withdraw(records.books, job.id, (*job.needs, *job.extra))
 
 
 def record_attempt(records: Records, before: Job, after: Job, outcome: str, now: float) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tidemill.contract.jobs import MEMORY_OF_IDS
 from tidemill.contract.wakeups import queue_topic
+from tidemill.core import ledger as books
 from tidemill.core import transitions
 from tidemill.core.job import Error, Job
 from tidemill.core.needs import SEPARATOR, group_in, is_of_batches, key_of
@@ -163,6 +164,7 @@ class Transaction:
             self.freed(before.queue, before.lane)
         if after.state in FINAL:
             self.ended.append(after.id)
+            self._withdraw(before)
             if transitions.is_counted(before.state, after.state):
                 self.remark(after.queue, after.state.value, 1)
 
@@ -184,6 +186,12 @@ class Transaction:
             self.touch(job.queue, job.lane)
         if job.state in LIVE:
             self.ended.append(job.id)
+            self._withdraw(job)
+
+    def _withdraw(self, job: Job) -> None:
+        """P15: a job that ends while it waits keeps no place in a pool; what one that runs has is settled."""
+        if job.state is not State.RUNNING and (job.needs or job.extra):
+            books.withdraw(self.ledger, job.id, (*job.needs, *job.extra))
 
     def remember(self, job: str, verdict: Verdict, stands_for: str, fence: int = 0, claim: int = 0) -> None:
         until = (self.now + MEMORY_OF_IDS, self.boot + MEMORY_OF_IDS)

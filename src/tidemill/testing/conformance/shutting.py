@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import pytest
 
+from tidemill.contract.wakeups import queue_topic
 from tidemill.core.batching import Batching
-from tidemill.core.changes import Cancel
+from tidemill.core.changes import Cancel, Change, Delete
 from tidemill.core.limits import Limit
 from tidemill.core.outcomes import Done, Release
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import QueueSettings
 from tidemill.core.uniqueness import Unique
 from tidemill.testing.conformance.driver import Driver, ids, need, new, using
+from tidemill.testing.conformance.waking import AT_MOST, armed
 
 
 def keyed(amount: float, per: str | float = "hour", held_back: float = 0.0) -> PoolSettings:
@@ -110,3 +112,24 @@ class TestShutLanes:
         for number in (50, 50):
             jobs = await drive.take(number=number)
             assert {job.id: job.call for job in jobs} == {"a": "a", "b": ""}
+
+    @pytest.mark.parametrize("change", [Cancel(), Delete()])
+    async def test_p15_a_job_that_ends_while_it_waits_keeps_no_place(
+        self, drive: Driver, change: Change
+    ) -> None:
+        """Others of another queue are rung, and start."""
+        await drive.store.declare_pools({"m": PoolSettings(limits=(Limit.tokens(1000, per="hour"),))})
+        await drive.add(*[new(f"a{n}", needs=(need("m", tokens=50),)) for n in range(5)])
+        for job in await drive.take():
+            await drive.settle(job, Done(), using("m", tokens=50))
+        await drive.add(new("big", needs=(need("m", tokens=900),)))
+        for _ in range(2):
+            assert await drive.take() == []
+            drive.clock.advance(2)
+        drive.clock.advance(60)
+        await drive.add(new("small", needs=(need("m", tokens=150),)), queue="other")
+        assert await drive.take(shares=(("other", 9),)) == [], "it would push the big one back"
+        async with armed(drive, queue_topic("other")) as listener:
+            await drive.amend(change, "big")
+            assert await listener.wait(AT_MOST)
+        assert ids(await drive.take(shares=(("other", 9),))) == ["small"]
