@@ -72,7 +72,9 @@ class Pools(Protocol):
     P12 A pool that denies shuts every lane of the group for that claim, one with a key only the job's own
         lane (`core.lanes.Gate`). Shut lanes cost the next claims nothing until the wait is over, the pool's
         revision changed, a more urgent job came, or the head of the lane went; a head of every shut group is
-        tried once a second at the latest, so that nothing waits for a wake-up that was lost.
+        tried once a second at the latest, so that nothing waits for a wake-up that was lost. A job larger
+        than a limit that was changed since it was accepted shuts nobody: it goes into a lane of its own
+        (`core.needs.aside`), which is tried when the pool's limits change, and once a minute.
     P13 Settling ends the reservations of that claim: what `Spent.usages` say, else all of it; without a call
         (`made` is False) they are released. This holds for a stale settlement too, while the reservations
         are there: units are booked once by the reservation, not by the job (I6).
@@ -95,7 +97,8 @@ class Pools(Protocol):
 
     async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
         """P1 As Q1: overrides, closures and what was used stay. A limit that is new starts unused; one
-        whose amount changed keeps what was used of it, and what was learned of it is forgotten."""
+        whose amount changed keeps what was used of it, and what was learned of it is forgotten. Whether it
+        has keys cannot be changed: jobs and accounts of the one kind would not count for the other."""
         ...
 
     async def override_pool(

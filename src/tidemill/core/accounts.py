@@ -65,11 +65,13 @@ class Taken(msgspec.Struct, frozen=True):
 
 class Denied(msgspec.Struct, frozen=True):
     """`cause` is a limit's name, "closed", a reason of the breaker, or "held for job …". `wait` is in
-    seconds, infinite when only a call that ends or a person can change it."""
+    seconds, infinite when only a call that ends or a person can change it. `never`: the call is larger than
+    the limit, which was changed since the job was accepted."""
 
     account: Account
     cause: str
     wait: float
+    never: bool = False
 
 
 def current(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Account:
@@ -119,6 +121,8 @@ def ask(pool: PoolSettings, account: Account, wanted: Ask, now: Instant) -> Take
     limited = breakers.restrained(pool, account.breaker, now)
     answer = reserving.reserve(limited, account.state, wanted, now)
     if isinstance(answer, reserving.Refused):
+        if too_small := pool.never_fits(wanted.units):
+            return Denied(account, too_small, math.inf, never=True)
         wait = answer.wait if limited is pool else _ramp_wait(pool, account, wanted, answer.wait, now)
         return Denied(replace(account, state=answer.state), answer.limit, wait)
     account = replace(account, state=answer.state)

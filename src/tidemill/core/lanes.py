@@ -44,6 +44,7 @@ class Gate(Enum):
 
     LANE_SHUT = "lane shut"  # a keyed pool refused, or it waits for company: its lane has to wait
     GROUP_SHUT = "group shut"  # one of its other pools refused: so has every lane that needs it
+    ASIDE = "aside"  # it is larger than a limit: it alone has to wait, in a lane of its own
 
 
 PASS_AT_ONCE = 1000
@@ -53,8 +54,9 @@ PASS_AT_ONCE = 1000
 class Picked(msgspec.Struct, Generic[E]):
     """`served` holds the last pick of each lane that got one; `picks` goes on counting them. `calls` is how
     many were made of the jobs: one each, but for batches.
-    `stopped` says that PASS_AT_ONCE was reached before the lanes were exhausted. What the pools refused is
-    in `shut_lanes`, and in `shut_groups` with the priority from which on it holds."""
+    `stopped` says that PASS_AT_ONCE was reached before the lanes were exhausted. `aside` are to make way for
+    the others of their lane. What the pools refused is in `shut_lanes`, and in `shut_groups` with the
+    priority from which on it holds."""
 
     jobs: list[E]
     passed: list[E]
@@ -62,8 +64,13 @@ class Picked(msgspec.Struct, Generic[E]):
     picks: int
     calls: int = 0
     stopped: bool = False
+    aside: list[E] = msgspec.field(default_factory=list)
     shut_lanes: list[str] = msgspec.field(default_factory=list)
     shut_groups: dict[str, int] = msgspec.field(default_factory=dict)
+
+    @property
+    def set_aside(self) -> int:
+        return len(self.passed) + len(self.aside)
 
 
 Fetch = Callable[[str, int, int], Sequence[E]]
@@ -112,30 +119,31 @@ def pick(  # noqa: C901 - one rule after the other, and all of them about the he
         if group in picked.shut_groups:
             continue
         while (head := lane.head(chunk)) is not None:
-            if passes(head):
-                picked.passed += lane.take(1)
+            expired = passes(head)
+            count: int | Gate = 1
+            if admits is not None and not expired:
+                count = admits(head, lane.ahead, min(room, most - len(picked.jobs)))
+            if expired or count is Gate.ASIDE:
+                (picked.passed if expired else picked.aside).extend(lane.take(1))
                 bring(group)
                 rival = order[0][0] if order else None
-                if len(picked.passed) >= PASS_AT_ONCE:
+                if picked.set_aside >= PASS_AT_ONCE:
                     picked.stopped = True
                     return picked
+            elif isinstance(count, Gate):
+                if count is Gate.GROUP_SHUT:
+                    picked.shut_groups[group] = head.priority
+                else:
+                    picked.shut_lanes.append(name)
+                    bring(group)
+                break
             else:
-                count: int | Gate = 1
-                if admits is not None:
-                    count = admits(head, lane.ahead, min(room, most - len(picked.jobs)))
-                if isinstance(count, Gate):
-                    if count is Gate.GROUP_SHUT:
-                        picked.shut_groups[group] = head.priority
-                    else:
-                        picked.shut_lanes.append(name)
-                        bring(group)
-                    break
                 picked.jobs += lane.take(count)
                 picked.calls += 1
                 picked.picks += 1
                 served, room = picked.picks, room - count
                 picked.served[name] = served
-            behind = lane.head(max(chunk, len(picked.passed)))
+            behind = lane.head(max(chunk, picked.set_aside))
             if behind is None or room == 0:
                 break
             # Only a strictly more urgent head lets a lane go twice in a row.

@@ -16,7 +16,7 @@ from tidemill.core import accounts, reserving
 from tidemill.core import breaker as breakers
 from tidemill.core.accounts import Account, Denied
 from tidemill.core.lanes import Gate
-from tidemill.core.needs import SEPARATOR, Need, group_in
+from tidemill.core.needs import SEPARATOR, Need, group_in, is_aside
 from tidemill.core.pool_history import Remark, of_call
 from tidemill.core.pool_news import PoolNews, news_of
 from tidemill.core.pools import PoolSettings, amount_of
@@ -33,6 +33,8 @@ GROUP_ASKS_AGAIN = 1.0
 wake-up that was lost, and a ramp that opens is followed."""
 LANE_ASKS_AGAIN = 60.0
 """Lanes may be many thousand."""
+ITS_LIMITS = SEPARATOR
+"""In the place of a key: whoever waits for other limits, which no call that ends brings."""
 
 
 class Ledger(Protocol):
@@ -68,8 +70,10 @@ class Stopped(msgspec.Struct, frozen=True):
     need: Need
     denied: Denied
 
-    @property
-    def gate(self) -> Gate:
+    def gate(self, lane: str) -> Gate:
+        """Who has to wait. A job that is too large for the limits in force is nobody's fault but its own."""
+        if self.denied.never:
+            return Gate.LANE_SHUT if is_aside(lane) else Gate.ASIDE
         return Gate.GROUP_SHUT if self.need.key is None else Gate.LANE_SHUT
 
 
@@ -133,10 +137,11 @@ def shut_by(stopped: Stopped, priority: int, override_ends: float | None, now: I
     wait = stopped.denied.wait
     if override_ends is not None:
         wait = min(wait, max(0.0, override_ends - now.wall))
-    patience = GROUP_ASKS_AGAIN if stopped.gate is Gate.GROUP_SHUT else LANE_ASKS_AGAIN
+    of_group = stopped.need.key is None and not stopped.denied.never
+    patience = GROUP_ASKS_AGAIN if of_group else LANE_ASKS_AGAIN
     return Shut(
         pool=stopped.need.pool,
-        key=stopped.need.key,
+        key=ITS_LIMITS if stopped.denied.never else stopped.need.key,
         until=now.boot + wait,
         again=now.boot + min(wait, patience),
         priority=priority,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SEPARATOR = "\x1f"
 """Between the parts of a lane's name. No key, no name of a pool and no task of batches may hold it."""
-PARTS_OF_POOLED = 2
+SEPARATORS_OF_BATCHES = 4
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -65,7 +65,17 @@ def lane_of(key: str | None, needs: tuple[Need, ...], batch: str | None = None, 
 
 
 def is_of_batches(lane: str) -> bool:
-    return lane.count(SEPARATOR) > PARTS_OF_POOLED
+    return lane.count(SEPARATOR) >= SEPARATORS_OF_BATCHES
+
+
+def aside(lane: str, seq: int) -> str:
+    """A lane beside that one, in the same group, for one job that holds up the others."""
+    return f"{lane}{SEPARATOR}{seq}"
+
+
+def is_aside(lane: str) -> bool:
+    """Every other kind of lane has an even number of separators."""
+    return lane.count(SEPARATOR) % 2 == 1
 
 
 def key_of(lane: str) -> str:

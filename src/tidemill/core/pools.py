@@ -13,6 +13,7 @@ from tidemill.core.names import is_storable
 from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Guards, Instant, Kept, fits, fresh
 from tidemill.core.windows.bucket import Bucket
+from tidemill.core.windows.window import TINY
 
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,13 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
                     f"cost: {need:g} {limit.unit} is more than the pool ever allows at once "
                     f"({self.most(limit):g}: {limit.amount:g} {_rest(limit)}); send it in smaller pieces"
                 )
+        return None
+
+    def never_fits(self, units: Units) -> str | None:
+        """The name of a limit that a call of that cost is too large for, whatever comes free."""
+        for limit in self.limits:
+            if (amount_of(units, limit) or 0.0) > self.most(limit) + TINY:
+                return limit.name
         return None
 
     def most(self, limit: Limit) -> float:
@@ -124,6 +132,15 @@ def going_on(before: PoolSettings, after: PoolSettings) -> frozenset[str]:
         for limit in after.limits
         if limit.name in old and (limit.per, limit.shape) == (old[limit.name].per, old[limit.name].shape)
     )
+
+
+def problem_with_change(before: PoolSettings, after: PoolSettings) -> str | None:
+    """Of a declaration over the one before. Jobs that are stored, and what was used, belong to one account or
+    to one of many: beside the other kind, both would be let through."""
+    if before.keyed == after.keyed:
+        return None
+    had = "with keys" if before.keyed else "without keys"
+    return f"keyed: it was declared {had} before, and jobs may need it so; give the new pool another name"
 
 
 def problem_with_mark(by: str, reason: str | None, until: float | None) -> str | None:

@@ -104,6 +104,11 @@ def promoted(job: Job) -> Job:
     return replace(job, state=require(Verb.PROMOTE, job.state, State.READY))
 
 
+def aside(job: Job) -> Job:
+    """A ready job makes way for the others of its lane."""
+    return replace(job, lane=needs.aside(job.lane, job.seq))
+
+
 def is_expired(job: Job, now: float) -> bool:
     return job.expires is not None and now >= job.expires
 

@@ -139,6 +139,8 @@ def _take_from(claiming: Claiming, queue: Queue, share: int) -> None:
         queue.lanes.serve(name, served)
     for job in picked.passed:
         move(claiming.records, transitions.expired(job, claiming.now), claiming.now)
+    for job in picked.aside:
+        move(claiming.records, transitions.aside(job), claiming.now)
     if gates is not None:
         gates.shut(picked)
     queue.lanes.forget_empty()

@@ -35,9 +35,10 @@ class Gates:
             self._unripe[job.lane] = answer
             return Gate.LANE_SHUT
         if isinstance(answer, Stopped):
-            at = self._queue.lanes.group(job.lane) if answer.gate is Gate.GROUP_SHUT else job.lane
+            gate = answer.gate(job.lane)
+            at = self._queue.lanes.group(job.lane) if gate is Gate.GROUP_SHUT else job.lane
             self._stopped[at] = answer
-            return answer.gate
+            return gate
         self.taken[job.id] = answer.reserved
         self._started[job.key] += answer.jobs
         return answer.jobs

@@ -103,7 +103,8 @@ class Books:
 
     def reopen(self, pool: str) -> None:
         """Other limits hold: whoever waits for it, with whatever key, asks again."""
-        for place in [(pool, None), *(place for place in self.accounts if place[0] == pool)]:
+        keys = [place for place in self.accounts if place[0] == pool]
+        for place in [(pool, None), (pool, ledger.ITS_LIMITS), *keys]:
             self._freed(place)
 
     def hold(self, claim: Claim, taken: Sequence[Reserved]) -> None:

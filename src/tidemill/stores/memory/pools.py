@@ -16,7 +16,14 @@ from tidemill.core.job import Job, NewJob
 from tidemill.core.ledger import PLACE, Stopped
 from tidemill.core.names import problem_with_name
 from tidemill.core.needs import SEPARATOR, Need, together
-from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings, going_on, problem_with_mark
+from tidemill.core.pools import (
+    PoolChanges,
+    PoolOverride,
+    PoolSettings,
+    going_on,
+    problem_with_change,
+    problem_with_mark,
+)
 from tidemill.core.spending import Observation, Spent
 from tidemill.errors import ConfigurationError
 from tidemill.stores.memory.ledger import Books, Pool
@@ -26,7 +33,10 @@ from tidemill.stores.memory.records import Records
 def declare(records: Records, pools: Mapping[str, PoolSettings]) -> None:
     """P1. All or nothing: a setting that cannot work is told before anything is written."""
     for name, settings in pools.items():
+        known = records.books.pools.get(name)
         problem = problem_with_name("pool", name) or settings.problem()
+        if known is not None:
+            problem = problem or problem_with_change(known.declared, settings)
         if SEPARATOR in name:
             problem = "pool: must not hold the character U+001F"
         if problem:

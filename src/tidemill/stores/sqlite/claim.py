@@ -268,13 +268,21 @@ def _take(claiming: Claiming, queue: str, wanted: int) -> bool:
         claiming.mark(queue, picked.jobs, doors.taken, doors.calls)
     claiming.calls += picked.calls
     expire(transaction, [job.id for job in picked.passed])
+    _set_aside(transaction, [job.id for job in picked.aside])
     transaction.refresh_lanes()
     if doors is not None:
         doors.shut(picked)
+    if picked.aside:
+        return False
     if picked.passed:
         claiming.look(queue, again=True)  # an end may have released a job, with other needs
         return False
     return picked.calls < limit and not offer.is_cut
+
+
+def _set_aside(transaction: Transaction, ids: list[str]) -> None:
+    for job in transaction.by_id(ids).values():
+        transaction.save(job, transitions.aside(job))
 
 
 def _startable(claiming: Claiming, queue: str) -> bool:

@@ -166,9 +166,10 @@ class Doors:
             self._unripe[job.lane] = answer
             return Gate.LANE_SHUT
         if isinstance(answer, Stopped):
-            name = group_of(job.lane) if answer.gate is Gate.GROUP_SHUT else job.lane
+            gate = answer.gate(job.lane)
+            name = group_of(job.lane) if gate is Gate.GROUP_SHUT else job.lane
             self._stopped[name] = (answer, job.priority)
-            return answer.gate
+            return gate
         if answer.reserved:
             self.taken[job.id] = answer.reserved
         self._rooms.take(job.lane, answer.jobs)

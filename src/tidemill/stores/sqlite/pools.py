@@ -14,7 +14,14 @@ from tidemill.core.job import Job, NewJob
 from tidemill.core.ledger import PLACE, Stopped
 from tidemill.core.names import problem_with_name
 from tidemill.core.needs import SEPARATOR, Need, together
-from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings, going_on, problem_with_mark
+from tidemill.core.pools import (
+    PoolChanges,
+    PoolOverride,
+    PoolSettings,
+    going_on,
+    problem_with_change,
+    problem_with_mark,
+)
 from tidemill.core.spending import Observation, Spent
 from tidemill.errors import ConfigurationError
 from tidemill.stores.sqlite.ledger import ACCOUNTS, POOLS, RESERVATIONS, PoolRow, reservation_of
@@ -25,12 +32,14 @@ from tidemill.stores.sqlite.transaction import Transaction
 def declare(transaction: Transaction, pools: Mapping[str, PoolSettings]) -> None:
     """P1."""
     for name, settings in pools.items():
+        before = transaction.ledger.pool(name)
         problem = problem_with_name("pool", name) or settings.problem()
+        if before is not None:
+            problem = problem or problem_with_change(before.declared, settings)
         if SEPARATOR in name:
             problem = "the name must not hold the character U+001F"
         if problem:
             raise ConfigurationError(f"pool {name!r}: {problem}")
-        before = transaction.ledger.pool(name)
         if before is not None and before.declared == settings:
             continue
         if before is not None:

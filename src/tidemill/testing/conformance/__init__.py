@@ -133,6 +133,7 @@ from tidemill.testing.conformance.uniqueness import (  # noqa: E402
 from tidemill.testing.conformance.upkeep import TestUpkeep  # noqa: E402
 from tidemill.testing.conformance.waiting import (  # noqa: E402
     TestPoolRings,
+    TestTooLarge,
     TestWaitingForPools,
     asked,
 )
@@ -209,6 +210,7 @@ __all__ = [
     "TestSteps",
     "TestText",
     "TestTimes",
+    "TestTooLarge",
     "TestUpkeep",
     "TestWaitingForPools",
     "TestWhatMatches",

@@ -76,6 +76,21 @@ class TestDeclaredPools:
         await drive.store.override_pool("m", PoolChanges(amounts={PER_MINUTE: 30}), by="ann")
         assert len(await drive.take()) == 10
 
+    @pytest.mark.parametrize("keyed", [True, False])
+    async def test_p1_i14_keys_are_for_good(self, drive: Driver, *, keyed: bool) -> None:
+        """What was used and the jobs that wait are of one kind: beside another, both would be let through."""
+        kinds = {kind: PoolSettings(limits=requests(2).limits, keyed=kind) for kind in (True, False)}
+        await drive.store.declare_pools({"m": kinds[keyed]})
+        key = "a" if keyed else None
+        await drive.add(*[new(f"{n}", needs=(need("m", key),)) for n in range(5)])
+        await drive.take(limit=1)
+        with pytest.raises(ConfigurationError, match=r"pool 'm': keyed: .* give the new pool another name"):
+            await drive.store.declare_pools({"n": requests(9), "m": kinds[not keyed]})
+        assert [(view.name, view.declared.keyed) for view in await drive.store.pools() if not view.key] == [
+            ("m", keyed)
+        ], "nothing was changed"
+        assert len(await drive.take()) == 1
+
     async def test_p1_a_new_limit_starts_unused(self, drive: Driver) -> None:
         await drive.store.declare_pools({"m": requests(9)})
         assert len(await take_all(drive, of=3)) == 3

@@ -9,13 +9,19 @@ import pytest
 
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core import accounts
+from tidemill.core.batching import Batching
 from tidemill.core.changes import Cancel
 from tidemill.core.limits import Limit
+from tidemill.core.needs import Need
+from tidemill.core.outcomes import Done
 from tidemill.core.pools import PoolChanges, PoolSettings
-from tidemill.testing.conformance.driver import UNMADE, Driver, ids, need, new
+from tidemill.testing.conformance.driver import UNMADE, Driver, ids, need, new, using
 from tidemill.testing.conformance.waking import armed
 
 AT_ONCE = PoolSettings(limits=(Limit.concurrent(1),))
+TOKENS = "tokens per minute"
+THOUSAND = PoolSettings(limits=(Limit.tokens(1000, per="minute"),))
+NAMES = ("big", "s0", "s1", "s2")
 TWO_A_MINUTE = PoolSettings(limits=(Limit.requests(2, per="minute"),))
 
 
@@ -118,6 +124,74 @@ class TestWaitingForPools:
         assert (await drive.claim()).next_due is not None
         await drive.amend(Cancel(), "2")
         assert (await drive.claim()).next_due is None
+
+
+class TestTooLarge:
+    """A job that was accepted under other limits than those in force."""
+
+    async def cut(self, drive: Driver, **options: Any) -> None:
+        """A call of 900, and three of 100 behind it in its lane, under an override to 500."""
+        await drive.store.declare_pools({"m": THOUSAND})
+        await drive.add(
+            *[new(name, needs=(need("m", tokens=900 if name == "big" else 100),)) for name in NAMES]
+        )
+        await drive.store.override_pool("m", PoolChanges(amounts={TOKENS: 500}), by="ann", **options)
+
+    async def test_p12_it_holds_up_nobody_and_starts_when_the_override_ends(self, drive: Driver) -> None:
+        await self.cut(drive, until=drive.clock.wall() + 40)
+        claims = await drive.claim()
+        assert ids(claims.jobs) == ["s0", "s1", "s2"]
+        for job in claims.jobs:
+            await drive.settle(job, Done(), using("m", tokens=0))
+        claims = await drive.claim()
+        assert (claims.jobs, claims.more) == ([], False)
+        assert claims.next_due == pytest.approx(40)
+        drive.clock.advance(41)
+        assert ids(await drive.take()) == ["big"]
+
+    async def test_p12_p15_it_is_rung_and_tried_when_the_limits_change(self, drive: Driver) -> None:
+        await self.cut(drive)
+        await drive.take()
+        await drive.take()
+        drive.clock.advance(61)
+        await drive.take()
+        async with armed(drive, queue_topic("q")) as listener:
+            await drive.store.override_pool("m", None, by="ann")
+            assert await listener.wait(5.0)
+        assert ids(await drive.take()) == ["big"]
+
+    async def test_p12_it_is_tried_once_a_minute_whatever_comes_free(
+        self, drive: Driver, asked: Asked
+    ) -> None:
+        await drive.store.declare_pools({"m": THOUSAND})
+        await drive.add(*[new(f"big-{n}", needs=(need("m", tokens=900),)) for n in range(50)])
+        await drive.add(*[new(f"small-{n}", needs=(need("m", tokens=1),)) for n in range(100)])
+        await drive.store.declare_pools({"m": PoolSettings(limits=(Limit.tokens(500, per="minute"),))})
+        await drive.take(limit=1)
+        asked.since()
+        for _ in range(50):
+            await drive.settle(await drive.take_one(), Done(), using("m", tokens=0))
+            drive.clock.advance(1)
+        assert asked.since() <= 50 + 2 * 50
+
+    async def test_p12_one_key_or_one_batch_is_no_exception(self, drive: Driver) -> None:
+        pool = PoolSettings(limits=THOUSAND.limits, keyed=True)
+        rule = Batching(max_items=3)
+        await drive.store.declare_pools({"m": THOUSAND, "site": pool})
+        for name in NAMES:
+            units = {"tokens": 900.0 if name == "big" else 100.0}
+            await drive.add(new(name, needs=(Need("site", "a", units),)))
+            await drive.add(new(f"{name}-batch", needs=(Need("m", None, units),), batching=rule))
+        less = (Limit.tokens(500, per="minute"),)
+        await drive.store.declare_pools(
+            {"m": PoolSettings(limits=less), "site": PoolSettings(limits=less, keyed=True)}
+        )
+        expected = {f"s{n}{kind}" for n in range(3) for kind in ("", "-batch")}
+        assert set(ids(await drive.take())) == expected
+        assert await drive.take() == []
+        await drive.store.declare_pools({"m": THOUSAND, "site": pool})
+        drive.clock.advance(61)
+        assert set(ids(await drive.take())) == {"big", "big-batch"}
 
 
 class TestPoolRings:
