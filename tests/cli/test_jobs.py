@@ -252,3 +252,10 @@ def test_a_foreign_payload_that_is_no_json_is_shown_as_text(cli: Cli) -> None:
 def test_when_a_waiting_job_expires_is_told(cli: Cli) -> None:
     cli("enqueue", "send", "to=a", "--expires", "1h", "--id", "x", "--app", "shop:app")
     assert "Unless it starts before, it is cancelled" in cli("explain", "x", "--app", "shop:app").out
+
+
+def test_a_text_with_the_quotes_of_a_string_is_told_to_leave_them_out(cli: Cli) -> None:
+    cli.send("ann@example.org")
+    assert "ann@example.org" not in cli("jobs", "--text", '"ann@example.org"', "--app", "shop:app").out
+    assert "leave out their quotes" in cli("jobs", "--text", '"ann@example.org"', "--app", "shop:app").err
+    assert cli("jobs", "--text", "nobody", "--app", "shop:app").err == "tidemill: no job matches\n"

@@ -45,7 +45,7 @@ def jobs(target: Target, *, wanted: Wanted, limit: int, cursor: int | None) -> N
         print_json({"jobs": [as_data(job) for job in page.jobs], "cursor": page.cursor})
         return
     if not page.jobs:
-        note("no job matches" if wanted.says_something() else "there are no jobs yet")
+        note(_nothing(wanted))
         return
     print_table(
         COLUMNS,
@@ -53,3 +53,11 @@ def jobs(target: Target, *, wanted: Wanted, limit: int, cursor: int | None) -> N
     )
     if page.cursor is not None:
         note(f"there are more: --cursor {page.cursor}")
+
+
+def _nothing(wanted: Wanted) -> str:
+    if not wanted.says_something():
+        return "there are no jobs yet"
+    if '"' in (wanted.text or ""):
+        return "no job matches; --text is looked for inside strings: leave out their quotes, or use --field"
+    return "no job matches"
