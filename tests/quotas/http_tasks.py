@@ -3,6 +3,7 @@ processes of their own: the folder of the store, the provider's address, which a
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -22,6 +23,9 @@ FOLDER = Path(os.environ.get("QUOTA_FOLDER", "."))
 URL = os.environ.get("QUOTA_URL", "")
 HOW = os.environ.get("QUOTA_HOW", "plain")
 """plain: one call; retry, park: a paid step that is tried again, or set aside, when nobody knows."""
+
+AFTERWARDS = 0.3
+"""Seconds. What a handler does with an answer: about as long as a call, so kills meet it as often."""
 
 
 def setup() -> Setup:
@@ -44,6 +48,7 @@ async def ask(ctx: Context, number: int) -> None:
         ctx.used(await call(number))
         return
     await ctx.step("call", paid_call, number, paid=True, on_unknown="park" if HOW == "park" else "retry")
+    await asyncio.sleep(AFTERWARDS)
 
 
 CLIENTS: list[httpx2.AsyncClient] = []
