@@ -83,7 +83,8 @@ class Pools(Protocol):
     P15 What frees units or opens a pool rings the queues of the jobs that wait for it, and so does the end of
         a waiting job for which a place was kept (`core.ledger.withdraw`); `next_due` counts with the soonest
         end of a wait.
-    P16 Observations of a settlement are applied in the same step, also when the settlement is stale.
+    P16 Observations of a settlement are applied in the same step, once: also when the settlement is stale,
+        while its reservations are there or have been counted anew since (P14).
     P17 A settlement whose refusal is to be paid for (`core.ledger.conclude` tells) becomes its `charged`, if
         it has one, and is answered CHARGED; that of the first job of a call speaks for the others of it that
         are settled behind it in the same step. `Settled.news` and `Claims.news` are what `core.ledger` told

@@ -43,6 +43,7 @@ class Books:
         self.accounts: dict[PLACE, Account] = {}
         self.reserved: dict[Claim, list[Reserved]] = {}
         self.left: dict[Claim, Left] = {}
+        self.unheard: dict[Claim, float] = {}  # counted anew at that wall time, and not settled since
         self.history: dict[str, dict[float, Remark]] = {}
         self._open: Counter[PLACE] = Counter()
         self._news: list[PoolNews] = []
@@ -148,6 +149,7 @@ class Books:
         if ended:
             ledger.count_anew(self, ended, claim[0], self.now())
             self.end(claim)
+            self.unheard[claim] = self._clock.wall()
 
     def notice_boot(self) -> None:
         """What is lost with a boot is lost now, and nobody who was left units speaks again."""
@@ -155,6 +157,9 @@ class Books:
             if known := self.load(place):
                 self.save(place, known[1])
         self.left = {claim: replace(left, lease=0.0) for claim, left in self.left.items()}
+
+    def forget_unheard(self, before: float) -> None:
+        self.unheard = {claim: since for claim, since in self.unheard.items() if since > before}
 
     def forget_resting(self, limit: int) -> None:
         """Keys nobody uses any more: an account that is not there would answer the same."""

@@ -71,6 +71,7 @@ def _forget(records: Records, limit: int, now: float) -> int:
         for minute in [minute for minute in queue.history if minute < oldest]:
             del queue.history[minute]
     records.books.forget_minutes(oldest)
+    records.books.forget_unheard(now - HOUR)
     silent_since = records.clock.boot() - HOUR
     for worker in [worker for worker, known in records.workers.items() if known.lease < silent_since]:
         if worker not in records.running:

@@ -57,14 +57,19 @@ def _answer_from_memory(records: Records, settlement: Settlement) -> Answer:
 
 
 def _book(records: Records, settlement: Settlement, answer: Answer) -> bool:
-    """P13, P16: whatever it was answered. One that is repeated was heard before. P17: whether it pays."""
+    """P13, P16: whatever it was answered, but once. P17: whether it pays."""
     claim = (settlement.job, settlement.fence, settlement.claim)
     ended = records.books.reserved.get(claim, [])
-    if not ended and (settlement.spent is None or answer is Answer.AGAIN):
+    if not ended and (settlement.spent is None or not _is_new(records, claim, answer)):
         return False
     is_charged = pools.conclude(records, ended, settlement.spent, settlement.job)
     records.books.end(claim)
     return is_charged
+
+
+def _is_new(records: Records, claim: Claim, answer: Answer) -> bool:
+    """The units of a claim that is not current ended with its settlement, unless they were counted anew."""
+    return answer is Answer.OK or records.books.unheard.pop(claim, None) is not None
 
 
 def _apply(records: Records, job: Job, outcome: Outcome) -> None:

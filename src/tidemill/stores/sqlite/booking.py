@@ -23,20 +23,24 @@ def settle(
     answers: Sequence[Answer],
     chance: Callable[[], float],
 ) -> list[Answer]:
-    """P13, P16: whatever the settlement was told. One that is repeated was heard before. P17: answers those
-    that pay for it."""
+    """P13, P16: whatever the settlement was told, but once. P17: answers those that pay for it."""
     charged: dict[Claim, int] = {}
     held = of_jobs(transaction, (item.job for item in settlements))
     for at, (item, answer) in enumerate(zip(settlements, answers, strict=True)):
         claim = (item.job, item.fence, item.claim)
         ended = held.pop(claim, [])
-        if not ended and (item.spent is None or answer is Answer.AGAIN):
+        if not ended and (item.spent is None or not _is_new(transaction, claim, answer)):
             continue
         ledger = transaction.ledger
         if books.conclude(ledger, ended, item.spent, item.job, ledger.now, chance):
             charged[claim] = at
         transaction.execute(SQL.end, claim)
     return _pay(transaction, settlements, answers, charged) if charged else list(answers)
+
+
+def _is_new(transaction: Transaction, claim: Claim, answer: Answer) -> bool:
+    """The units of a claim that is not current ended with its settlement, unless they were counted anew."""
+    return answer is Answer.OK or transaction.execute(SQL.hear, claim).get is not None
 
 
 def _pay(
@@ -93,3 +97,4 @@ def _count_anew(transaction: Transaction, held: dict[Claim, list[Reserved]]) -> 
     for claim, ended in held.items():
         books.count_anew(transaction.ledger, ended, claim[0], transaction.ledger.now)
         transaction.execute(SQL.end, claim)
+        transaction.execute(SQL.unheard, (*claim, transaction.now))

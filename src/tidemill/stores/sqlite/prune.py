@@ -12,7 +12,7 @@ from tidemill.core.queues import HOUR
 from tidemill.core.states import FINAL, State
 from tidemill.stores.sqlite import pool_views, queues
 from tidemill.stores.sqlite.expire import expire
-from tidemill.stores.sqlite.ledger import POOLS
+from tidemill.stores.sqlite.ledger import POOLS, RESERVATIONS
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
 
@@ -31,6 +31,7 @@ def prune(transaction: Transaction, limit: int) -> Pruned:
     forgotten = transaction.connection.changes()
     transaction.execute(SQL.forget_workers, (transaction.boot - HOUR,))
     transaction.execute(POOLS.forget_minutes, (int((transaction.now - HISTORY_KEPT) // 60),))
+    transaction.execute(RESERVATIONS.forget_unheard, (transaction.now - HOUR,))
     pool_views.forget_unused(transaction, limit)
     return Pruned(pruned, len(expired), more=limit in (pruned, len(expired), forgotten))
 

@@ -67,6 +67,30 @@ class TestRefusals:
         assert await drive.settle(job, spent=refusing("m", Reason.DAY_QUOTA)) is Answer.STALE
         assert await drive.take() == []
 
+    @pytest.mark.parametrize("silent", [True, False])
+    async def test_p16_a_stale_refusal_is_heard_once(self, drive: Driver, silent: bool) -> None:
+        """Its reply was lost, so it is told again. Taken from a silent worker, or by hand."""
+        await begin(drive)
+        job = await drive.take_one()
+        if silent:
+            await drive.store.reclaim(["w"])
+        else:
+            await drive.amend(Cancel(), job.id)
+        for _ in range(3):
+            assert await drive.settle(job, spent=refusing("m", Reason.OVERLOAD)) is Answer.STALE
+        [minute] = await drive.store.pool_history("m", 0)
+        assert minute.refusals == {"overload": 1}
+
+    async def test_p16_a_refusal_of_a_job_given_back_is_heard_once(self, drive: Driver) -> None:
+        await begin(drive, 2)
+        job = await drive.take_one()
+        assert await drive.settle(job, Release(), refusing("m", Reason.OVERLOAD)) is Answer.OK
+        drive.clock.advance(600)
+        await drive.take()
+        assert await drive.settle(job, Release(), refusing("m", Reason.OVERLOAD)) is Answer.STALE
+        refusals = [minute.refusals for minute in await drive.store.pool_history("m", 0)]
+        assert refusals.count({"overload": 1}) == 1
+
     async def test_p16_a_rate_closes_for_its_hint_and_needs_no_probe(self, drive: Driver) -> None:
         await begin(drive, 5)
         job = await drive.take_one()

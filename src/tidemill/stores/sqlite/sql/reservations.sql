@@ -22,6 +22,15 @@ ORDER BY job, fence, claim, number;
 -- name: end  (job, fence, claim)
 DELETE FROM reservations WHERE job = ? AND fence = ? AND claim = ?;
 
+-- name: unheard  (job, fence, claim, now) its units were counted anew, and it may speak yet
+INSERT OR REPLACE INTO unheard (job, fence, claim, since) VALUES (?, ?, ?, ?);
+
+-- name: hear  (job, fence, claim) once
+DELETE FROM unheard WHERE job = ? AND fence = ? AND claim = ? RETURNING since;
+
+-- name: forget_unheard  (before)
+DELETE FROM unheard WHERE since <= ?;
+
 -- name: kept  (job, fence, claim, pool, key) for a call that its handler has not come to yet
 SELECT number, reservation, probe FROM reservations
 WHERE job = ? AND fence = ? AND claim = ? AND pool = ? AND key = ? AND extra ORDER BY number LIMIT 1;

@@ -130,6 +130,16 @@ CREATE TABLE reservations (
 CREATE INDEX reservations_account ON reservations (pool, key);
 CREATE INDEX reservations_ends    ON reservations (ends) WHERE ends IS NOT NULL;
 
+-- Claims whose units were counted anew because their holder fell silent. If it speaks after all it is heard,
+-- once: a settlement whose reply was lost comes again.
+CREATE TABLE unheard (
+    job    TEXT    NOT NULL,
+    fence  INTEGER NOT NULL,
+    claim  INTEGER NOT NULL,
+    since  REAL    NOT NULL,
+    PRIMARY KEY (job, fence, claim)
+) STRICT, WITHOUT ROWID;
+
 -- Jobs per queue and state, and the store-wide numbers (queue ''): 'fence', 'picks', and in 'seq' the
 -- highest place in line of a job that is gone.
 -- One small table, so that one transaction dirties one page for all of them.
