@@ -298,7 +298,7 @@ def _units_are_promised_and_not_entered() -> Patch:
 
 
 def _everybody_probes() -> Patch:
-    return patch.object(breaker, "probing", lambda known, _job, _now: known)
+    return patch.object(breaker, "probing", lambda known, _job: known)
 
 
 def _closures_are_ignored() -> Patch:

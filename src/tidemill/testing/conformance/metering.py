@@ -34,6 +34,8 @@ DECLARED = (
     ("voice", PoolSettings(limits=(Limit.tokens(900, per="minute"), Limit.concurrent(3)))),
     ("site", PoolSettings(limits=(Limit.requests(3, per=10),), keyed=True)),
     ("site", PoolSettings(limits=())),
+    ("site", PoolSettings(limits=(Limit.requests(3, per=10),))),
+    ("model", PoolSettings(limits=(Limit.requests(3, per="minute"),), keyed=True)),
 )
 declared = st.sampled_from(DECLARED)
 
