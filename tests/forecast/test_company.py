@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
@@ -107,11 +108,61 @@ def test_what_only_a_person_ends_is_never_done() -> None:
         await bench.app.store.close_pool("api", by="ann")
         plan = await bench.app.plan(task, count=3)
         assert (plan.done_at, plan.starts_at, plan.seconds) == (None, None, None)
-        assert "never done as things are" in str(plan)
+        assert "never done: what they wait for does not end by itself" in str(plan)
         assert "pool api is closed until a person opens it (closed by ann)" in str(plan)
         await bench.app.store.open_pool("api")
-        await bench.app.inspect.pause("default")
-        assert "queue default is closed until" in str(await bench.app.plan(task, count=3))
+        await bench.app.inspect.pause("default", reason="moving house")
+        plan = await bench.app.plan(task, count=3)
+        assert plan.seconds is None
+        assert "queue default is paused until it is resumed (moving house)" in str(plan)
+
+    virtually(scenario)
+
+
+def test_a_paused_queue_resumes_at_its_time() -> None:
+    async def scenario(bench: Bench) -> None:
+        task = bench.task(pool=bench.app.pool("api", TEN))
+        await bench.app.client.store()
+        await bench.app.inspect.pause("default", until=bench.clock.wall() + 600)
+        plan = await bench.app.plan(task, count=len(OURS))
+        [paused, _] = plan.waits
+        assert (paused.what, paused.until, paused.reason) == ("queue", plan.now + 600, None)
+        assert re.search(r"; queue default is paused until \w+ \d+ \w+ \d\d:\d\d \w+; ", str(plan))
+        await bench.send(task, OURS)
+        bench.work()
+        close_to(plan, await bench.done(OURS))
+
+    virtually(scenario)
+
+
+def test_a_queue_that_nobody_serves_is_said() -> None:
+    async def scenario(bench: Bench) -> None:
+        task = bench.task()
+        nobody = await bench.app.plan(task, count=10)
+        assert str(nobody).endswith("; no worker serves queue default, and nothing starts until one does.")
+        bench.work()
+        await bench.send(task, range(1))
+        await bench.done(range(1))
+        assert (await bench.app.plan(task, count=10)).waits == ()
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("urgent", [1, 5])
+def test_what_stands_before_two_priorities_is_counted_once(urgent: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        task = bench.task(pool=bench.app.pool("api", TEN))
+        await bench.send(task, range(100), priority=0)
+        await bench.send(task, range(200, 210), priority=3)
+        first, last = range(1000, 1010), range(1010, 1020)
+        jobs = [task.using(priority=urgent).job(number) for number in first]
+        plan = await bench.app.plan([*(task.job(number) for number in last), *jobs])
+        assert plan.ahead == 110
+        await bench.send(task, first, priority=urgent)
+        await bench.send(task, last)
+        bench.work()
+        close_to(plan, await bench.done(range(1000, 1020)))
+        assert plan.starts_at == pytest.approx(bench.starts[1000 if urgent == 1 else 1010], rel=0, abs=70)
 
     virtually(scenario)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -29,13 +30,24 @@ class LimitPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """A paused queue or a closed pool; `until` is a wall time, None: until a person acts."""
+    """A queue that is paused, a queue no worker serves, or a pool that is closed: `what` is "queue",
+    "workers" or "pool". `until` is a wall time, None: until a person acts. `reason` is None where nobody gave
+    one."""
 
-    what: str
+    what: Literal["queue", "workers", "pool"]
     name: str
-    key: str | None
-    until: float | None
-    reason: str
+    key: str | None = None
+    until: float | None = None
+    reason: str | None = None
+
+    def told(self, zone: str | None, now: float) -> str:
+        if self.what == "workers":
+            return f"no worker serves queue {self.name}, and nothing starts until one does"
+        is_, ends = ("paused", "it is resumed") if self.what == "queue" else ("closed", "a person opens it")
+        name = f"{self.name}/{self.key}" if self.key else self.name
+        until = ends if self.until is None else clock_time(self.until, zone, now)
+        why = f" ({self.reason})" if self.reason else ""
+        return f"{self.what} {name} is {is_} until {until}{why}"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     calls, units: of these jobs; units are those their pools count.
     ahead: ready jobs as urgent or more so, in the same lane or of the same pools.
     takes: seconds a call is under way; None: nobody knows, and workers' slots are not counted with.
-    waits: what is paused or closed for now.
+    waits: what is paused or closed for now, and queues without a worker.
     """
 
     task: str | None
@@ -71,19 +83,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         zone = None if self.bottleneck is None else self.bottleneck.zone
         told = [plural(self.count, "job") + (f" of {self.task}" if self.task else "")]
         if self.done_at is None or self.seconds is None:
-            told.append("never done as things are")
+            told.append("never done: what they wait for does not end by itself")
         else:
             told.append(f"done {clock_time(self.done_at, zone, self.now)}, in {duration(self.seconds)}")
+        told += [wait.told(zone, self.now) for wait in self.waits]
         if self.bottleneck is not None:
             told.append(f"bottleneck: {self.bottleneck}")
-        for wait in self.waits:
-            until = (
-                "until a person opens it"
-                if wait.until is None
-                else f"until {clock_time(wait.until, zone, self.now)}"
-            )
-            name = f"{wait.name}/{wait.key}" if wait.key else wait.name
-            told.append(f"{wait.what} {name} is closed {until} ({wait.reason})")
         return told
 
 

@@ -50,13 +50,13 @@ def _check(sent: Sequence[Sending], takes: float | None, knows: Knows) -> None:
 
 
 def _answer(situation: Situation, sent: Sequence[Sending], takes: float | None, knows: Knows) -> Plan:
-    lines = [_line(situation, each, knows) for each in sent]
-    lines += lines_of(situation, _others(situation, sent), knows)
+    own, others = _lines(situation, sent, knows)
+    lines = [*own, *lines_of(situation, others, knows)]
     crew = situation.crew([each.demand.queue for each in sent])
     asked = Asked(lines=lines, know=knows, crew=crew, takes=takes or 0.0)
-    kept = concerned(asked, range(len(sent)))
+    kept = concerned(asked, range(len(own)))
     asked = replace(asked, lines=[lines[index] for index in kept])
-    ours = [kept.index(index) for index in range(len(sent))]
+    ours = [kept.index(index) for index in range(len(own))]
     found = ends(asked)
     done = max(found[index][-1] for index in ours) + (takes or 0.0)
     limits = limits_told(alone(asked, ours), knows)
@@ -78,32 +78,38 @@ def _answer(situation: Situation, sent: Sequence[Sending], takes: float | None, 
     )
 
 
-def _line(situation: Situation, sending: Sending, knows: Knows) -> Line:
+def _lines(
+    situation: Situation, sent: Sequence[Sending], knows: Knows
+) -> tuple[list[Line], Sequence[Demand]]:
+    """A line for each of ours, and the ready jobs that stand before none of them. Who stands before several
+    of one lane is counted once, with the most urgent: the others start after that line anyway."""
+    order = sorted(range(len(sent)), key=lambda index: (sent[index].demand.priority, index))
+    lines, left = {}, situation.demand
+    for index in order:
+        before = [each for each in left if _stands_before(each, sent[index].demand)]
+        left = [each for each in left if not _stands_before(each, sent[index].demand)]
+        lines[index] = _line(situation, sent[index], before, knows)
+    return [lines[index] for index in range(len(sent))], left
+
+
+def _stands_before(other: Demand, ours: Demand) -> bool:
+    return (other.queue, other.lane) == (ours.queue, ours.lane) and other.priority <= ours.priority
+
+
+def _line(situation: Situation, sending: Sending, before: Sequence[Demand], knows: Knows) -> Line:
     """What stands before them in their lane, then the first of them, then the others."""
     ours = sending.demand
-    before = [
-        work_of(each.jobs, each.needs, each.batching, knows)
-        for each in situation.demand
-        if (each.queue, each.lane) == (ours.queue, ours.lane) and each.priority <= ours.priority
-    ]
+    ahead = [work_of(each.jobs, each.needs, each.batching, knows) for each in before]
     work = work_of(ours.jobs, ours.needs, ours.batching, knows)
     first, rest = Work(1.0, work.needs), Work(work.calls - 1.0, work.needs)
     begins = sending.delay if sending.at is None else sending.at - situation.now.wall
     return Line(
-        work=(*before, first, rest),
+        work=(*ahead, first, rest),
         priority=ours.priority,
         weight=situation.weight(ours.queue),
         queue=ours.queue,
         opens=max(0.0, begins, situation.opens(ours.queue)),
     )
-
-
-def _others(situation: Situation, sent: Sequence[Sending]) -> Iterator[Demand]:
-    """Those in other lanes, and those that stand behind ours in the same one."""
-    ours = {(each.demand.queue, each.demand.lane): each.demand.priority for each in sent}
-    for each in situation.demand:
-        if each.priority > ours.get((each.queue, each.lane), -math.inf):
-            yield each
 
 
 def limits_told(seconds: Mapping[Which, float], knows: Knows) -> tuple[LimitPlan, ...]:
@@ -162,8 +168,10 @@ def _waits(situation: Situation, sent: Sequence[Sending], knows: Knows) -> Itera
     """What keeps all of it from starting for now."""
     wall = situation.now.wall
     for queue in dict.fromkeys(each.demand.queue for each in sent):
-        if pause := situation.opens(queue):
-            yield Waits("queue", queue, None, _at(situation, pause), "paused")
+        if pause := situation.pause(queue):
+            yield Waits("queue", queue, None, pause.until, pause.reason)
+        if not situation.serving([queue]):
+            yield Waits("workers", queue)
     for place in dict.fromkeys((need.pool, need.key) for each in sent for need in each.demand.needs):
         known = knows(place)
         by_hand = None if known is None else known.account.closed

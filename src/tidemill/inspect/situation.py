@@ -17,6 +17,7 @@ from tidemill.core.filters import Filter
 from tidemill.core.forecast.known import Known, know
 from tidemill.core.forecast.meeting import Crew
 from tidemill.core.pools import PoolSettings
+from tidemill.core.queues import Pause
 from tidemill.core.states import State
 from tidemill.core.windows import Instant
 
@@ -38,16 +39,24 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     def weight(self, queue: str) -> float:
         return next((float(info.settings.weight) for info in self.queues if info.name == queue), 1.0)
 
+    def pause(self, queue: str) -> Pause | None:
+        """The one that holds now."""
+        pauses = (info.pause for info in self.queues if info.name == queue)
+        return next((pause for pause in pauses if pause is not None and pause.closed(self.now.wall)), None)
+
     def opens(self, queue: str) -> float:
         """Seconds until a queue's pause ends, 0 when there is none."""
-        for info in self.queues:
-            if info.name == queue and info.pause is not None and info.pause.closed(self.now.wall):
-                return math.inf if info.pause.until is None else info.pause.until - self.now.wall
-        return 0.0
+        pause = self.pause(queue)
+        if pause is None:
+            return 0.0
+        return math.inf if pause.until is None else pause.until - self.now.wall
+
+    def serving(self, queues: Sequence[str]) -> list[WorkerInfo]:
+        return [worker for worker in self.workers if set(queues) & set(worker.queues)]
 
     def crew(self, queues: Sequence[str]) -> Crew:
         """Those that serve one of the queues. Where nobody works yet, workers are no bound."""
-        serving = [worker for worker in self.workers if set(queues) & set(worker.queues)]
+        serving = self.serving(queues)
         bounded = [info for info in self.queues if info.settings.concurrency is not None]
         return Crew(
             slots=sum(worker.concurrency for worker in serving) or None,
