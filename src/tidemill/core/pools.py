@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import msgspec
 from msgspec.structs import replace
 
 from tidemill.core.daytime import TimeOfDay
 from tidemill.core.limits import Limit
-from tidemill.core.names import is_storable
+from tidemill.core.names import is_storable, problem_with_name
+from tidemill.core.needs import SEPARATOR
 from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Guards, Instant, Kept, fits, fresh
 from tidemill.core.windows.bucket import Bucket
@@ -134,7 +136,29 @@ def going_on(before: PoolSettings, after: PoolSettings) -> frozenset[str]:
     )
 
 
-def problem_with_change(before: PoolSettings, after: PoolSettings) -> str | None:
+def problem_with_declaration(name: str, settings: PoolSettings, before: PoolSettings | None) -> str | None:
+    """P1. `before` is what was declared of that name until now."""
+    problem = problem_with_name("name", name)
+    if problem is None and SEPARATOR in name:
+        problem = "name: must not hold the character U+001F"
+    problem = problem or settings.problem()
+    return problem if before is None else problem or _problem_with_change(before, settings)
+
+
+def problem_with_place(pool: PoolSettings, key: str | None) -> str | None:
+    """Whether it has such an account."""
+    if pool.keyed and key is None:
+        return "it has keys; say which one is meant"
+    if not pool.keyed and key is not None:
+        return f"it has no keys; leave {key!r} out"
+    return None if key is None else problem_with_name("key", key)
+
+
+def undeclared(pools: Iterable[str]) -> str:
+    return f"nobody declared it; there are: {', '.join(sorted(pools)) or 'none'}"
+
+
+def _problem_with_change(before: PoolSettings, after: PoolSettings) -> str | None:
     """Of a declaration over the one before. Jobs that are stored, and what was used, belong to one account or
     to one of many: beside the other kind, both would be let through."""
     if before.keyed == after.keyed:

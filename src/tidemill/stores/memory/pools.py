@@ -14,15 +14,16 @@ from tidemill.core.calls import needs_alone
 from tidemill.core.claims import is_current
 from tidemill.core.job import Job, NewJob
 from tidemill.core.ledger import PLACE, Stopped
-from tidemill.core.names import problem_with_name
-from tidemill.core.needs import SEPARATOR, Need, together
+from tidemill.core.needs import Need, together
 from tidemill.core.pools import (
     PoolChanges,
     PoolOverride,
     PoolSettings,
     going_on,
-    problem_with_change,
+    problem_with_declaration,
     problem_with_mark,
+    problem_with_place,
+    undeclared,
 )
 from tidemill.core.spending import Observation, Spent
 from tidemill.errors import ConfigurationError
@@ -34,12 +35,8 @@ def declare(records: Records, pools: Mapping[str, PoolSettings]) -> None:
     """P1. All or nothing: a setting that cannot work is told before anything is written."""
     for name, settings in pools.items():
         known = records.books.pools.get(name)
-        problem = problem_with_name("pool", name) or settings.problem()
-        if known is not None:
-            problem = problem or problem_with_change(known.declared, settings)
-        if SEPARATOR in name:
-            problem = "pool: must not hold the character U+001F"
-        if problem:
+        before = None if known is None else known.declared
+        if problem := problem_with_declaration(name, settings, before):
             raise ConfigurationError(f"pool {name!r}: {problem}")
     for name, settings in pools.items():
         _declare(records.books, name, settings)
@@ -179,23 +176,13 @@ def problem_with_need(books: Books, need: Need) -> str | None:
 def _known(books: Books, name: str) -> Pool:
     pool = books.pools.get(name)
     if pool is None:
-        there = ", ".join(sorted(books.pools)) or "none"
-        raise ConfigurationError(f"pool {name!r}: nobody declared it; there are: {there}")
+        raise ConfigurationError(f"pool {name!r}: {undeclared(books.pools)}")
     return pool
-
-
-def _is_place(books: Books, place: PLACE) -> bool:
-    pool = books.pools.get(place[0])
-    return pool is not None and pool.declared.keyed == (place[1] is not None)
 
 
 def _account(books: Books, place: PLACE) -> accounts.Account:
     name, key = place
-    _known(books, name)
-    if not _is_place(books, place):
-        remedy = "it has keys; say which one" if key is None else f"it has no keys; leave {key!r} out"
-        raise ConfigurationError(f"pool {name!r}: {remedy}")
-    if key is not None and (problem := problem_with_name("key", key)):
+    if problem := problem_with_place(_known(books, name).declared, key):
         raise ConfigurationError(f"pool {name!r}: {problem}")
     known = books.load(place)
     return accounts.Account() if known is None else known[1]

@@ -12,15 +12,16 @@ from tidemill.core.calls import needs_alone
 from tidemill.core.claims import is_current
 from tidemill.core.job import Job, NewJob
 from tidemill.core.ledger import PLACE, Stopped
-from tidemill.core.names import problem_with_name
-from tidemill.core.needs import SEPARATOR, Need, together
+from tidemill.core.needs import Need, together
 from tidemill.core.pools import (
     PoolChanges,
     PoolOverride,
     PoolSettings,
     going_on,
-    problem_with_change,
+    problem_with_declaration,
     problem_with_mark,
+    problem_with_place,
+    undeclared,
 )
 from tidemill.core.spending import Observation, Spent
 from tidemill.errors import ConfigurationError
@@ -33,12 +34,8 @@ def declare(transaction: Transaction, pools: Mapping[str, PoolSettings]) -> None
     """P1."""
     for name, settings in pools.items():
         before = transaction.ledger.pool(name)
-        problem = problem_with_name("pool", name) or settings.problem()
-        if before is not None:
-            problem = problem or problem_with_change(before.declared, settings)
-        if SEPARATOR in name:
-            problem = "the name must not hold the character U+001F"
-        if problem:
+        declared = None if before is None else before.declared
+        if problem := problem_with_declaration(name, settings, declared):
             raise ConfigurationError(f"pool {name!r}: {problem}")
         if before is not None and before.declared == settings:
             continue
@@ -149,16 +146,12 @@ def problem_with_needs(transaction: Transaction, jobs: Sequence[NewJob]) -> str 
 def _declared(transaction: Transaction, pool: str) -> PoolRow:
     row = transaction.ledger.pool(pool)
     if row is None:
-        raise ConfigurationError(f"pool {pool!r}: nobody declared it; see the pools for those there are")
+        names = (name for name, *_ in transaction.execute(POOLS.all))
+        raise ConfigurationError(f"pool {pool!r}: {undeclared(names)}")
     return row
 
 
 def _check_place(transaction: Transaction, place: PLACE) -> None:
     pool, key = place
-    keyed = _declared(transaction, pool).declared.keyed
-    if keyed and key is None:
-        raise ConfigurationError(f"pool {pool!r}: it has keys; say which one is meant")
-    if not keyed and key is not None:
-        raise ConfigurationError(f"pool {pool!r}: it has no keys; leave the key {key!r} out")
-    if key is not None and (problem := problem_with_name("key", key)):
+    if problem := problem_with_place(_declared(transaction, pool).declared, key):
         raise ConfigurationError(f"pool {pool!r}: {problem}")

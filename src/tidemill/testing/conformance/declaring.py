@@ -91,6 +91,21 @@ class TestDeclaredPools:
         ], "nothing was changed"
         assert len(await drive.take()) == 1
 
+    async def test_p1_p5_every_store_says_the_same_of_what_cannot_be(self, drive: Driver) -> None:
+        """In one sentence: the field, the problem and the remedy."""
+        await drive.store.declare_pools({"site": SITE, "model": MODEL})
+        told = {
+            ("nobody", None): "pool 'nobody': nobody declared it; there are: model, site",
+            ("site", None): "pool 'site': it has keys; say which one is meant",
+            ("model", "k"): "pool 'model': it has no keys; leave 'k' out",
+        }
+        for (pool, key), words in told.items():
+            with pytest.raises(ConfigurationError) as refused:
+                await drive.store.close_pool(pool, key=key, by="ann")
+            assert str(refused.value) == words
+        with pytest.raises(ConfigurationError, match="name: must not hold the character U"):
+            await drive.store.declare_pools({"a\x1fb": MODEL})
+
     async def test_p1_a_new_limit_starts_unused(self, drive: Driver) -> None:
         await drive.store.declare_pools({"m": requests(9)})
         assert len(await take_all(drive, of=3)) == 3
