@@ -25,7 +25,7 @@ class Code(StrEnum):
     POOL_CLOSED = "pool_closed"  # somebody closed a pool it needs
     POOL_TRIPPED = "pool_tripped"  # a provider refused calls, and the pool is closed until a time or by hand
     POOL_PROBED = "pool_probed"  # a pool was closed, and one job tries it for all
-    POOL_TOO_SMALL = "pool_too_small"  # it needs more than an override leaves of a limit
+    POOL_TOO_SMALL = "pool_too_small"  # it needs more than a limit allows since it was changed
     POOL_RAMP = "pool_ramp"  # a pool was closed and opens slowly
     POOL_HELD_BACK = "pool_held_back"  # what is left of a limit is for more urgent jobs
     POOL_HELD = "pool_held"  # a pool keeps a place for a larger job
