@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -140,8 +141,7 @@ def test_a_pool_is_closed_and_opened_by_hand(cli: Cli) -> None:
     assert ran.out.startswith("model is closed until 2")
     assert cli.on_store(lambda store: claim(store, "mail", number=2)).jobs == []
     (line,) = [line for line in cli("pools", *APP).out.splitlines() if "requests" in line and "model" in line]
-    assert "closed by" in line
-    assert ": the bill" in line
+    assert re.search(r"closed until \d{4}-\d\d-\d\d \d\d:\d\d: the bill \(by \S+@\S+\)$", line)
     assert cli("pools", "open", "model", *APP).out == "model is open\n"
     assert len(cli.on_store(lambda store: claim(store, "mail", number=3)).jobs) == 1
     ran = cli("pools", "close", "site", "--key", "a.example", *APP, "--json")
@@ -178,6 +178,8 @@ def test_a_plan(cli: Cli) -> None:
     assert ran.out.startswith("500 jobs of send; done ")
     assert "; bottleneck: 10 requests per minute of model.\n" in ran.out
     assert "ahead:        10 ready jobs" in ran.out
+    assert "; no worker serves queue mail, and nothing starts until one does; " in ran.out
+    assert max(map(len, ran.out.splitlines()[1:])) <= 80
     assert "calls:        500, 500 requests, 15k tokens" in ran.out
     shown = cli("plan", "send", "to=ann", "--count", "500", *APP, "--json").json
     assert shown["seconds"] == pytest.approx(51 * 60.5, rel=0.05)
@@ -207,7 +209,7 @@ def test_a_closed_pool_is_never_done(cli: Cli) -> None:
     cli("pools", "close", "voice", "--reason", "moving", *APP)
     ran = cli("plan", "speak", "--count", "5", "--takes", "2s", *APP)
     assert "pool voice is closed until a person opens it (moving)" in ran.out
-    assert "done:         never as things are" in ran.out
+    assert "done:         not before a person acts" in ran.out
 
 
 def test_top_shows_pools_the_closed_ones_first(cli: Cli) -> None:
@@ -223,6 +225,15 @@ def test_pools_fit_a_terminal_of_80_columns() -> None:
     lines = drawn.replace("\r", "").splitlines()
     assert max(map(len, lines[:6])) <= 80
     assert any(line.startswith("model  requests per minute  ##--------") for line in lines), drawn
+
+
+def test_80_columns_show_until_when_and_why_a_pool_is_closed(cli: Cli) -> None:
+    cli("pools", "close", "model", "--for", "1h", "--reason", "the bill", *APP)
+    with Terminal("pools", *APP, columns=80) as terminal:
+        drawn = terminal.until("no room for [^;]*; --json has all")
+    closed = [line for line in drawn.replace("\r", "").splitlines() if line.startswith("model")]
+    assert max(map(len, closed)) <= 80
+    assert re.search(r"closed until \d{4}-\d\d-\d\d \d\d:\d\d: the b", closed[0]), drawn
 
 
 def test_the_doctor_does_not_call_for_what_waits_for_a_pool(cli: Cli, tmp_path: Path) -> None:

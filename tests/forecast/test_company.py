@@ -108,7 +108,7 @@ def test_what_only_a_person_ends_is_never_done() -> None:
         await bench.app.store.close_pool("api", by="ann")
         plan = await bench.app.plan(task, count=3)
         assert (plan.done_at, plan.starts_at, plan.seconds) == (None, None, None)
-        assert "never done: what they wait for does not end by itself" in str(plan)
+        assert "not done before a person acts" in str(plan)
         assert "pool api is closed until a person opens it (closed by ann)" in str(plan)
         await bench.app.store.open_pool("api")
         await bench.app.inspect.pause("default", reason="moving house")

@@ -107,7 +107,13 @@ def test_calls_at_once_end_when_they_end() -> None:
         it = await told(bench, job, Code.POOL_LIMIT)
         assert "The next slot is when a call has ended." in it.sentence
         assert it.details["until"] is None
-        await starts_as_told(bench, it, within=50.0)  # how far those that run have come is not known
+        assert it.starts_at is not None
+        now = bench.clock.wall()
+        # How far those that run have come is not known: they may end at once, and not later than in 50 s.
+        assert now < it.starts_at <= now + 50.0
+        await bench.done(range(LAST, LAST + 1))
+        assert bench.starts[LAST] == pytest.approx(bench.starts[10] + 50.0, abs=1.0)
+        assert now < bench.starts[LAST] <= now + 50.0
 
     virtually(scenario)
 
@@ -120,7 +126,7 @@ def test_behind_others_of_its_lane() -> None:
         job = await sent(task)
         it = await told(bench, job, Code.POOL_LIMIT, Code.BEHIND)
         assert it.causes[1].details["ahead"] == 23
-        assert "23 jobs of its queue without a key and the same pools start before it" in it.sentence
+        assert "23 jobs of its queue without a key, of the same pools, start before it" in it.sentence
         await starts_as_told(bench, it)
 
     virtually(scenario)
@@ -133,6 +139,11 @@ def test_behind_more_urgent_ones() -> None:
         await bench.send(task, range(20), priority=1)
         job = await sent(task, priority=7)
         it = await told(bench, job, Code.POOL_LIMIT, Code.BEHIND)
+        assert it.causes[1].details["ahead"] == 15, "all that are more urgent and wait"
+        later = await sent(task, LAST + 1, priority=9)
+        await bench.send(task, range(20, 30), priority=8)
+        assert (await bench.app.explain(job.id)).causes[1].details["ahead"] == 15, "none that is less so"
+        assert (await bench.app.explain(later.id)).causes[1].details["ahead"] == 26
         await starts_as_told(bench, it)
 
     virtually(scenario)

@@ -26,6 +26,7 @@ LIMITS = {
     "hours": (Limit.requests(5, per="second"), Limit.requests(500, per="hour")),
 }
 COSTS = {"calls of 3 in 10": {"tokens": 3}}
+"""Of the tasks; those that are not here cost what every call does."""
 
 
 @pytest.mark.parametrize("count", [1, 7, 45, 230])
@@ -33,9 +34,7 @@ COSTS = {"calls of 3 in 10": {"tokens": 3}}
 def test_each_shape_alone_and_together(name: str, count: int) -> None:
     async def scenario(bench: Bench) -> None:
         pool = bench.app.pool("api", *LIMITS[name])
-        task = bench.task(
-            pool=pool, cost={"tokens": 3} if "tokens" in LIMITS[name][0].unit else None, takes=2.0
-        )
+        task = bench.task(pool=pool, cost=COSTS.get(name), takes=2.0)
         await bench.app.client.store()
         plan = await bench.app.plan(task, count=count, takes=2.0)
         await bench.send(task, range(count))
@@ -52,9 +51,7 @@ def test_from_what_is_used_already(name: str, before: int) -> None:
 
     async def scenario(bench: Bench) -> None:
         pool = bench.app.pool("api", *LIMITS[name])
-        task = bench.task(
-            pool=pool, cost={"tokens": 3} if "tokens" in LIMITS[name][0].unit else None, takes=5.0
-        )
+        task = bench.task(pool=pool, cost=COSTS.get(name), takes=5.0)
         await bench.send(task, range(before))
         bench.work()
         await asyncio.sleep(8.0)

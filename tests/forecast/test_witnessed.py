@@ -28,20 +28,24 @@ def store_of(kind: str, folder: Path, clock: VirtualClock, entropy: SeededEntrop
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_the_last_bill_is_written_when_the_plan_said(kind: str, tmp_path: Path) -> None:
+    """Tokens of an answer are counted with the answer, which is what `charge="completed"` is for."""
+
     async def scenario() -> None:
         clock, entropy = VirtualClock(), SeededEntropy(3)
         options = Options(jitter=0.4, latency=(1.0, 3.0))
         provider = CalledProvider(OpenAI(), QUOTAS, options, clock=clock, seed=5)
         store = store_of(kind, tmp_path, clock, entropy)
         app = Tidemill(store=store, clock=clock, entropy=entropy)
-        pool = app.pool("api", Limit.requests(20, per="minute"), Limit.tokens(8_000, per="minute"))
+        pool = app.pool(
+            "api", Limit.requests(20, per="minute"), Limit.tokens(8_000, per="minute", charge="completed")
+        )
         ended = asyncio.Event()
         done: list[float] = []
 
         @app.task(name="ask", pool=pool, cost={"tokens": 500})
         async def ask(ctx: Context, number: int) -> None:
             said = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
-            headers = {"x-job": str(number), "x-input-tokens": "500", "x-output-tokens": "0"}
+            headers = {"x-job": str(number), "x-input-tokens": "400", "x-output-tokens": "100"}
             answer = await provider.call(Request("/v1/chat/completions", said, headers))
             assert answer.status == 200
             ctx.used((answer.status, answer.headers, answer.body))

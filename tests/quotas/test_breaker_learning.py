@@ -77,7 +77,11 @@ def test_declared_twice_too_high_it_stops_offending_after_the_first_refusals(
 
     refusals, bills = run_fleet(scenario())
     assert len(bills) == 200
-    assert max(refusals, default=0) < 150, "in the first windows, and never again"
+    if dialect.name == "gemini":  # it states a limit only where it refuses, to all that are under way by then
+        assert 1 <= len(refusals) <= 3 * 5
+        assert max(refusals) < 60, "in the first window, and never again"
+    else:
+        assert refusals == [], "the first answer states the limit"
     assert max(bills) < 10 * 60 + 180, "and no slower than the provider allows"
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from tidemill.app import Tidemill
 from tidemill.cli.output import moment, printable, size
-from tidemill.cli.pools.words import gauge, named, state, used
+from tidemill.cli.pools.words import brief, gauge, named, state, used
 from tidemill.cli.queues.words import paused, waited
 from tidemill.cli.table import Column, Fitted, fitted
 from tidemill.cli.target import Target
@@ -155,7 +155,7 @@ def _pools(seen: Glance, width: int) -> Iterator[Text]:
             used(limit),
             pool.waiting or "",
             _left(pool.forecast, seen.now),
-            state(pool),
+            state(pool, brief),
         )
         for pool, limit in shown
     )

@@ -12,7 +12,7 @@ from tidemill.cli.application import load, required
 from tidemill.cli.enqueue import task_of
 from tidemill.cli.output import moment, print_fields, print_json
 from tidemill.cli.payloads import from_words
-from tidemill.cli.pools.words import amount
+from tidemill.cli.pools.words import NEVER, amount
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_application
 from tidemill.inspect.plan import LimitPlan, Plan
@@ -61,11 +61,11 @@ def _print(plan: Plan) -> None:
     units = ", ".join(f"{amount(many)} {unit}" for unit, many in plan.units.items())
     print_fields(
         {
-            "starts": moment(plan.starts_at) or "never as things are",
-            "done": moment(plan.done_at) or "never as things are",
+            "starts": moment(plan.starts_at) or NEVER,
+            "done": moment(plan.done_at) or NEVER,
             "ahead": plural(plan.ahead, "ready job") if plan.ahead else None,
             "calls": f"{plan.calls}, {units}" if units else plan.calls,
-            "a call takes": "unknown: slots of workers are not counted with; say it with --takes"
+            "a call takes": "unknown, so workers' slots are not counted; say it with --takes"
             if plan.takes is None
             else duration(plan.takes),
         }

@@ -83,7 +83,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         zone = None if self.bottleneck is None else self.bottleneck.zone
         told = [plural(self.count, "job") + (f" of {self.task}" if self.task else "")]
         if self.done_at is None or self.seconds is None:
-            told.append("never done: what they wait for does not end by itself")
+            told.append("not done before a person acts")
         else:
             told.append(f"done {clock_time(self.done_at, zone, self.now)}, in {duration(self.seconds)}")
         told += [wait.told(zone, self.now) for wait in self.waits]

@@ -203,7 +203,7 @@ def _behind(facts: Facts, ahead: int) -> Cause:
     more = "At least " if ahead >= AHEAD_COUNTED else ""
     whose = f"with the key {key!r}" if key else "of its queue without a key"
     if facts.job.needs or facts.job.extra:
-        whose += " and the same pools"
+        whose += ", of the same pools,"
     return Cause(
         Code.BEHIND,
         f"{more}{plural(ahead, f'job {whose} starts', f'jobs {whose} start')} before it.",

@@ -14,7 +14,10 @@ from tidemill.cli.target import Target, with_target
 
 @click.command()
 @click.argument("name", shell_complete=complete.pools)
-@click.option("--key", help="One key of a pool that has keys; it has none of its own without.")
+@click.option(
+    "--key",
+    help="Of a pool whose keys have limits of their own: which one to close. They are closed one by one.",
+)
 @with_ending
 @click.option("--reason", help="Shown to whoever wonders.")
 @with_target

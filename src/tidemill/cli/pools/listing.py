@@ -6,7 +6,7 @@ import click
 
 from tidemill.cli.groups import Group
 from tidemill.cli.output import print_json
-from tidemill.cli.pools.words import amount, free, gauge, named, state, used
+from tidemill.cli.pools.words import amount, brief, free, gauge, named, state, used
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
 from tidemill.contract.pools import LimitView
@@ -19,7 +19,7 @@ COLUMNS = (
     Column("", right=True),
     Column("all free in", goes=4, right=True),
     Column("waiting", goes=3, right=True),
-    Column("state", goes=1, cut="end", least=12),
+    Column("state", goes=1, cut="end", least=38),
 )
 
 
@@ -41,4 +41,4 @@ def _row(pool: PoolStatus, limit: LimitView) -> tuple[object, ...]:
     use: tuple[str, str, str] = (gauge(limit), used(limit), free(limit))
     if pool.keyed and pool.key is None:
         use = ("each key", amount(limit.amount), "")
-    return (named(pool), limit.name, *use, pool.waiting, state(pool))
+    return (named(pool), limit.name, *use, pool.waiting, state(pool, brief))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidemill.cli.output import moment
 from tidemill.contract.pools import LimitView
 from tidemill.core.closing import Closure
@@ -12,6 +14,7 @@ from tidemill.inspect.words import duration, plural
 
 WIDTH = 10
 _THOUSAND = 1000
+NEVER = "not before a person acts"
 
 
 def named(pool: PoolStatus) -> str:
@@ -50,23 +53,27 @@ def free(limit: LimitView) -> str:
     return "" if limit.free_in is None else duration(limit.free_in)
 
 
-def state(pool: PoolStatus) -> str:
-    """`open`, or why and until when not."""
+def state(pool: PoolStatus, told_as: Callable[[float], str] = moment) -> str:
+    """`open`, or until when and why not: what a narrow table cuts off is by whom."""
     told = []
     if pool.closed is not None:
-        end = "until it is opened" if pool.closed.until is None else f"until {moment(pool.closed.until)}"
+        end = "it is opened" if pool.closed.until is None else told_as(pool.closed.until)
         why = f": {pool.closed.reason}" if pool.closed.reason else ""
-        told.append(f"closed by {pool.closed.by} {end}{why}")
-    told += [tripped(closure) for closure in pool.closures]
+        told.append(f"closed until {end}{why} (by {pool.closed.by})")
+    told += [tripped(closure, told_as) for closure in pool.closures]
     if not told and pool.ramp is not None:
         told.append(f"opening, {pool.ramp:.0%}")
     return "; ".join(told) or "open"
 
 
-def tripped(closure: Closure) -> str:
-    if closure.until is None:
-        return f"{closure.reason}: closed until it is opened"
-    return f"{closure.reason}: closed until {moment(closure.until)}"
+def tripped(closure: Closure, told_as: Callable[[float], str] = moment) -> str:
+    end = "it is opened" if closure.until is None else told_as(closure.until)
+    return f"{closure.reason}: closed until {end}"
+
+
+def brief(wall: float) -> str:
+    """To the minute, where a table has room for no more."""
+    return moment(wall)[:16]
 
 
 def overridden(override: PoolOverride) -> str:
@@ -81,7 +88,7 @@ def drained(forecast: Forecast | None) -> str:
     """When a backlog is done."""
     if forecast is None:
         return ""
-    return "never as things are" if forecast.done_at is None else moment(forecast.done_at)
+    return NEVER if forecast.done_at is None else moment(forecast.done_at)
 
 
 def waiting(pool: PoolStatus) -> str | None:
