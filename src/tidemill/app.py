@@ -370,7 +370,7 @@ class Tidemill:
 
     def _root(self) -> Store:
         if self._store is None:
-            self._store = _make_store(self.url, self.clock, self.entropy)
+            self._store = make_store(self.url, self.clock, self.entropy)
         return self._store
 
     def _register(self, definition: TaskDefinition) -> Task[Any, Any]:
@@ -404,7 +404,7 @@ def _location(url: StoreUrl) -> str:
     return str(StoreUrl(url.scheme, str(Path(url.path).absolute())) if url.path else url)
 
 
-def _make_store(url: StoreUrl, clock: Clock, entropy: Entropy) -> Store:
+def make_store(url: StoreUrl, clock: Clock, entropy: Entropy) -> Store:
     """Imported here and nowhere else: a program pays for the one store it uses."""
     if url.scheme == "memory":
         from tidemill.stores.memory import MemoryStore

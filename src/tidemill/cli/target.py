@@ -65,15 +65,16 @@ class Target:
     def run_or_empty(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]], app: Tidemill) -> T:
         """The same for what code alone can answer: as long as there is no store an empty one stands in for
         it, and none is made."""
-        from tidemill.stores.memory import MemoryStore  # of no use to every other command
+        from tidemill.app import make_store
 
         _require_outside(app)
         if not _is_yet_to_be_made(app):
             return self.run(work, app=app)
         note(f"there is no database {Path(app.url.path).absolute()} yet: nothing waits and nobody works")
+        empty = StoreUrl("memory")
         with app.moved(
-            store=MemoryStore(clock=app.clock, entropy=app.entropy),
-            url=StoreUrl("memory"),
+            store=make_store(empty, app.clock, app.entropy),
+            url=empty,
             clock=app.clock,
             entropy=app.entropy,
             mind_waiting=lambda _: None,
