@@ -137,7 +137,7 @@ class Pools(Protocol):
         ...
 
     async def open_pool(self, pool: str, *, key: str | None = None) -> None:
-        """P6 Ends every closure of it, whoever made it. No probe, no ramp."""
+        """P6 Ends every closure of it, whoever made it, and forgets what was learned. No probe, no ramp."""
         ...
 
     async def pools(self) -> list[PoolView]:

@@ -175,8 +175,7 @@ def observed(
 ) -> Account:
     """What a provider said: less left than we know of was used by others, and is taken as used. `left` is
     what our own count left when the call was claimed."""
-    learned = learning.stated(pool, account.learned, seen.amounts, now.wall)
-    account = replace(account, learned=learned)
+    account = _with_stated(pool, account, seen.amounts, now)
     account = _with_foreign(believed(pool, account, now), account, seen.remaining, left or {}, now)
     if seen.refusal is None:
         return account
@@ -207,6 +206,15 @@ def _with(account: Account, told: Breaker) -> Account:
         return account
     state = replace(account.state, revision=account.state.revision + 1)
     return replace(account, breaker=told, state=state)
+
+
+def _with_stated(pool: PoolSettings, account: Account, amounts: Units, now: Instant) -> Account:
+    """Where more is believed than before, whoever waits must ask again."""
+    told = replace(account, learned=learning.stated(pool, account.learned, amounts, now.wall))
+    pairs = zip(believed(pool, account, now).limits, believed(pool, told, now).limits, strict=True)
+    if any(after.amount > before.amount for before, after in pairs):
+        return replace(told, state=replace(told.state, revision=told.state.revision + 1))
+    return told
 
 
 def _with_foreign(

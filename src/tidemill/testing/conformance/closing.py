@@ -160,6 +160,7 @@ class TestRefusals:
     async def test_p6_a_person_opens_without_probe_and_ramp(self, drive: Driver) -> None:
         await begin(drive, 30)
         await close_for(drive, 3_600)
+        await drive.store.observe([Observation(pool="m", amounts={"requests per minute": 5})])
         await drive.store.open_pool("m")
         assert len(await drive.take()) == 19, "the refused call was one of twenty"
         view = await drive.pool("m")

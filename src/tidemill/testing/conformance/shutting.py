@@ -8,17 +8,24 @@ import pytest
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.batching import Batching
 from tidemill.core.changes import Cancel, Change, Delete
-from tidemill.core.limits import Limit
+from tidemill.core.limits import Limit, Per
 from tidemill.core.outcomes import Done, Release
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import QueueSettings
+from tidemill.core.spending import Observation
 from tidemill.core.uniqueness import Unique
 from tidemill.testing.conformance.driver import Driver, ids, need, new, using
 from tidemill.testing.conformance.waking import AT_MOST, armed
 
 
-def keyed(amount: float, per: str | float = "hour", held_back: float = 0.0) -> PoolSettings:
+def keyed(amount: float, per: Per = "hour", held_back: float = 0.0) -> PoolSettings:
     return PoolSettings(limits=(Limit.requests(amount, per=per),), keyed=True, held_back=held_back)
+
+
+async def say(drive: Driver, amount: float) -> None:
+    """What the provider allows of the key in an hour."""
+    seen = Observation(pool="s", key="k", amounts={"requests per hour": amount})
+    await drive.store.observe([seen])
 
 
 class TestShutLanes:
@@ -94,6 +101,17 @@ class TestShutLanes:
         assert await drive.take() == []
         await drive.amend(Cancel(), "big")
         assert ids(await drive.take()) == ["small"]
+
+    async def test_p15_a_limit_that_is_stated_higher_opens_the_lanes_that_wait(self, drive: Driver) -> None:
+        await drive.store.declare_pools({"s": keyed(5)})
+        await say(drive, 1)
+        await drive.add(*[new(f"a{n}", needs=(need("s", "k"),)) for n in range(3)])
+        assert ids(await drive.take()) == ["a0"]
+        await say(drive, 3)
+        drive.clock.advance(61)
+        assert await drive.take() == [], "said once, it is not believed"
+        await say(drive, 3)
+        assert ids(await drive.take()) == ["a1", "a2"]
 
     async def test_b2_a_lane_waits_for_company_though_others_of_it_expired(self, drive: Driver) -> None:
         rule = Batching(max_items=5, linger=10.0)
