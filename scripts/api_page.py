@@ -132,11 +132,13 @@ def _bare(annotation: Any) -> Any:
 
 
 def _members(owner: type, *, silent: bool = True) -> Iterator[str]:
-    """`silent` ones have no docstring; a value's are for the package itself."""
-    for name, member in vars(owner).items():
+    """`silent` ones have no docstring; a value's are for the package itself, ways to make one for users."""
+    for name, found in vars(owner).items():
+        made = isinstance(found, classmethod)
+        member = found.__func__ if made else found
         if name.startswith("_") or not (inspect.isfunction(member) or isinstance(member, property)):
             continue
-        if not (member.__doc__ or silent):
+        if not (member.__doc__ or silent) or (made and silent):
             continue
         if isinstance(member, property):
             head = f"{name}: {inspect.signature(member.fget).return_annotation}"  # type: ignore[arg-type]
@@ -144,13 +146,14 @@ def _members(owner: type, *, silent: bool = True) -> Iterator[str]:
         else:
             function = (get_overloads(member) or [member])[-1]
             kind = "async " if inspect.iscoroutinefunction(member) else ""
-            yield _code(kind + name, _parameters(function), inspect.signature(function).return_annotation)
+            whole = f"{owner.__name__}.{name}" if made else name
+            yield _code(kind + whole, _parameters(function), inspect.signature(function).return_annotation)
         yield f"{_prose(member)}\n"
 
 
 def _parameters(function: Any) -> list[str]:
-    """Of a method without `self`, of a struct all."""
-    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    """Of a method without `self` or `cls`, of a struct all."""
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
     written: list[str] = []
     for before, parameter in zip([None, *parameters], parameters, strict=False):
         kind, last = parameter.kind, before and before.kind

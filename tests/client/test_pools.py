@@ -82,8 +82,8 @@ def test_x5_a_wrong_pool_is_refused_where_it_is_written(code: Tidemill, make: An
     [
         (lambda: Limit.requests(0, per="minute"), "amount: must be a number above 0"),
         (lambda: Limit.tokens(-1, per="minute"), "amount: must be a number above 0"),
-        (lambda: Limit.requests(1, per="fortnight"), "'fortnight' is not a window"),
-        (lambda: Limit.requests(1, per="day"), "say in which zone"),
+        (lambda: Limit.requests(1, per="fortnight"), "'fortnight' is not a window"),  # type: ignore[arg-type]
+        (lambda: Limit.requests(1, per="day"), "say in which zone"),  # type: ignore[arg-type]
         (lambda: Limit.requests(1, per=Day("Mars/Olympus")), "zone: 'Mars/Olympus'"),
         (lambda: Limit.requests(1, per=Day(8)), "zone: 8 is not in the time zone database"),  # type: ignore[arg-type]
         (lambda: Limit.requests("10", per="minute"), "amount: must be a number above 0, is '10'"),  # type: ignore[arg-type]

@@ -19,8 +19,8 @@ from tidemill.errors import ConfigurationError, InvalidJob
         (lambda: Limit.tokens(float("nan"), per="minute"), "amount", "above 0"),
         (lambda: Limit.concurrent(0), "amount", "above 0"),
         (lambda: Limit.of("Tokens!", 5, per="minute"), "unit", "a word of small letters"),
-        (lambda: Limit.requests(5, per="fortnight"), "per", "is not a window"),
-        (lambda: Limit.requests(5, per="day"), "per", "say in which zone it begins"),
+        (lambda: Limit.requests(5, per="fortnight"), "per", "is not a window"),  # type: ignore[arg-type]
+        (lambda: Limit.requests(5, per="day"), "per", "say in which zone it begins"),  # type: ignore[arg-type]
         (lambda: Limit.requests(5, per=0), "per", "above 0 seconds"),
         (lambda: Limit.requests(5, per=-60), "per", "above 0 seconds"),
         (lambda: Limit.requests(5, per=Day("America/Los_Angelos")), "zone", "time zone database"),

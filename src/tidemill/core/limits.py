@@ -16,7 +16,8 @@ from tidemill.core.units import IMPLIED
 from tidemill.errors import ConfigurationError
 
 NAMED = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
-Per = str | float | Calendar
+Per = Literal["second", "minute", "hour"] | float | Calendar
+"""A window by name or in seconds, or a day, week or month of the provider's zone."""
 _CALENDARS = (Day, Week, Month)
 Charge = Literal["actual", "reserved", "completed"]
 Shapes = Literal["rolling", "bucket", "paced"]
@@ -61,7 +62,8 @@ class Limit(msgspec.Struct, frozen=True):
     def of(
         cls, unit: str, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual"
     ) -> Self:
-        """In any unit: `Limit.of("pages", 300, per="hour")`."""
+        """In any unit: `Limit.of("pages", 300, per="hour")`. `per` is "second", "minute", "hour", any number
+        of seconds, or `Day`, `Week` or `Month` with the zone in which the provider's begin."""
         if shape not in tuple(Shape):
             raise ConfigurationError(f"shape: must be one of {', '.join(Shape)}, is {shape!r}")
         return cls(unit, amount, _window(per), Shape(shape), charge)
@@ -75,30 +77,39 @@ class Limit(msgspec.Struct, frozen=True):
     def requests(
         cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual"
     ) -> Self:
+        """Calls, one each unless a cost says otherwise. `Limit.requests(10, per="minute")`, or
+        `per=Day("America/Los_Angeles")` where a provider counts by the calendar. `shape` is how a window of
+        seconds goes by."""
         return cls.of("requests", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
     def jobs(cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual") -> Self:
+        """Jobs, of which a batch has several in one request."""
         return cls.of("jobs", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
     def tokens(cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual") -> Self:
+        """Tokens. A task says how many a call may take (`cost`), and `charge` when the provider counts them
+        and whether what was not used comes back."""
         return cls.of("tokens", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
     def characters(
         cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual"
     ) -> Self:
+        """Characters, as translators and voices are metered. As tokens."""
         return cls.of("characters", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
     def seconds(
         cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual"
     ) -> Self:
+        """Seconds of audio or video. As tokens."""
         return cls.of("seconds", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
     def usd(cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual") -> Self:
+        """A budget in dollars: `Limit.usd(20, per=Day("UTC"))`. As tokens."""
         return cls.of("usd", amount, per=per, shape=shape, charge=charge)
 
     @property

@@ -26,6 +26,7 @@ reveal_type(gemini)  # reveals: Pool
 app.pool("wrong", 10)  # expect: arg-type, reportArgumentType
 app.pool("wrong", Limit.requests(1, per=None))  # expect: arg-type, reportArgumentType
 app.pool("wrong", Limit.requests(1, per=1), held=0.1)  # expect: call-arg, reportCallIssue
+Limit.requests(1, per="minuet")  # expect: arg-type, reportArgumentType
 Limit.requests(1, per=1, shape="square")  # expect: arg-type, reportArgumentType
 
 
