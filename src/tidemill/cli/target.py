@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tidemill.app import Tidemill
+from tidemill.app import Tidemill, make_store
 from tidemill.cli.application import as_set, load
 from tidemill.cli.output import note
 from tidemill.errors import StoreUnavailable
@@ -65,8 +65,6 @@ class Target:
     def run_or_empty(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]], app: Tidemill) -> T:
         """The same for what code alone can answer: as long as there is no store an empty one stands in for
         it, and none is made."""
-        from tidemill.app import make_store
-
         _require_outside(app)
         if not _is_yet_to_be_made(app):
             return self.run(work, app=app)
