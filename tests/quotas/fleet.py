@@ -27,6 +27,7 @@ MakeStore = Callable[[Clock, Entropy], Store]
 Write = Callable[[Tidemill], Any]
 """Declares pools and tasks on an application; what it answers is for who enqueues."""
 
+STORES = ["memory", "sqlite"]
 SELDOM: WorkerArguments = {
     "poll": 3600.0,
     "lease": 3600.0,
@@ -94,6 +95,11 @@ def on_sqlite(folder: Path) -> MakeStore:
         return VirtualSqliteStore(folder / "jobs.db", clock=clock, entropy=entropy)
 
     return make
+
+
+def store_named(name: str, folder: Path) -> MakeStore:
+    """One of STORES."""
+    return in_memory if name == "memory" else on_sqlite(folder)
 
 
 def run_fleet(main: Coroutine[Any, Any, T], *, seed: int = 0, start: float = START) -> T:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.quotas.fleet import Fleet, MakeStore, NotAnswered, in_memory, on_sqlite, run_fleet
+from tests.quotas.fleet import STORES, Fleet, NotAnswered, run_fleet, store_named
 from tests.quotas.test_breaker_reasons import Refused
 from tidemill import Context, Limit, Tidemill
 from tidemill.testing.providers import (
@@ -25,7 +25,6 @@ from tidemill.testing.providers import (
 )
 from tidemill.testing.virtual import VirtualClock
 
-STORES = ["memory", "sqlite"]
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemini": ("/v1beta/models/m:generateContent", {"contents": [{"parts": [{"text": "hello"}]}]}),
     "openai": ("/v1/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "hello"}]}),
@@ -34,10 +33,6 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]},
     ),
 }
-
-
-def _make(store: str, folder: Path) -> MakeStore:
-    return in_memory if store == "memory" else on_sqlite(folder)
 
 
 def _asking(provider: CalledProvider, declared: Limit) -> Any:
@@ -67,7 +62,9 @@ def test_declared_twice_too_high_it_stops_offending_after_the_first_refusals(
         options = Options(jitter=0.3, latency=(0.5, 2.0))
         quota = Quota.bucket("requests", 20) if dialect.name == "anthropic" else Quota.rolling("requests", 20)
         provider = CalledProvider(dialect, [quota], options, clock=VirtualClock(), seed=2)
-        fleet = Fleet(_asking(provider, Limit.requests(40, per="minute")), _make(store, tmp_path), seed=2)
+        fleet = Fleet(
+            _asking(provider, Limit.requests(40, per="minute")), store_named(store, tmp_path), seed=2
+        )
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(200))
             fleet.start(3, concurrency=5)
@@ -106,7 +103,7 @@ def test_what_the_provider_states_is_shown_with_when(store: str, tmp_path: Path)
 
             return ask
 
-        fleet = Fleet(write, _make(store, tmp_path), seed=2)
+        fleet = Fleet(write, store_named(store, tmp_path), seed=2)
         async with fleet.app as app:
             await fleet.task.enqueue(0)
             fleet.start(1)
@@ -138,7 +135,9 @@ def test_strangers_on_the_account_are_seen(store: str, tmp_path: Path) -> None:
         provider = CalledProvider(
             OpenAI(), [Quota.rolling("requests", 30)], options, clock=VirtualClock(), seed=2
         )
-        fleet = Fleet(_asking(provider, Limit.requests(30, per="minute")), _make(store, tmp_path), seed=2)
+        fleet = Fleet(
+            _asking(provider, Limit.requests(30, per="minute")), store_named(store, tmp_path), seed=2
+        )
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(60))
             fleet.start(1, concurrency=1)
@@ -173,7 +172,7 @@ def test_one_keys_429_leaves_the_others_at_full_speed(store: str, tmp_path: Path
 
             return fetch
 
-        fleet = Fleet(write, _make(store, tmp_path), seed=2)
+        fleet = Fleet(write, store_named(store, tmp_path), seed=2)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(host, number) for number in range(10) for host in "abc")
             fleet.start(2)

@@ -10,14 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.quotas.fleet import Fleet, MakeStore, NotAnswered, in_memory, on_sqlite, run_fleet
+from tests.quotas.fleet import STORES, Fleet, MakeStore, NotAnswered, run_fleet, store_named
 from tidemill import Context, Day, Limit, Tidemill
 from tidemill.core.filters import Filter
 from tidemill.core.states import State
 from tidemill.testing.providers import CalledProvider, Foreign, Gemini, Options, Quota, Request
 from tidemill.testing.virtual import START, VirtualClock
 
-STORES = ["memory", "sqlite"]
 LOS_ANGELES = "America/Los_Angeles"
 EVENING = START + 7 * 3600
 """One hour before midnight in Los Angeles."""
@@ -34,10 +33,6 @@ class Night(msgspec.Struct, kw_only=True):
     probes: list[float]
     opened: float
     attempts: dict[State, set[int]]
-
-
-def _make(store: str, folder: Path) -> MakeStore:
-    return in_memory if store == "memory" else on_sqlite(folder)
 
 
 def asks(provider: CalledProvider) -> Any:
@@ -130,7 +125,7 @@ def _ramp_held(night: Night) -> None:
 
 @pytest.mark.parametrize("store", STORES)
 def test_i15_ten_restarts_in_a_night_make_no_call(store: str, tmp_path: Path) -> None:
-    scenario = _night(_make(store, tmp_path), kills=10, kill_the_probe=False)
+    scenario = _night(store_named(store, tmp_path), kills=10, kill_the_probe=False)
     night = run_fleet(scenario, start=EVENING)
     assert night.until == pytest.approx(3600 + 300), "midnight in Los Angeles, and the guard"
     early = [at for at in night.arrivals if at < night.until]
@@ -145,7 +140,7 @@ def test_i15_ten_restarts_in_a_night_make_no_call(store: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("store", STORES)
 def test_i15_a_killed_prober_is_replaced_within_a_minute(store: str, tmp_path: Path) -> None:
-    night = run_fleet(_night(_make(store, tmp_path), kills=2, kill_the_probe=True), start=EVENING)
+    night = run_fleet(_night(store_named(store, tmp_path), kills=2, kill_the_probe=True), start=EVENING)
     assert len(night.probes) == 2
     assert night.probes[1] - night.probes[0] <= 61
     _ramp_held(night)
@@ -164,7 +159,7 @@ def test_a_short_hint_on_a_days_quota_is_tried_once_unless_our_own_books_confirm
     async def scenario() -> list[float]:
         provider = _provider(hint=20.04, strangers=strangers)
         await provider.until(120)
-        fleet = Fleet(asks(provider), _make(store, tmp_path), seed=7)
+        fleet = Fleet(asks(provider), store_named(store, tmp_path), seed=7)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(200))
             fleet.start(4, **OPTIONS)
@@ -183,7 +178,7 @@ def test_n6_a_persons_closure_outlives_the_breaker_and_its_end(store: str, tmp_p
 
     async def scenario() -> tuple[list[float], float, list[float]]:
         provider = _provider()
-        fleet = Fleet(asks(provider), _make(store, tmp_path), seed=7)
+        fleet = Fleet(asks(provider), store_named(store, tmp_path), seed=7)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(200))
             fleet.start(2, **OPTIONS)

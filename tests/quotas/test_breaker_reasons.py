@@ -12,14 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.quotas.fleet import Fleet, MakeStore, in_memory, on_sqlite, run_fleet
+from tests.quotas.fleet import STORES, Fleet, MakeStore, run_fleet, store_named
 from tidemill import Day, Job, Limit, Retry, State, Tidemill, TimeOfDay
 from tidemill.contract.pools import PoolView
 from tidemill.core.filters import Filter
 from tidemill.telemetry.events import Event, JobRetrying, PoolClosed, PoolOpened, PoolProbed
 from tidemill.testing.virtual import START
 
-STORES = ["memory", "sqlite"]
 OPTIONS: dict[str, Any] = {
     "poll": 60.0,
     "lease": 60.0,
@@ -101,7 +100,7 @@ class Case:
 
 @pytest.fixture(params=STORES)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
-    return Case(in_memory if request.param == "memory" else on_sqlite(tmp_path))
+    return Case(store_named(request.param, tmp_path))
 
 
 def first(answer: Exception, count: int = 6) -> Script:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.quotas.fleet import SELDOM, Fleet, MakeStore, NotAnswered, in_memory, on_sqlite, run_fleet, seldom
+from tests.quotas.fleet import SELDOM, STORES, Fleet, NotAnswered, in_memory, run_fleet, seldom, store_named
 from tidemill import Day, Limit, Tidemill
 from tidemill.core.limits import Shapes
 from tidemill.core.pools import PoolChanges
@@ -36,12 +36,12 @@ def _write(app: Tidemill, limits: tuple[Limit, ...], provider: CalledProvider) -
     return ask
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("shape", ["rolling", "paced", "bucket"])
 def test_i14_an_override_holds_from_the_next_claim_on(shape: Shapes, store: str, tmp_path: Path) -> None:
     """Down from 60 to 20 a minute, and up to 90, while jobs flow. The provider is changed a second after we
     were told of less, and before we were told of more: it has nothing to refuse."""
-    make: MakeStore = in_memory if store == "memory" else on_sqlite(tmp_path)
+    make = store_named(store, tmp_path)
     quota = Quota.bucket("requests", 60) if shape == "bucket" else Quota.rolling("requests", 60)
     changes = (Change(91.0, quota.name, 20), Change(289.0, quota.name, 90))
 

@@ -10,11 +10,10 @@ from unittest import mock
 
 import pytest
 
-from tests.quotas.fleet import Fleet, MakeStore, in_memory, on_sqlite, run_fleet
+from tests.quotas.fleet import STORES, Fleet, run_fleet, store_named
 from tidemill import Limit, Tidemill
 from tidemill.core import accounts
 
-STORES = ["memory", "sqlite"]
 MINUTE = 60.0
 
 
@@ -29,10 +28,6 @@ class Calls:
         now = asyncio.get_running_loop().time()
         self.times.append(now)
         self.first.setdefault(what, now)
-
-
-def _make(store: str, folder: Path) -> MakeStore:
-    return in_memory if store == "memory" else on_sqlite(folder)
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -50,7 +45,7 @@ def test_the_slots_of_a_small_pool_are_used(store: str, tmp_path: Path) -> None:
 
             return ask
 
-        fleet = Fleet(write, _make(store, tmp_path), seed=4)
+        fleet = Fleet(write, store_named(store, tmp_path), seed=4)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(20))
             fleet.start(4)
@@ -86,7 +81,7 @@ def test_many_lanes_behind_a_full_pool_are_left_alone(store: str, tmp_path: Path
 
             return ask
 
-        fleet = Fleet(write, _make(store, tmp_path), seed=4)
+        fleet = Fleet(write, store_named(store, tmp_path), seed=4)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(10_000))
             fleet.start(4)
@@ -125,7 +120,7 @@ def test_a_big_call_starts_among_endless_small_ones(store: str, tmp_path: Path) 
 
             return ask
 
-        fleet = Fleet(write, _make(store, tmp_path), seed=4)
+        fleet = Fleet(write, store_named(store, tmp_path), seed=4)
 
         async def produce() -> None:
             while True:

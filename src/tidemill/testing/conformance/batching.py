@@ -16,6 +16,7 @@ from tidemill.core.job import NewJob
 from tidemill.core.limits import Limit
 from tidemill.core.outcomes import Release, Retrying, Snooze, Split
 from tidemill.core.pools import PoolSettings
+from tidemill.testing.conformance.counting import Counted, counted
 from tidemill.testing.conformance.driver import OOPS, Driver, ids, need, new
 from tidemill.testing.conformance.waking import armed
 
@@ -40,27 +41,10 @@ def calls(jobs: list[Claimed]) -> list[str]:
     return ["".join(ids(call)) for call in found]
 
 
-class Looked:
-    """Counts how often a lane of batches was looked at."""
-
-    def __init__(self) -> None:
-        self.times = 0
-
-    def since(self) -> int:
-        times, self.times = self.times, 0
-        return times
-
-
 @pytest.fixture
-def looked(monkeypatch: pytest.MonkeyPatch) -> Looked:
-    counted, begin = Looked(), core_calls.begin
-
-    def counting(*args: Any) -> Any:
-        counted.times += 1
-        return begin(*args)
-
-    monkeypatch.setattr(core_calls, "begin", counting)
-    return counted
+def looked(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    """How often a lane of batches was looked at."""
+    return counted(monkeypatch, core_calls, "begin")
 
 
 class TestRipeness:
@@ -99,7 +83,7 @@ class TestRipeness:
         drive.clock.advance(10)
         assert calls(await drive.take()) == ["f"]
 
-    async def test_b2_the_last_one_missing_opens_the_lane(self, drive: Driver, looked: Looked) -> None:
+    async def test_b2_the_last_one_missing_opens_the_lane(self, drive: Driver, looked: Counted) -> None:
         await drive.add(*batch("a"))
         assert (await drive.claim()).lingers
         assert looked.since() <= 1
@@ -187,7 +171,7 @@ class TestRipeness:
         assert ids(started) == ["b", "a"]
 
     @pytest.mark.parametrize("lanes", [10_000])
-    async def test_b2_lanes_that_wait_cost_nothing(self, drive: Driver, looked: Looked, lanes: int) -> None:
+    async def test_b2_lanes_that_wait_cost_nothing(self, drive: Driver, looked: Counted, lanes: int) -> None:
         """Whoever asks is told at once, and what else there is starts."""
         await drive.add(*[new(f"{n:05}", key=f"k{n}", batching=FOUR) for n in range(lanes)])
         while (await drive.claim(limit=8)).more:

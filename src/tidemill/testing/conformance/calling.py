@@ -14,8 +14,8 @@ from tidemill.core.pools import PoolSettings
 from tidemill.core.queues import QueueSettings, Verdict
 from tidemill.core.states import State
 from tidemill.testing.conformance.batching import batch, calls
+from tidemill.testing.conformance.counting import Counted
 from tidemill.testing.conformance.driver import OOPS, UNMADE, Driver, ids, need, new, using
-from tidemill.testing.conformance.waiting import Asked
 
 REQUESTS, TOKENS = "requests per minute", "tokens per minute"
 POOL = PoolSettings(limits=(Limit.requests(10, per="minute"), Limit.tokens(1_000, per="minute")))
@@ -73,7 +73,7 @@ class TestCalls:
         assert (await drive.used("m", TOKENS), await drive.used("n", TOKENS, "k")) == (70, 200)
 
     async def test_b3_a_batch_that_cannot_start_is_not_asked_for_again(
-        self, drive: Driver, asked: Asked
+        self, drive: Driver, asked: Counted
     ) -> None:
         await drive.store.declare_pools({"m": PoolSettings(limits=(Limit.requests(1, per="minute"),))})
         await drive.add(*batch("abcdefghijklmnop", EIGHT_OF_ANY, needs=(need("m"),)))

@@ -15,6 +15,7 @@ from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done
 from tidemill.core.pools import PoolChanges, PoolSettings
+from tidemill.testing.conformance.counting import Counted, counted
 from tidemill.testing.conformance.driver import UNMADE, Driver, ids, need, new, using
 from tidemill.testing.conformance.waking import armed
 
@@ -25,33 +26,16 @@ NAMES = ("big", "s0", "s1", "s2")
 TWO_A_MINUTE = PoolSettings(limits=(Limit.requests(2, per="minute"),))
 
 
-class Asked:
-    """Counts how often any account was asked for units."""
-
-    def __init__(self) -> None:
-        self.times = 0
-
-    def since(self) -> int:
-        times, self.times = self.times, 0
-        return times
-
-
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    counted, ask = Asked(), accounts.ask
-
-    def counting(*args: Any) -> accounts.Taken | accounts.Denied:
-        counted.times += 1
-        return ask(*args)
-
-    monkeypatch.setattr(accounts, "ask", counting)
-    return counted
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    """How often any account was asked for units."""
+    return counted(monkeypatch, accounts, "ask")
 
 
 class TestWaitingForPools:
     @pytest.mark.parametrize("lanes", [10_000])
     async def test_p12_lanes_behind_an_exhausted_pool_cost_nothing(
-        self, drive: Driver, asked: Asked, lanes: int
+        self, drive: Driver, asked: Counted, lanes: int
     ) -> None:
         """Four idle workers, 10 000 lanes: five asks per opening, two a second otherwise."""
         await drive.store.declare_pools({"m": TWO_A_MINUTE})
@@ -67,7 +51,7 @@ class TestWaitingForPools:
             assert asked.since() <= (5 if opening else 2), second
         assert started == 4
 
-    async def test_p12_within_a_second_nobody_asks_again(self, drive: Driver, asked: Asked) -> None:
+    async def test_p12_within_a_second_nobody_asks_again(self, drive: Driver, asked: Counted) -> None:
         await drive.store.declare_pools({"m": TWO_A_MINUTE})
         await drive.add(*[new(f"{n}", needs=(need("m"),)) for n in range(5)])
         await drive.take()
@@ -83,7 +67,7 @@ class TestWaitingForPools:
         assert asked.since() == 1, "once a second a head is tried, for what nobody told"
 
     async def test_p12_refused_keys_are_not_asked_until_their_wait_is_over(
-        self, drive: Driver, asked: Asked
+        self, drive: Driver, asked: Counted
     ) -> None:
         await drive.store.declare_pools(
             {"site": PoolSettings(limits=(Limit.requests(1, per=30),), keyed=True)}
@@ -161,7 +145,7 @@ class TestTooLarge:
         assert ids(await drive.take()) == ["big"]
 
     async def test_p12_it_is_tried_once_a_minute_whatever_comes_free(
-        self, drive: Driver, asked: Asked
+        self, drive: Driver, asked: Counted
     ) -> None:
         await drive.store.declare_pools({"m": THOUSAND})
         await drive.add(*[new(f"big-{n}", needs=(need("m", tokens=900),)) for n in range(50)])
