@@ -84,8 +84,7 @@ class JobSnoozed(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobReleased(AttemptEvent, frozen=True, kw_only=True):
-    """A job was handed back uncharged: not started, stopping, unknown task, refused, too late, split, or
-    waits for a pool."""
+    """A job was handed back uncharged, for the `reason` named: refused, too late, waiting for a pool."""
 
     level: ClassVar[Level] = "debug"
     sentence: ClassVar[str] = "job handed back"

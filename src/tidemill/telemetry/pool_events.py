@@ -48,8 +48,7 @@ class PoolSlowed(PoolEvent, frozen=True, kw_only=True):
 
 
 class FeedbackProblem(AttemptEvent, frozen=True, kw_only=True):
-    """What a handler tells of its pools is of no use: it says units nobody counts, or gives what nobody can
-    read; or a classifier of the application raised or returned what it must not, and others were asked."""
+    """A handler told of its pools what nobody can count or read, or a classifier failed."""
 
     level: ClassVar[Level] = "warning"
     sentence: ClassVar[str] = "feedback problem"
