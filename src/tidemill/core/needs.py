@@ -87,6 +87,15 @@ def group_in(lane: str) -> str:
     return lane.split(SEPARATOR)[1] if SEPARATOR in lane else ""
 
 
+ONLY_KEYED = SEPARATOR
+"""The group of lanes that need pools but share none: it is never shut."""
+
+
+def group_of_lane(lane: str) -> str:
+    """What lanes are filed under, so that one mark passes over all that share a pool; '' without pools."""
+    return "" if SEPARATOR not in lane else group_in(lane) or ONLY_KEYED
+
+
 def group_of(needs: tuple[Need, ...]) -> str:
     """The unkeyed pools of a job: when one of them refuses, every lane of the group has to wait."""
     return "+".join(sorted(_quoted(need.pool) for need in needs if need.key is None))

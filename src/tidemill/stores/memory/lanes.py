@@ -21,12 +21,10 @@ from tidemill.core.calls import UNRIPE
 from tidemill.core.job import Job
 from tidemill.core.lanes import OpenLane
 from tidemill.core.ledger import PLACE, Shut
-from tidemill.core.needs import SEPARATOR, group_in, key_of
+from tidemill.core.needs import group_of_lane, key_of
 from tidemill.stores.memory.order import Key, Order
 
 UNPOOLED = ""
-ONLY_KEYED = SEPARATOR
-"""The group of lanes that need pools but share none: it is never shut."""
 
 
 class Lane:
@@ -38,7 +36,7 @@ class Lane:
     def __init__(self, name: str, served: int) -> None:
         self.jobs = Order()
         self.served = served
-        self.group = UNPOOLED if SEPARATOR not in name else group_in(name) or ONLY_KEYED
+        self.group = group_of_lane(name)
         self.shut: Shut | None = None
         self.lacks = 0
         self.ripe: float | None = None
@@ -235,7 +233,7 @@ class Lanes:
 
     def pooled(self) -> list[str]:
         """The lanes whose jobs need pools or share calls, and have some ready."""
-        return sorted(name for name, lane in self._lanes.items() if SEPARATOR in name and len(lane.jobs))
+        return sorted(name for name, lane in self._lanes.items() if lane.group and len(lane.jobs))
 
     def priorities(self, name: str) -> Iterator[tuple[int, int]]:
         """The priorities in a lane, each with how many jobs have it."""

@@ -19,11 +19,11 @@ from tidemill.core.batching import Batching
 from tidemill.core.calls import UNRIPE, Call, Unripe
 from tidemill.core.lanes import Ahead, Gate, OpenLane, Picked
 from tidemill.core.ledger import Reserved, Stopped
-from tidemill.core.needs import Need, key_of
+from tidemill.core.needs import Need, group_of_lane, key_of
 from tidemill.core.queues import QueueSettings
 from tidemill.stores.sqlite.ledger import LANES as SQL
 from tidemill.stores.sqlite.ledger import waits_for
-from tidemill.stores.sqlite.transaction import Transaction, group_of
+from tidemill.stores.sqlite.transaction import Transaction
 
 UNLIMITED = 2**62
 SHUT_AT_ONCE = 1000
@@ -167,7 +167,7 @@ class Doors:
             return Gate.LANE_SHUT
         if isinstance(answer, Stopped):
             gate = answer.gate(job.lane)
-            name = group_of(job.lane) if gate is Gate.GROUP_SHUT else job.lane
+            name = group_of_lane(job.lane) if gate is Gate.GROUP_SHUT else job.lane
             self._stopped[name] = (answer, job.priority)
             return gate
         if answer.reserved:

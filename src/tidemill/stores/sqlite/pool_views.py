@@ -22,9 +22,6 @@ from tidemill.stores.sqlite.ledger import (
 )
 from tidemill.stores.sqlite.transaction import Transaction
 
-UNUSED_FOR = 60.0
-"""Seconds a key is left alone before it is asked whether it can be forgotten."""
-
 
 def every(transaction: Transaction) -> list[PoolView]:
     """P7."""
@@ -46,7 +43,7 @@ def history(transaction: Transaction, pool: str, since: float) -> list[PoolMinut
 
 def forget_unused(transaction: Transaction, limit: int) -> None:
     """Keys with nothing taken and nothing closed; those that stay are looked at again later."""
-    ledger, since = transaction.ledger, transaction.now - UNUSED_FOR
+    ledger, since = transaction.ledger, transaction.now - usage.UNUSED_FOR
     for pool, key in transaction.execute(ACCOUNTS.longest_unseen, (since, limit)).fetchall():
         known = ledger.load((pool, key))
         if known is None or (not ledger.reservations((pool, key)) and usage.at_rest(*known, ledger.now)):

@@ -18,7 +18,7 @@ from tidemill.contract.wakeups import queue_topic
 from tidemill.core import ledger as books
 from tidemill.core import transitions
 from tidemill.core.job import Error, Job
-from tidemill.core.needs import SEPARATOR, group_in, is_of_batches, key_of
+from tidemill.core.needs import group_of_lane, is_of_batches, key_of
 from tidemill.core.pool_news import PoolNews
 from tidemill.core.queues import QueueSettings, Verdict
 from tidemill.core.states import FINAL, LIVE, State
@@ -29,8 +29,6 @@ from tidemill.stores.sqlite.settings import QueueRow, SettingsCache
 from tidemill.stores.sqlite.statements import load
 
 SQL = load("transaction")
-KEYED = SEPARATOR
-"""The group of lanes that need pools but share none: it is never shut."""
 _REMARKS = ("done", "failed", "cancelled", "retried", "reclaimed")
 
 
@@ -136,7 +134,7 @@ class Transaction:
 
     def arrived(self, queue: str, lane: str, place: tuple[int, float, int], jobs: int = 1) -> None:
         """New jobs are ready, the first at that place of its lane: it may be the new head."""
-        group = group_of(lane)
+        group = group_of_lane(lane)
         if group:
             self.connection.execute(SQL.try_again, (queue, lane, place[0]))
         if group and is_of_batches(lane):
@@ -274,12 +272,10 @@ class Transaction:
             self.connection.execute(SQL.look_again if served is None else SQL.begin_anew, (queue, lane))
         known = self.connection.execute(SQL.lane, (queue, lane)).fetchone()
         if known is None:
-            self.connection.execute(SQL.new_lane, (queue, lane, group_of(lane), *head, self.number("picks")))
+            self.connection.execute(
+                SQL.new_lane, (queue, lane, group_of_lane(lane), *head, self.number("picks"))
+            )
         elif head != known or served is not None:
-            if served is None and (head[0] < known[0] or head > known) and group_of(lane):
+            if served is None and (head[0] < known[0] or head > known) and group_of_lane(lane):
                 self.connection.execute(SQL.try_anew, (queue, lane))
             self.connection.execute(SQL.move_lane, (*head, served, queue, lane))
-
-
-def group_of(lane: str) -> str:
-    return "" if SEPARATOR not in lane else group_in(lane) or KEYED
