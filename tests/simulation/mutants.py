@@ -18,11 +18,11 @@ from tidemill.core.job import Job
 from tidemill.core.outcomes import Answer, Done, Fail, Outcome
 from tidemill.core.queues import Inserted, QueueSettings, Verdict
 from tidemill.core.states import State, Verb
-from tidemill.stores.memory import claim, extend, insert, moves, reclaim, settle
-from tidemill.stores.memory.claim import Claiming
-from tidemill.stores.memory.moves import move
-from tidemill.stores.memory.queue import Queue
-from tidemill.stores.memory.records import Records
+from tidemill.engine import claim, extend, insert, moves, reclaim, settle
+from tidemill.engine.claim import Claiming
+from tidemill.engine.moves import move
+from tidemill.engine.queue import Queue
+from tidemill.engine.records import Records
 from tidemill.testing.virtual import VirtualClock
 from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.bell import Bell

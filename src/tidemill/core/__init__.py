@@ -2,5 +2,5 @@
 
 Nothing here reads a clock, draws a random number, logs or waits. A store that
 applies these functions inside one transaction keeps every promise of the
-contracts; `stores/memory` does exactly that and is the specification.
+contracts; `engine` does exactly that and is the specification.
 """

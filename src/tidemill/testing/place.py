@@ -19,12 +19,12 @@ from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.job import Job
 from tidemill.core.numbers import is_number
 from tidemill.core.queues import Retention
+from tidemill.engine.claim import next_due
 from tidemill.errors import ConfigurationError, ResultTimeout
 from tidemill.inspect.causes import Code
 from tidemill.inspect.explanation import explain
 from tidemill.inspect.facts import gather
 from tidemill.stores.memory import MemoryStore
-from tidemill.stores.memory.claim import next_due
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.current import CURRENT
 from tidemill.testing.apart import call_apart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemill.core.ledger import Reserved
 from tidemill.core.reserving import Reservation
-from tidemill.stores.memory.ledger import Books
+from tidemill.engine.ledger import Books
 from tidemill.testing.manual import ManualClock
 
 

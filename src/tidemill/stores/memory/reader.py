@@ -22,8 +22,8 @@ from tidemill.core.job import Job
 from tidemill.core.matching import matches
 from tidemill.core.needs import is_of_batches, together
 from tidemill.core.states import FINAL, State
-from tidemill.stores.memory.amend import oldest_first
-from tidemill.stores.memory.records import Records
+from tidemill.engine.amend import oldest_first
+from tidemill.engine.records import Records
 
 
 def get(records: Records, ids: Sequence[str]) -> list[Job | None]:

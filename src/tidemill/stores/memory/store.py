@@ -29,8 +29,7 @@ from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
 from tidemill.core.spending import Observation
 from tidemill.core.states import State
-from tidemill.errors import ConfigurationError, StoreUnavailable
-from tidemill.stores.memory import (
+from tidemill.engine import (
     admit,
     amend,
     checkpoints,
@@ -38,13 +37,14 @@ from tidemill.stores.memory import (
     extend,
     insert,
     prune,
-    reader,
     reclaim,
     settle,
     steering,
 )
-from tidemill.stores.memory import pools as pooling
-from tidemill.stores.memory.records import Records
+from tidemill.engine import pools as pooling
+from tidemill.engine.records import Records
+from tidemill.errors import ConfigurationError, StoreUnavailable
+from tidemill.stores.memory import reader
 from tidemill.stores.memory.wakeups import Hub, MemoryListener
 
 

@@ -1,40 +1,15 @@
-"""SQL lives in files: one per verb, each statement under a `-- name:` line."""
+"""The statements of this store."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from functools import cache
-from importlib.resources import files
+from tidemill.stores import statements
 
-_NAME = re.compile(r"^-- name: (\w+)[^\n]*\n", re.MULTILINE)
-_FOLDER = files("tidemill.stores.sqlite") / "sql"
+_PACKAGE = "tidemill.stores.sqlite"
 
 
-class Statements:
-    """The statements of one file as attributes."""
-
-    def __init__(self, text: str) -> None:
-        parts = _NAME.split(text)
-        self._statements = dict(zip(parts[1::2], map(str.strip, parts[2::2]), strict=True))
-
-    def __getattr__(self, name: str) -> str:
-        try:
-            return self._statements[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._statements.items())
+def load(verb: str) -> statements.Statements:
+    return statements.load(_PACKAGE, verb)
 
 
-@cache
-def load(verb: str) -> Statements:
-    return Statements((_FOLDER / f"{verb}.sql").read_text())
-
-
-@cache
 def migrations() -> list[tuple[int, str]]:
-    """(version, script) of every schema transaction, oldest first."""
-    scripts = (entry for entry in (_FOLDER / "schema").iterdir() if entry.name.endswith(".sql"))
-    return sorted((int(entry.name.split(".")[0]), entry.read_text()) for entry in scripts)
+    return statements.migrations(_PACKAGE)

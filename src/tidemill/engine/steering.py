@@ -8,8 +8,8 @@ from tidemill.contract.queues import QueueInfo
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.names import problem_with_name
 from tidemill.core.queues import Override, Pause, QueueSettings, without
+from tidemill.engine.records import Leader, Records
 from tidemill.errors import ConfigurationError
-from tidemill.stores.memory.records import Leader, Records
 
 
 def declare(records: Records, queues: Mapping[str, QueueSettings]) -> None:

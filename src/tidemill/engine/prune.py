@@ -9,9 +9,9 @@ from tidemill.core.job import Job
 from tidemill.core.queues import HOUR
 from tidemill.core.states import State
 from tidemill.core.uniqueness import holds_key
-from tidemill.stores.memory.moves import move
-from tidemill.stores.memory.queue import ENDS, Queue
-from tidemill.stores.memory.records import Records
+from tidemill.engine.moves import move
+from tidemill.engine.queue import ENDS, Queue
+from tidemill.engine.records import Records
 
 
 def prune(records: Records, limit: int) -> Pruned:

@@ -16,11 +16,11 @@ from tidemill.core.job import Job
 from tidemill.core.ledger import Reserved, Stopped
 from tidemill.core.needs import key_of
 from tidemill.core.states import FINAL, State
-from tidemill.stores.memory.gates import Gates
-from tidemill.stores.memory.lanes import open_lane
-from tidemill.stores.memory.moves import move
-from tidemill.stores.memory.queue import Queue
-from tidemill.stores.memory.records import KnownWorker, Records, stranger
+from tidemill.engine.gates import Gates
+from tidemill.engine.lanes import open_lane
+from tidemill.engine.moves import move
+from tidemill.engine.queue import Queue
+from tidemill.engine.records import KnownWorker, Records, stranger
 
 UNLIMITED = 2**62
 

@@ -8,11 +8,11 @@ from tidemill.core import transitions
 from tidemill.core.claims import ClaimRequest, Settled, Settlement, answer_to
 from tidemill.core.job import Job
 from tidemill.core.outcomes import Answer, Await, Crashed, Fail, Outcome, Retrying, never_fits
-from tidemill.stores.memory import pools
-from tidemill.stores.memory.claim import claim
-from tidemill.stores.memory.ledger import Claim
-from tidemill.stores.memory.moves import move, record_attempt
-from tidemill.stores.memory.records import Records
+from tidemill.engine import pools
+from tidemill.engine.claim import claim
+from tidemill.engine.ledger import Claim
+from tidemill.engine.moves import move, record_attempt
+from tidemill.engine.records import Records
 
 
 def settle(records: Records, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Settled:

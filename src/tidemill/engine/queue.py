@@ -9,8 +9,8 @@ from tidemill.clock import Clock
 from tidemill.core.job import Job
 from tidemill.core.queues import Override, Pause, QueueSettings, in_force
 from tidemill.core.states import FINAL, PENDING, State
-from tidemill.stores.memory.lanes import Lanes
-from tidemill.stores.memory.order import Key, Order
+from tidemill.engine.lanes import Lanes
+from tidemill.engine.order import Key, Order
 
 ENDS: Final = (State.DONE, State.FAILED, State.CANCELLED)
 

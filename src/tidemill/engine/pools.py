@@ -26,9 +26,9 @@ from tidemill.core.pools import (
     undeclared,
 )
 from tidemill.core.spending import Observation, Spent
+from tidemill.engine.ledger import Books, Pool
+from tidemill.engine.records import Records
 from tidemill.errors import ConfigurationError
-from tidemill.stores.memory.ledger import Books, Pool
-from tidemill.stores.memory.records import Records
 
 
 def declare(records: Records, pools: Mapping[str, PoolSettings]) -> None:

@@ -10,8 +10,8 @@ from tidemill.contract.jobs import Reclaimed
 from tidemill.core import transitions
 from tidemill.core.job import Job
 from tidemill.core.states import State
-from tidemill.stores.memory.moves import move, record_attempt
-from tidemill.stores.memory.records import Records
+from tidemill.engine.moves import move, record_attempt
+from tidemill.engine.records import Records
 
 
 def reclaim(records: Records, dead: Sequence[str]) -> Reclaimed:

@@ -6,7 +6,7 @@ from tidemill.core import checkpoints as core
 from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
 from tidemill.core.claims import is_current
 from tidemill.core.outcomes import Answer
-from tidemill.stores.memory.records import Records
+from tidemill.engine.records import Records
 
 
 def begin(records: Records, job_id: str, by: Try, step: Step, on_unknown: OnUnknown) -> Beginning:

@@ -9,10 +9,10 @@ from tidemill.contract.jobs import Admission, Arrival, Refused
 from tidemill.core.job import DEFAULT_PRIORITY, Error, Group, Job, NewJob, problem_with
 from tidemill.core.states import State
 from tidemill.core.transitions import REFUSED
-from tidemill.stores.memory.insert import insert_one
-from tidemill.stores.memory.moves import move
-from tidemill.stores.memory.pools import problem_with_needs
-from tidemill.stores.memory.records import Records
+from tidemill.engine.insert import insert_one
+from tidemill.engine.moves import move
+from tidemill.engine.pools import problem_with_needs
+from tidemill.engine.records import Records
 
 
 def arrive(records: Records, job: str, task: str, payload: bytes, options: bytes) -> None:

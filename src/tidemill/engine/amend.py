@@ -11,9 +11,9 @@ from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
 from tidemill.core.matching import matches
 from tidemill.core.states import LIVE, State
-from tidemill.stores.memory.checkpoints import forget_begun
-from tidemill.stores.memory.moves import gone, move, withdraw
-from tidemill.stores.memory.records import Records
+from tidemill.engine.checkpoints import forget_begun
+from tidemill.engine.moves import gone, move, withdraw
+from tidemill.engine.records import Records
 
 
 def amend(records: Records, wanted: Filter, change: Change, limit: int) -> Amended:

@@ -22,7 +22,7 @@ from tidemill.core.job import Job
 from tidemill.core.lanes import OpenLane
 from tidemill.core.ledger import PLACE, Shut
 from tidemill.core.needs import group_of_lane, key_of
-from tidemill.stores.memory.order import Key, Order
+from tidemill.engine.order import Key, Order
 
 UNPOOLED = ""
 

@@ -13,7 +13,7 @@ from tidemill.contract.wakeups import job_topic, queue_topic
 from tidemill.core import ledger, transitions
 from tidemill.core.job import Job
 from tidemill.core.states import FINAL, State
-from tidemill.stores.memory.records import Records
+from tidemill.engine.records import Records
 
 _STARTABLE = (State.READY, State.SCHEDULED)
 

@@ -21,8 +21,8 @@ from tidemill.core.job import Job
 from tidemill.core.ledger import PLACE
 from tidemill.core.queues import Verdict
 from tidemill.core.states import LIVE, PENDING, State
-from tidemill.stores.memory.ledger import Books
-from tidemill.stores.memory.queue import Queue
+from tidemill.engine.ledger import Books
+from tidemill.engine.queue import Queue
 
 K = TypeVar("K")
 

@@ -9,9 +9,9 @@ from tidemill.core.job import Group, Job, NewJob, problem_with
 from tidemill.core.queues import Inserted, Verdict
 from tidemill.core.states import PENDING
 from tidemill.core.uniqueness import Conflict, Unique, holds_key, resolve
-from tidemill.stores.memory.moves import move
-from tidemill.stores.memory.pools import problem_with_needs
-from tidemill.stores.memory.records import Records
+from tidemill.engine.moves import move
+from tidemill.engine.pools import problem_with_needs
+from tidemill.engine.records import Records
 
 
 def insert(records: Records, groups: Sequence[Group]) -> list[list[Inserted]]:

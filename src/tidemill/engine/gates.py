@@ -11,8 +11,8 @@ from tidemill.core.calls import Call, Unripe
 from tidemill.core.job import Job
 from tidemill.core.lanes import Ahead, Gate, Picked
 from tidemill.core.ledger import Reserved, Stopped
-from tidemill.stores.memory.ledger import Books
-from tidemill.stores.memory.queue import Queue
+from tidemill.engine.ledger import Books
+from tidemill.engine.queue import Queue
 
 
 class Gates:

@@ -11,8 +11,8 @@ from tidemill.contract.reader import LOG_LINES, LogLine, WorkerInfo
 from tidemill.core import transitions
 from tidemill.core.claims import Heartbeat, Held, Said, is_current
 from tidemill.core.job import Job
-from tidemill.stores.memory.moves import move
-from tidemill.stores.memory.records import KnownWorker, Records
+from tidemill.engine.moves import move
+from tidemill.engine.records import KnownWorker, Records
 
 
 def extend(records: Records, heartbeat: Heartbeat) -> Extended:

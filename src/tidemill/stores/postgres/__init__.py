@@ -1,0 +1,1 @@
+"""The PostgreSQL store: the same promises across machines, in the database the application has."""
