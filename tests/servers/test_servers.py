@@ -1,0 +1,148 @@
+"""The tests' own servers do what the tests rely on."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import psycopg
+import pytest
+import redis
+
+from tests.servers.keys import Keys
+from tests.servers.postgres import GUARDED, PASSWORD, Postgres
+from tests.servers.program import HOST
+from tests.servers.redis import Redis
+
+pytest_plugins = ["pytester"]
+
+# What a PostgreSQL client says first; a server that runs answers with one letter.
+ASKS_FOR_TLS = b"\0\0\0\x08\x04\xd2\x16\x2f"
+
+
+def test_redis_keeps_what_it_acknowledged_through_a_kill() -> None:
+    with Redis(append_only=True) as server:
+        first = server.pid
+        with server.client() as client:
+            client.set("kept", "yes")
+        server.kill()
+        with server.client() as client, pytest.raises(redis.ConnectionError):
+            client.ping()
+        server.start()
+        with server.client() as client:
+            assert client.get("kept") == "yes"
+        assert server.pid != first
+    assert_nothing_is_left(server)
+
+
+def test_redis_pauses_and_resumes() -> None:
+    with Redis() as server:
+        server.pause()
+        with server.client(socket_timeout=0.05) as client, pytest.raises(redis.TimeoutError):
+            client.ping()
+        server.resume()
+        with server.client() as client:
+            assert client.ping()
+
+
+def test_redis_with_a_password_and_with_a_user_of_few_rights() -> None:
+    with Redis(requirepass="secret", user="few on >rights ~jobs:* +get") as server:
+        assert "secret" in server.url
+        with server.client() as client:
+            client.set("jobs:1", "one")
+        with server.client(username="few", password="rights") as few:  # noqa: S106 - its own
+            assert few.get("jobs:1") == "one"
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                few.get("other")
+        with server.client(password=None) as stranger, pytest.raises(redis.AuthenticationError):
+            stranger.ping()
+
+
+def test_a_server_that_cannot_start_says_why() -> None:
+    with pytest.raises(RuntimeError, match="Bad directive"), Redis(nonsense="yes"):
+        pass
+
+
+def test_postgres_keeps_what_it_acknowledged_through_a_kill() -> None:
+    with Postgres(durable=True) as server:
+        with server.client() as client:
+            client.execute("CREATE TABLE kept AS SELECT 'yes' AS word")
+            server.kill()
+            with pytest.raises(psycopg.OperationalError):
+                client.execute("SELECT 1")
+        server.start()
+        with server.client() as client:
+            assert client.execute("SELECT word FROM kept").fetchall() == [("yes",)]
+        server.end()
+        server.start()
+        with server.client() as client:
+            assert client.execute("SELECT word FROM kept").fetchall() == [("yes",)]
+            server.pause()
+            with socket.create_connection((HOST, server.port), timeout=0.1) as waiting:
+                waiting.sendall(ASKS_FOR_TLS)
+                with pytest.raises(TimeoutError):
+                    waiting.recv(1)
+            server.resume()
+            assert client.execute("SELECT 1").fetchone() == (1,)
+    assert_nothing_is_left(server)
+
+
+def test_postgres_asks_the_guarded_user_for_a_password(postgres_server: Postgres) -> None:
+    with psycopg.connect(postgres_server.guarded_url) as client:
+        assert client.execute("SELECT current_user").fetchone() == (GUARDED,)
+    wrong = postgres_server.guarded_url.replace(PASSWORD, "wrong")
+    with pytest.raises(psycopg.OperationalError, match="password"), psycopg.connect(wrong):
+        pass
+
+
+@pytest.mark.parametrize("turn", ["first", "second"])
+def test_every_test_finds_the_database_empty(turn: str, postgres_url: str) -> None:
+    """One leaves a schema, a table and an open transaction behind; the other would trip over them."""
+    client = psycopg.connect(postgres_url)
+    client.execute("CREATE SCHEMA mine; CREATE TABLE mine.jobs (id int); CREATE TABLE jobs (id int)")
+    client.commit()
+    client.execute("SELECT FROM jobs")
+    test_every_test_finds_the_database_empty.__dict__.setdefault("open", []).append(client)
+
+
+@pytest.mark.parametrize("turn", ["first", "second"])
+def test_every_test_finds_redis_empty(turn: str, redis_url: str, redis_prefix: str, redis_keys: Keys) -> None:
+    with redis.Redis.from_url(redis_url) as client:
+        assert client.dbsize() == 0
+        client.set(f"{redis_prefix}:job", "one")
+    assert redis_keys.left_over() == [f"{redis_prefix}:job"]
+    assert redis_keys.strays() == []
+
+
+def test_a_key_outside_the_prefix_fails_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest('pytest_plugins = ["tests.servers.plugin"]')
+    pytester.makepyfile(
+        """
+        import redis
+
+        def leave(url, key, db=0):
+            with redis.Redis.from_url(url, db=db) as client:
+                client.set(key, "x")
+
+        def test_tidy(redis_url, redis_prefix):
+            leave(redis_url, "{" + redis_prefix + ":0}:jobs")
+
+        def test_stray(redis_url, redis_prefix):
+            leave(redis_url, "tidemill:jobs")
+
+        def test_another_database(redis_url):
+            leave(redis_url, "other:jobs", db=3)
+
+        def test_default(redis_url):
+            leave(redis_url, "tidemill:jobs")
+        """
+    )
+    ran = pytester.runpytest_inprocess("-o", "asyncio_default_fixture_loop_scope=function")
+    ran.assert_outcomes(passed=4, errors=2)
+    ran.stdout.fnmatch_lines(["*keys outside the prefix 't*': tidemill:jobs*", "*'tidemill': other:jobs*"])
+
+
+def assert_nothing_is_left(server: Redis | Postgres) -> None:
+    assert not server.folder.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(server.pid, 0)
