@@ -1,1 +1,11 @@
-"""The PostgreSQL store: the same promises across machines, in the database the application has."""
+"""A store in one schema of a PostgreSQL database, for any number of machines.
+
+How it stays fast and safe:
+
+* A verb is one statement or one transaction (`connection.py`), within a deadline, and done again when the
+  connection was lost or the server rolled it back.
+* Nothing is kept in a session, so that it works behind a pooler: no search path, no session locks, no
+  temporary tables; what is prepared there is not used where a pooler stands between (`links.py`).
+* The server's clock is the truth, and a step of it moves no lease and no window (`clocks.py`).
+* Idle processes are woken by NOTIFY, and only when one of them is parked (`wakeups.py`).
+"""

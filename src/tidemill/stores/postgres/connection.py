@@ -1,0 +1,151 @@
+"""How verbs reach the database: one statement, or one transaction, within a deadline.
+
+A verb ends in time (I22) with an answer or an error. Until then it is tried again, with growing pauses, when
+the connection was lost or the server rolled it back. What may have been committed before the answer was lost
+is done again only if that changes nothing more: `repeatable` (J1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import asyncpg
+
+from tidemill.clock import Clock, Entropy
+from tidemill.errors import StoreUnavailable
+from tidemill.stores.postgres import migrations
+from tidemill.stores.postgres.address import Address
+from tidemill.stores.postgres.clocks import StoreClock
+from tidemill.stores.postgres.faults import Kind, kind_of, out_of_time, translate
+from tidemill.stores.postgres.links import Link, Links
+from tidemill.stores.postgres.statements import moved
+from tidemill.stores.postgres.step import Step
+
+T = TypeVar("T")
+Record = asyncpg.Record
+
+PATIENCE = 5.0
+"""Seconds a verb may take, other tries included (I22)."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+
+
+class Connection:
+    """`clock` is a test's; without one the server's clock is the truth."""
+
+    def __init__(self, address: Address, clock: Clock | None, entropy: Entropy) -> None:
+        self.address = address
+        self.clock = StoreClock(clock)
+        self.links = Links(address)
+        self._entropy = entropy
+        self._moved: dict[str, str] = {}
+        self._open = False
+
+    async def open(self) -> None:
+        """S1: a server that cannot be used is told at once, not after other tries."""
+        try:
+            async with asyncio.timeout(migrations.PATIENCE):
+                await migrations.prepare(self.links, self.address, self.clock)
+        except TimeoutError as error:
+            raise out_of_time(None, self.address) from error
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            raise translate(error, self.address) from error
+        self._open = True
+
+    async def close(self) -> None:
+        self._open = False
+        await self.links.close()
+
+    async def fetch(
+        self, sql: str, *values: Any, repeatable: bool = True, patience: float = PATIENCE
+    ) -> list[Record]:
+        """One statement, which is a transaction of its own."""
+        statement = self.here(sql)
+
+        async def on(link: Link) -> list[Record]:
+            return await link.fetch(statement, *values)
+
+        return await self._until_done(on, repeatable=repeatable, patience=patience)
+
+    async def run(
+        self, work: Callable[[Step], Awaitable[T]], *, repeatable: bool = True, patience: float = PATIENCE
+    ) -> T:
+        """`work` in one transaction. It may be called several times, each time on a new one: whatever it
+        remembers of an earlier call is wrong."""
+
+        async def on(link: Link) -> T:
+            async with self._step_on(link) as step:
+                return await work(step)
+
+        return await self._until_done(on, repeatable=repeatable, patience=patience)
+
+    @asynccontextmanager
+    async def step(self, *, patience: float = PATIENCE) -> AsyncIterator[Step]:
+        """One transaction that is not tried again: for work that cannot be."""
+        try:
+            async with asyncio.timeout(patience), self._link() as link, self._step_on(link) as step:
+                yield step
+        except TimeoutError as error:
+            raise out_of_time(None, self.address) from error
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            raise translate(error, self.address) from error
+
+    def _step_on(self, link: Link) -> Step:
+        return Step(link, self.clock, self.here, pooled=self.links.pooled)
+
+    def here(self, sql: str) -> str:
+        """The statement as it reads in this store's schema."""
+        statement = self._moved.get(sql)
+        if statement is None:
+            statement = self._moved[sql] = moved(sql, self.address.schema)
+        return statement
+
+    async def _until_done(
+        self, on: Callable[[Link], Awaitable[T]], *, repeatable: bool, patience: float
+    ) -> T:
+        self._refuse_closed()
+        last: Exception | None = None
+        pause = _FIRST_PAUSE
+        try:
+            async with asyncio.timeout(patience):
+                while True:
+                    try:
+                        async with self._link() as link:
+                            return await on(link)
+                    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+                        if not may_repeat(error, repeatable=repeatable):
+                            raise translate(error, self.address) from error
+                        last = error
+                    await asyncio.sleep(pause * (0.5 + self._entropy.chance()))
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        except TimeoutError as error:
+            raise out_of_time(last, self.address) from (last or error)
+
+    @asynccontextmanager
+    async def _link(self) -> AsyncIterator[Link]:
+        """Handed back only by who knows that it is in order."""
+        link = await self.links.take()
+        try:
+            yield link
+        except asyncpg.PostgresError:
+            self.links.give_back(link)
+            raise
+        except BaseException:
+            self.links.drop(link)
+            raise
+        else:
+            self.links.give_back(link)
+
+    def _refuse_closed(self) -> None:
+        if not self._open:
+            raise StoreUnavailable(f"{self.address}: the store is closed; open it first")
+
+
+def may_repeat(error: BaseException, *, repeatable: bool) -> bool:
+    kind = kind_of(error)
+    if kind is Kind.LOST:
+        return repeatable or not getattr(error, "committing", True)
+    return kind is Kind.ROLLED_BACK

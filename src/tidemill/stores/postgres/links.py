@@ -1,0 +1,133 @@
+"""The few server connections of one event loop.
+
+asyncpg's own pool asks the server to reset a session each time one is handed back: a second round trip for
+every verb, and nothing here leaves anything behind in a session (which is also what makes it work behind a
+pooler). So links are kept in a list: the one used last is taken first, another is opened when all are busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import deque
+from typing import Any, TypeAlias
+
+import asyncpg
+
+from tidemill.stores.postgres.address import Address
+
+Link: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+CONNECT_PATIENCE = 5.0
+SESSION = {
+    "jit": "off",  # compiling takes longer than any statement here
+    "lock_timeout": "5000",
+    "idle_in_transaction_session_timeout": "10000",  # a stopped process must not keep others waiting
+}
+"""What a session is set to where it is ours alone; behind a pooler every transaction says it itself."""
+
+_inherited: list[Any] = []
+"""Links of a parent process. Never touched and never freed: closing one would say goodbye in its name."""
+
+
+class Links:
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self.pooled = False
+        """A pooler stands between: sessions are not ours, so nothing is prepared in them."""
+        self._start()
+
+    def _start(self) -> None:
+        self._idle: list[Link] = []
+        self._all: set[Link] = set()
+        self._opening = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._pid = os.getpid()
+
+    async def take(self) -> Link:
+        """A link that was alive when it was last seen."""
+        self._mind_fork()
+        while True:
+            while self._idle:
+                link = self._idle.pop()
+                if not link.is_closed():
+                    return link
+                self._all.discard(link)
+            if len(self._all) + self._opening < self._address.connections:
+                return await self._open()
+            await self._wait_for_one()
+
+    def give_back(self, link: Link) -> None:
+        if link.is_closed() or link.is_in_transaction():
+            self.drop(link)
+            return
+        self._idle.append(link)
+        self._call_next()
+
+    def drop(self, link: Link) -> None:
+        """Nobody knows what state it is in."""
+        self._all.discard(link)
+        terminate(link)
+        self._call_next()
+
+    async def close(self) -> None:
+        self._mind_fork()
+        every, self._idle, self._all = self._all, [], set()
+        for link in every:
+            await hang_up(link)
+
+    async def connect(self) -> Link:
+        """One that is not counted: for whoever needs one of its own."""
+        return await asyncpg.connect(
+            self._address.dsn,
+            timeout=CONNECT_PATIENCE,
+            server_settings={"application_name": "tidemill"} | ({} if self.pooled else SESSION),
+            statement_cache_size=0 if self.pooled else 200,
+            max_cached_statement_lifetime=0,
+        )
+
+    async def _open(self) -> Link:
+        self._opening += 1
+        try:
+            link = await self.connect()
+        finally:
+            self._opening -= 1
+            self._call_next()
+        self._all.add(link)
+        return link
+
+    async def _wait_for_one(self) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._call_next()  # the turn was ours and is not used
+            raise
+
+    def _call_next(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def _mind_fork(self) -> None:
+        if self._pid != os.getpid():
+            _inherited.append(self._all)
+            self._start()
+
+
+def terminate(link: Link) -> None:
+    with contextlib.suppress(Exception):
+        link.terminate()
+
+
+async def hang_up(link: Link) -> None:
+    """Politely, when there is somebody to say goodbye to."""
+    try:
+        await link.close(timeout=1)
+    except Exception:  # noqa: BLE001 - whatever it is, the link ends here
+        terminate(link)

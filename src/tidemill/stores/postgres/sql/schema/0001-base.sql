@@ -1,0 +1,85 @@
+-- What the store itself needs, before there is any job.
+
+-- One row. `shift` is what to take from the wall clock for the boot clock; `epoch` counts how often it was
+-- corrected. `skew` is 0 but in tests, where it stands for a server whose clock was stepped.
+CREATE TABLE tidemill.clock (
+    shift double precision NOT NULL,
+    epoch bigint NOT NULL DEFAULT 1,
+    boot_id text NOT NULL,
+    skew double precision NOT NULL DEFAULT 0
+);
+INSERT INTO tidemill.clock (shift, boot_id)
+VALUES (extract(epoch FROM clock_timestamp()) - 1000000, gen_random_uuid()::text);
+
+-- The store's clocks, read together.
+--   wall: given only by tests that bring their own clock; then `boot` is theirs too.
+--   boot, epoch: what the caller expects the boot clock to say, and of which epoch; null when it has not
+--     heard it yet.
+-- A boot clock far from what a caller of the same epoch expects means that the server's wall clock was
+-- stepped: `shift` is corrected, and the boot clock goes on.
+CREATE FUNCTION tidemill.read_clock(
+    INOUT wall double precision, INOUT boot double precision, INOUT epoch bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    expected double precision := boot;
+    heard bigint := epoch;
+    stored tidemill.clock%ROWTYPE;
+BEGIN
+    IF wall IS NOT NULL THEN
+        RETURN;
+    END IF;
+    SELECT * INTO STRICT stored FROM tidemill.clock;
+    wall := extract(epoch FROM clock_timestamp()) + stored.skew;
+    boot := wall - stored.shift;
+    epoch := stored.epoch;
+    IF heard = stored.epoch AND (boot > expected + 5 OR boot < expected - 2) THEN
+        UPDATE tidemill.clock AS corrected
+        SET shift = wall_now.wall - expected, epoch = corrected.epoch + 1
+        FROM (SELECT read_clock.wall AS wall) AS wall_now
+        WHERE corrected.epoch = heard
+        RETURNING corrected.epoch INTO epoch;
+        IF NOT FOUND THEN
+            -- Somebody else corrected it meanwhile.
+            SELECT * INTO STRICT stored FROM tidemill.clock;
+            boot := wall - stored.shift;
+            epoch := stored.epoch;
+            RETURN;
+        END IF;
+        boot := expected;
+    END IF;
+END
+$$;
+
+-- Listeners that wait. Unlogged: whoever waited before a crash of the server waits on a new connection.
+-- `pid` is the server process of the connection that LISTENs on `channel`: when it is gone, so is the listener.
+CREATE UNLOGGED TABLE tidemill.parked (
+    topic text NOT NULL,
+    listener text NOT NULL,
+    channel text NOT NULL,
+    pid integer NOT NULL,
+    since timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (topic, listener)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+-- Wake one listener of a queue's topic, every one of another's.
+-- Called after the commit of what there is to see: a listener parks first and then looks, so one that this
+-- does not find will see it.
+CREATE FUNCTION tidemill.ring(topics text[]) RETURNS void LANGUAGE sql AS $$
+    WITH chosen AS MATERIALIZED (
+        SELECT one.topic, one.listener
+        FROM unnest(topics) AS wanted (topic)
+        CROSS JOIN LATERAL (
+            SELECT p.topic, p.listener
+            FROM tidemill.parked AS p
+            WHERE p.topic = wanted.topic
+            LIMIT CASE WHEN wanted.topic LIKE 'queue:%' THEN 1 END
+            FOR UPDATE SKIP LOCKED
+        ) AS one
+    ), woken AS (
+        DELETE FROM tidemill.parked AS p
+        USING chosen
+        WHERE p.topic = chosen.topic AND p.listener = chosen.listener
+        RETURNING p.channel, p.listener
+    )
+    SELECT pg_notify(channel, listener) FROM woken
+$$;
