@@ -1,0 +1,66 @@
+"""What a server refuses and how connections end, in Tidemill's words: what happened, and what to do."""
+
+from __future__ import annotations
+
+from tidemill.errors import (
+    ConfigurationError,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    TidemillError,
+)
+
+PASSING = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")
+"""Refused before anything was done, by a server that will soon do it."""
+
+
+class Lost(Exception):
+    """A connection is over, or could not be made. What was under way may or may not have been done."""
+
+
+class Said(Exception):
+    """A reply that is an error. Its first word says which."""
+
+    @property
+    def word(self) -> str:
+        return str(self).partition(" ")[0]
+
+
+def translate(said: Said, place: str) -> TidemillError:
+    text = str(said)
+    match said.word:
+        case "WRONGPASS" | "NOAUTH":
+            return ConfigurationError(
+                f"{place}: the server refused the user or password; put the right ones into the URL "
+                "(redis://user:password@host)"
+            )
+        case "NOPERM":
+            return ConfigurationError(
+                f"{place}: the server's access list forbids this user something Tidemill needs ({text}); "
+                "the page on deploying on Redis has the ACL line"
+            )
+        case "DENIED":
+            return ConfigurationError(
+                f"{place}: the server is in protected mode and answers only its own machine; set a "
+                "password or bind address on it"
+            )
+        case "OOM":
+            return StoreFull(
+                f"{place}: the server's memory is full (maxmemory); raise it or let jobs be pruned, work "
+                "goes on by itself"
+            )
+        case "MISCONF":
+            return StoreFull(
+                f"{place}: the server cannot write to its disk and accepts nothing; look at its log and free "
+                "space, work goes on by itself"
+            )
+        case "READONLY":
+            return StoreReadOnly(
+                f"{place}: the server is a read-only replica; name the primary in the URL, or its Sentinels "
+                "(redis+sentinel://)"
+            )
+        case word if word in PASSING:
+            return StoreUnavailable(f"{place}: the server is not ready ({text})")
+        case _:
+            return StoreError(f"{place}: the server refused: {text}")

@@ -1,0 +1,81 @@
+"""What is said first on a connection, and what must be true before a job is trusted to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemill.errors import SchemaMismatch, StoreCorrupt, StoreUnavailable
+from tidemill.stores.redis import policy, scripts
+from tidemill.stores.redis.address import Address, Login
+from tidemill.stores.redis.clocks import GivenClock, ServerClock
+from tidemill.stores.redis.faults import Said
+from tidemill.stores.redis.lines import Connection
+from tidemill.stores.redis.policy import Server
+from tidemill.stores.redis.wire import Argument, pack
+
+SCHEMA = 1
+GREET = scripts.load("greet")
+
+
+async def greet(wire: Connection, address: Address, clock: GivenClock | ServerClock, until: float) -> Server:
+    """Raises Said or Lost where another try may help, and an error of ours where a person must."""
+    await hello(wire, address.login, str(address), until)
+    if address.db:
+        await expect(wire, until, b"SELECT", address.db)
+    server = policy.read(await expect(wire, until, b"INFO"))
+    policy.check(server, str(address))
+    await expect(wire, until, b"SCRIPT", b"LOAD", GREET.source)
+    call = (b"EVALSHA", GREET.sha, 1, address.root, clock.first_words(), server.identity, SCHEMA)
+    _, boot, schema = await _ours(wire, until, address, call)
+    if int(schema) != SCHEMA:
+        raise _other_schema(address, int(schema))
+    if clock.is_old:
+        clock.saw(float(boot))
+    return server
+
+
+async def hello(wire: Connection, login: Login, place: str, until: float) -> None:
+    """The third protocol: wake-ups come on the same connection, between replies."""
+    auth = (b"AUTH", login.user or b"default", login.password) if login.password else ()
+    try:
+        await expect(wire, until, b"HELLO", 3, *auth, b"SETNAME", b"tidemill")
+    except Said as said:
+        if "unknown command" in str(said).lower():
+            raise policy.too_old(place, "the server") from said
+        if said.word == "NOPROTO":
+            raise StoreUnavailable(
+                f"{place}: the server, or a proxy before it, does not speak the third protocol of Redis "
+                "(RESP3); connect to the server itself"
+            ) from said
+        raise
+
+
+async def expect(wire: Connection, until: float, *command: Argument) -> Any:
+    reply = await wire.ask(pack(command), until)
+    if type(reply) is Said:
+        raise reply
+    return reply
+
+
+async def _ours(wire: Connection, until: float, address: Address, call: tuple[Any, ...]) -> Any:
+    try:
+        return await expect(wire, until, *call)
+    except Said as said:
+        if "WRONGTYPE" in str(said):
+            raise StoreCorrupt(
+                f"{address}: another program keeps keys under the prefix {address.prefix!r}; choose another "
+                "with ?prefix=…"
+            ) from said
+        raise
+
+
+def _other_schema(address: Address, found: int) -> SchemaMismatch:
+    if found > SCHEMA:
+        return SchemaMismatch(
+            f"{address}: its schema has version {found}, this Tidemill knows up to {SCHEMA}; upgrade "
+            "tidemill on this machine, or choose another prefix with ?prefix=…"
+        )
+    return SchemaMismatch(
+        f"{address}: it was made by a Tidemill from before 0.1.0 (schema version {found}), which no release "
+        "can read; choose another prefix with ?prefix=…"
+    )

@@ -1,0 +1,168 @@
+"""Two ways to a server: from an event loop, and from a thread that has none.
+
+Both look alike to the shard. On a thread nothing is ever awaited for real: the socket blocks, and the
+coroutine of a verb runs to its end at its first step. So every verb is written once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
+from threading import Event
+from typing import Any, Protocol, TypeVar
+
+import hiredis
+
+from tidemill.clock import SystemClock
+from tidemill.stores.redis.address import Node
+from tidemill.stores.redis.faults import Lost, Said
+from tidemill.stores.redis.wire import Wire
+
+T = TypeVar("T")
+Pushed = Callable[[list[Any]], None]
+
+
+class Connection(Protocol):
+    """`ask` returns an awaitable of the reply; error replies are replies."""
+
+    lost: Lost | None
+
+    def ask(self, packed: bytes, until: float) -> Any: ...
+    def end(self, why: str) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Line(Protocol):
+    """`alone` is held by whoever makes the connection all others will use."""
+
+    def time(self) -> float: ...
+    def alone(self) -> AbstractAsyncContextManager[Any]: ...
+    async def pause(self, seconds: float) -> None: ...
+    async def connect(self, node: Node, tls: ssl.SSLContext | None, until: float) -> Connection: ...
+
+
+class LoopLine:
+    """For an event loop; `on_push` gets what the server sends unasked."""
+
+    def __init__(self, on_push: Pushed) -> None:
+        self._on_push = on_push
+        self._lock = asyncio.Lock()
+
+    def alone(self) -> AbstractAsyncContextManager[Any]:
+        return self._lock
+
+    def time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def connect(self, node: Node, tls: ssl.SSLContext | None, until: float) -> Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout_at(until):
+                if node.path:
+                    _, wire = await loop.create_unix_connection(lambda: Wire(loop, self._on_push), node.path)
+                else:
+                    _, wire = await loop.create_connection(
+                        lambda: Wire(loop, self._on_push), node.host, node.port, ssl=tls
+                    )
+        except TimeoutError:
+            raise Lost("it did not answer in time") from None
+        except OSError as error:
+            raise Lost(reason(error)) from error
+        return wire
+
+
+class ThreadLine:
+    """For a thread without a loop."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._never = Event()
+
+    def alone(self) -> AbstractAsyncContextManager[Any]:
+        return nullcontext()
+
+    def time(self) -> float:
+        return self._clock.boot()
+
+    async def pause(self, seconds: float) -> None:
+        self._never.wait(seconds)
+
+    async def connect(self, node: Node, tls: ssl.SSLContext | None, until: float) -> Connection:
+        left = max(until - self.time(), 0.001)
+        try:
+            if node.path:
+                plain = socket.socket(socket.AF_UNIX)
+                plain.settimeout(left)
+                plain.connect(node.path)
+            else:
+                plain = socket.create_connection((node.host, node.port), timeout=left)
+                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return ThreadWire(tls.wrap_socket(plain, server_hostname=node.host) if tls else plain, self.time)
+        except OSError as error:
+            raise Lost(reason(error)) from error
+
+
+class ThreadWire:
+    """One connection, one request at a time."""
+
+    def __init__(self, connected: socket.socket, time: Callable[[], float]) -> None:
+        self._socket, self._time = connected, time
+        self._reader = hiredis.Reader(replyError=Said)
+        self.lost: Lost | None = None
+
+    async def ask(self, packed: bytes, until: float) -> Any:
+        if self.lost is not None:
+            raise self.lost
+        try:
+            self._socket.settimeout(max(until - self._time(), 0.001))
+            self._socket.sendall(packed)
+            while (reply := self._reader.gets()) is False:
+                data = self._socket.recv(65536)
+                if not data:
+                    raise ConnectionResetError("the server closed the connection")
+                self._reader.feed(data)
+        except (OSError, hiredis.ProtocolError) as error:
+            self.end(reason(error))
+            raise Lost(reason(error)) from error
+        return reply
+
+    def end(self, why: str) -> None:
+        if self.lost is None:
+            self.lost = Lost(why)
+            self._socket.close()
+
+    async def close(self) -> None:
+        self.end("it was closed")
+
+
+def finished(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that waits for nothing: one whose shard is on a thread's line."""
+    try:
+        work.send(None)
+    except StopIteration as over:
+        result: T = over.value
+        return result
+    work.close()
+    raise RuntimeError("a verb waited for an event loop on a thread that has none")
+
+
+def reason(error: Exception) -> str:
+    match error:
+        case TimeoutError():
+            return "it did not answer in time"
+        case socket.gaierror():
+            return "no machine has this name"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted ({error.verify_message}); name its authority with ?ca="
+        case ssl.SSLError():
+            return f"the TLS handshake failed ({error.reason}); is this a TLS port?"
+        case OSError() if error.strerror:
+            return error.strerror[:1].lower() + error.strerror[1:]
+        case _:
+            return str(error) or type(error).__name__

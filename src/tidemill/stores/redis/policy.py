@@ -1,0 +1,77 @@
+"""What a server must be like before a job is trusted to it, and what is worth a warning (S1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from tidemill.errors import ConfigurationError, StoreReadOnly, StoreUnavailable
+from tidemill.stores.redis.faults import Lost
+
+OLDEST = (6, 0)
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """What INFO tells of a server; empty where it keeps something to itself, as managed ones do."""
+
+    name: str
+    version: str
+    identity: str
+    """Another one after a restart or a failover: what was acknowledged last may be missing."""
+    is_primary: bool
+    eviction: str
+    appends: bool | None
+    loading: bool
+
+    @property
+    def engine(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+def read(info: bytes | str) -> Server:
+    text = info if isinstance(info, str) else info.decode(errors="replace")
+    facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    aof = facts.get("aof_enabled")
+    return Server(
+        name="Valkey" if "valkey_version" in facts else "Redis",
+        version=facts.get("valkey_version") or facts.get("redis_version", ""),
+        identity=f"{facts.get('run_id', '')}/{facts.get('master_replid', '')}",
+        is_primary=facts.get("role", "master") == "master",
+        eviction=facts.get("maxmemory_policy", ""),
+        appends=None if aof is None else aof == "1",
+        loading=facts.get("loading", "0") not in ("0", ""),
+    )
+
+
+def check(server: Server, place: str) -> None:
+    """Raises when jobs would not be safe there."""
+    if server.loading:
+        raise Lost("the server is still loading its data")
+    found = tuple(map(int, re.findall(r"\d+", server.version)[:2]))
+    if server.name == "Redis" and found and found < OLDEST:
+        raise too_old(place, f"{server.engine}")
+    if not server.is_primary:
+        raise StoreReadOnly(
+            f"{place}: the server is a read-only replica; name the primary in the URL, or its Sentinels "
+            "(redis+sentinel://)"
+        )
+    if server.eviction not in ("", "noeviction"):
+        raise ConfigurationError(
+            f"{place}: the server throws keys away when its memory is full (maxmemory-policy "
+            f"{server.eviction}), and jobs with them; run CONFIG SET maxmemory-policy noeviction and put "
+            "the same line into its configuration, or use a server of its own"
+        )
+
+
+def too_old(place: str, engine: str) -> StoreUnavailable:
+    return StoreUnavailable(f"{place}: {engine} is too old; Tidemill needs Redis 6.0 or newer, or Valkey")
+
+
+def warnings(server: Server) -> Iterator[str]:
+    if server.appends is False:
+        yield (
+            "the server keeps no append-only file: jobs accepted since its last snapshot are lost when it "
+            "dies; run CONFIG SET appendonly yes and put the same line into its configuration"
+        )
