@@ -18,6 +18,7 @@ from tidemill.core.filters import Filter
 from tidemill.core.job import Group
 from tidemill.core.outcomes import Answer
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings
+from tidemill.engine.indexes import Index
 from tidemill.stores.memory import MemoryStore
 from tidemill.testing.conformance.lockstep import DIFFERS, arrive_in_memory, run_lockstep
 
@@ -107,11 +108,9 @@ class DropsSuccessors(MemoryStore):
 
     async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
         with self.verb() as records:
-            records.successors.clear()
+            waiting, records.successors = records.successors, Index()
             answer = await super().settle(settlements, request)
-            for job in records.jobs.values():
-                if job.state == "waiting" and job.after is not None:
-                    records.successors[job.after] = job.id
+            records.successors = waiting
         return answer
 
 

@@ -81,10 +81,14 @@ def _settle_before_run() -> Patch:
     return patch.object(Executor, "fill", fill_and_settle)
 
 
+def _running(records: Records) -> list[Job]:
+    return [records.jobs[id_] for id_ in records.running.every()]
+
+
 def _reclaim_by_age() -> Patch:
     def by_age(records: Records, _dead: Sequence[str]) -> Reclaimed:
         now = records.clock.wall()
-        over = [job for job in reclaim._running(records) if now - (job.started or now) > LEASE]
+        over = [job for job in _running(records) if now - (job.started or now) > LEASE]
         back = [reclaim._take_back(records, job, died=False) for job in over]
         return Reclaimed(tuple(job.id for job in back if job.state is State.READY), ())
 
@@ -95,7 +99,7 @@ def _leases_by_wall_clock() -> Patch:
     def by_wall(records: Records, _dead: Sequence[str]) -> Reclaimed:
         clock = records.clock
         assert isinstance(clock, VirtualClock)
-        over = [job for job in reclaim._running(records) if job.lease <= clock.boot() + clock._skew]
+        over = [job for job in _running(records) if job.lease <= clock.boot() + clock._skew]
         back = [reclaim._take_back(records, job, died=False) for job in over]
         return Reclaimed(tuple(job.id for job in back if job.state is State.READY), ())
 
@@ -117,7 +121,7 @@ def _heartbeat_renews_everybody() -> Patch:
 
     def renew_all(records: Records, heartbeat: Heartbeat, lease: float) -> None:
         renew(records, heartbeat, lease)
-        for job in reclaim._running(records):
+        for job in _running(records):
             records.put(replace(job, lease=lease))
 
     return patch.object(extend, "_meet", renew_all)
@@ -200,7 +204,7 @@ def _reclaim_forgets_to_count() -> Patch:
 
     def take_back_only(records: Records, job: Job, *, died: bool) -> Job:
         after = take_back(records, job, died=died)
-        records.queue(job.queue).running_in[job.lane] += 1
+        records.queue(job.queue).running_in.change(job.lane, 1)
         return after
 
     return patch.object(reclaim, "_take_back", take_back_only)

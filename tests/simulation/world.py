@@ -219,7 +219,7 @@ class World:
         return self.store._shared.records.queue(queue).settings
 
     def _counts(self) -> dict[str, dict[State, int]]:
-        return {name: dict(queue.counts) for name, queue in self.store._shared.records.queues.items()}
+        return {name: dict(queue.counts.items()) for name, queue in self.store._shared.records.queues.items()}
 
     def _running_in(self) -> dict[tuple[str, str], int]:
         queues = self.store._shared.records.queues

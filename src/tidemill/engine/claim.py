@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from math import isfinite
 
 from msgspec.structs import replace
@@ -46,8 +46,7 @@ class Claiming:
         """`call` is the first job of its batch."""
         self.calls += call in {"", job.id}
         if not self.jobs:
-            self.records.fence += 1
-            self.fence, self.claim = self.records.fence, self.records.entropy.claim_id()
+            self.fence, self.claim = self.records.next_fence(), self.records.entropy.claim_id()
         claimed = transitions.claimed(
             job,
             fence=self.fence,
@@ -109,16 +108,15 @@ def _is_repeated(records: Records, request: ClaimRequest) -> bool:
 def _repeated(records: Records, request: ClaimRequest) -> Claims:
     """J33: what the worker still holds of that claim, by seq, calls together. An older number than
     the last is a late double: it too claims nothing. `more` and `next_due` are left to the next claim."""
-    held = (records.jobs[id_] for id_ in records.running.get(request.worker, ()))
+    held = (records.jobs[id_] for id_ in records.running.of(request.worker))
     jobs = sorted((job for job in held if job.number == request.number), key=lambda job: job.seq)
     return Claims(jobs=[transitions.in_hand(job) for job in by_calls(jobs)])
 
 
 def _promote(records: Records, queue: Queue, now: float) -> None:
     """J30. A paused queue's jobs are promoted too: whether it is open is asked afterwards."""
-    for key in queue.scheduled.slice(0, PROMOTE_AT_ONCE):
-        if key[0] > now:
-            return
+    due = list(islice(takewhile(lambda key: key[0] <= now, queue.scheduled.walk()), PROMOTE_AT_ONCE))
+    for key in due:
         move(records, transitions.promoted(records.jobs[key[-1]]), now)
 
 

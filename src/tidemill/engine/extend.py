@@ -53,7 +53,7 @@ def _write_log(records: Records, job: Job, lines: tuple[Said, ...]) -> None:
 def _return_unlisted(records: Records, heartbeat: Heartbeat) -> tuple[str, ...]:
     """J52. Listed means by its current claim: an older claim of the same job does not hold it."""
     listed = {(held.job, held.fence, held.claim) for held in heartbeat.held}
-    mine = [records.jobs[id_] for id_ in records.running.get(heartbeat.worker, ())]
+    mine = [records.jobs[id_] for id_ in records.running.of(heartbeat.worker)]
     unlisted = [
         job
         for job in sorted(mine, key=lambda job: job.seq)

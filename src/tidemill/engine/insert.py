@@ -59,14 +59,14 @@ def holder_of(records: Records, queue: str, unique: Unique | None, now: float) -
     if unique is None:
         return None
     _expire_holders(records, queue, unique.key, now)
-    jobs = (records.jobs[id_] for id_ in records.keys.get((queue, unique.key), ()))
+    jobs = (records.jobs[id_] for id_ in records.keys.of((queue, unique.key)))
     holders = [job for job in jobs if holds_key(job, now)]
     return max(holders, key=lambda job: (job.after is None, job.seq), default=None)
 
 
 def _expire_holders(records: Records, queue: str, key: str, now: float) -> None:
     """A pending holder past its expiry is only not swept yet: nothing may be merged into it."""
-    for id_ in list(records.keys.get((queue, key), ())):
+    for id_ in records.keys.of((queue, key)):
         job = records.jobs[id_]
         if job.state in PENDING and transitions.is_expired(job, now):
             move(records, transitions.expired(job, now), now)

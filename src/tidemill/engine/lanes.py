@@ -22,6 +22,7 @@ from tidemill.core.job import Job
 from tidemill.core.lanes import OpenLane
 from tidemill.core.ledger import PLACE, Shut
 from tidemill.core.needs import group_of_lane, key_of
+from tidemill.engine.indexes import Index
 from tidemill.engine.order import Key, Order
 
 UNPOOLED = ""
@@ -56,7 +57,7 @@ class Lanes:
         self._sizes: Counter[str] = Counter()  # lanes of each group, the shut ones too
         self._emptied: set[str] = set()
         self.shut_groups: dict[str, Shut] = {}
-        self._shut: dict[PLACE, set[str]] = {}
+        self._shut: Index[PLACE] = Index()
         self._wakes: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -89,7 +90,7 @@ class Lanes:
         lane.jobs.remove(_key(job))
         if lane.is_unripe or lane.jobs.head() != head:
             self._unmark(job.lane, lane)
-        if len(lane.jobs):
+        if lane.jobs.head() is not None:
             self._put_in(job.lane, lane)
         else:
             self._emptied.add(job.lane)
@@ -97,7 +98,7 @@ class Lanes:
     def forget_empty(self) -> None:
         for name in self._emptied:
             lane = self._lanes[name]
-            if not len(lane.jobs):
+            if lane.jobs.head() is None:
                 self._unmark(name, lane)
                 del self._lanes[name]
                 self._sizes[lane.group] -= 1
@@ -109,7 +110,7 @@ class Lanes:
         """Remember the lane's last pick."""
         lane = self._lanes[name]
         lane.ripe = None
-        if not len(lane.jobs):
+        if lane.jobs.head() is None:
             lane.served = served
             return
         self._take_out(name, lane)
@@ -122,12 +123,12 @@ class Lanes:
         self._take_out(name, lane)
         lane.shut, lane.lacks = mark, lacks
         lane.ripe = mark.again if mark.place == UNRIPE else None
-        self._shut.setdefault(mark.place, set()).add(name)
+        self._shut.add(mark.place, name)
         heapq.heappush(self._wakes, (mark.again, name))
 
     def reopen(self, place: PLACE) -> bool:
         """Units of that account came free, or its limits are others. Answers whether anybody waited."""
-        names = sorted(self._shut.get(place, ()))
+        names = sorted(self._shut.of(place))
         for name in names:
             self._open(name)
         groups = [group for group, mark in self.shut_groups.items() if mark.place == place]
@@ -137,7 +138,7 @@ class Lanes:
 
     def reopen_all(self) -> None:
         """Another boot: the times of the last one mean nothing."""
-        for place in list(self._shut):
+        for place in self._shut.keys():  # noqa: SIM118 - an index is no mapping
             self.reopen(place)
         self.shut_groups.clear()
         for lane in self._lanes.values():
@@ -162,7 +163,7 @@ class Lanes:
     @property
     def lingers(self) -> bool:
         """A batch waits for company."""
-        return UNRIPE in self._shut
+        return bool(self._shut.of(UNRIPE))
 
     def ripe_at(self, name: str) -> float | None:
         return self._lanes[name].ripe
@@ -174,8 +175,8 @@ class Lanes:
         """(head priority, served, head seq, name) of every open lane, the next to be served first. Whoever
         asks may open others meanwhile: an override that ends does."""
         order, at = self._orders[group], 0
-        while at < len(order):
-            priority, served, seq, name = order[at]
+        while (place := order.at(at)) is not None:
+            priority, served, seq, name = place
             yield priority, served, seq, name
             at = order.place((priority, served, seq, name)) + 1
 
@@ -194,14 +195,12 @@ class Lanes:
     def _open(self, name: str) -> None:
         lane = self._lanes[name]
         self._unmark(name, lane)
-        if len(lane.jobs):
+        if lane.jobs.head() is not None:
             self._put_in(name, lane)
 
     def _unmark(self, name: str, lane: Lane) -> None:
         if lane.shut is not None:
-            self._shut[lane.shut.place].discard(name)
-            if not self._shut[lane.shut.place]:
-                del self._shut[lane.shut.place]
+            self._shut.discard(lane.shut.place, name)
             lane.shut = None
 
     def _next_wake(self) -> tuple[float, str] | None:

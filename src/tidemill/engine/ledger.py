@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -17,6 +16,7 @@ from tidemill.core.pool_history import Remark
 from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolOverride, PoolSettings, in_force
 from tidemill.core.windows import Instant
+from tidemill.engine.indexes import Tally
 
 Claim = tuple[str, int, int]
 """Job, fence and claim id."""
@@ -45,7 +45,7 @@ class Books:
         self.left: dict[Claim, Left] = {}
         self.unheard: dict[Claim, float] = {}  # counted anew at that wall time, and not settled since
         self.history: dict[str, dict[float, Remark]] = {}
-        self._open: Counter[PLACE] = Counter()
+        self._open: Tally[PLACE] = Tally()
         self._news: list[PoolNews] = []
         self._looked: dict[PLACE, float] = {}  # when each was last written, or found worth keeping
 
@@ -72,7 +72,7 @@ class Books:
             self._freed(place)
 
     def reservations(self, place: PLACE) -> int:
-        return self._open[place]
+        return self._open.of(place)
 
     def remark(self, pool: str, what: Remark) -> None:
         minutes, minute = self.history.setdefault(pool, {}), self._clock.wall() // 60 * 60
@@ -104,14 +104,28 @@ class Books:
 
     def reopen(self, pool: str) -> None:
         """Other limits hold: whoever waits for it, with whatever key, asks again."""
-        keys = [place for place in self.accounts if place[0] == pool]
-        for place in [(pool, None), (pool, ledger.ITS_LIMITS), *keys]:
+        for place in [(pool, None), (pool, ledger.ITS_LIMITS), *self.places_of(pool)]:
             self._freed(place)
+
+    def names(self) -> list[str]:
+        return list(self.pools)
+
+    def places_of(self, pool: str) -> list[PLACE]:
+        return [place for place in self.accounts if place[0] == pool]
+
+    def claims_on(self, pool: str) -> list[Claim]:
+        """Those that hold units of it."""
+        return [claim for claim, held in self.reserved.items() if any(one.pool == pool for one in held)]
+
+    def left_over(self, boot: float, dead: frozenset[str]) -> list[Claim]:
+        """Those that were left their units, and whose time is over."""
+        return [claim for claim, left in self.left.items() if left.lease <= boot or left.worker in dead]
 
     def hold(self, claim: Claim, taken: Sequence[Reserved]) -> None:
         if taken:
             self.reserved.setdefault(claim, []).extend(taken)
-            self._open.update(reserved.place for reserved in taken)
+            for reserved in taken:
+                self._open.change(reserved.place, 1)
 
     def exchange(self, claim: Claim, need: Need) -> bool | float:
         """P18: whether something was kept for that call, or how long to wait for it."""
@@ -124,15 +138,10 @@ class Books:
                 taken, rest = answer
                 held[at : at + 1] = [] if rest is None else [rest]
                 if rest is None:
-                    self._ended(kept.place)
+                    self._open.change(kept.place, -1)
                 self.hold(claim, (taken,))
                 return True
         return False
-
-    def _ended(self, place: PLACE) -> None:
-        self._open[place] -= 1
-        if not self._open[place]:
-            del self._open[place]
 
     def leave(self, claim: Claim, worker: str, lease: float) -> None:
         if claim in self.reserved:
@@ -140,7 +149,7 @@ class Books:
 
     def end(self, claim: Claim) -> None:
         for reserved in self.reserved.pop(claim, ()):
-            self._ended(reserved.place)
+            self._open.change(reserved.place, -1)
         self.left.pop(claim, None)
 
     def count_anew(self, claim: Claim) -> None:
@@ -171,7 +180,7 @@ class Books:
         ]
         for _, place in sorted(unused)[:limit]:
             known = self.load(place)
-            if known and not self._open[place] and usage.at_rest(*known, self.now()):
+            if known and not self._open.of(place) and usage.at_rest(*known, self.now()):
                 del self.accounts[place], self._looked[place]
             else:
                 self._looked[place] = self._clock.wall()

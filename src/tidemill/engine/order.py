@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 Key = tuple[Any, ...]
@@ -42,9 +44,16 @@ class Order:
     def head(self) -> Key | None:
         return self._keys[self._start] if self._start < len(self._keys) else None
 
+    def at(self, place: int) -> Key | None:
+        return self._keys[self._start + place] if place < len(self) else None
+
     def place(self, key: Key) -> int:
         """How many stand before the key."""
         return bisect_left(self._keys, key, lo=self._start) - self._start
+
+    def walk(self) -> Iterator[Key]:
+        """From the head on; nothing may change meanwhile."""
+        return islice(self._keys, self._start, None)
 
     def slice(self, offset: int, count: int) -> list[Key]:
         begin = self._start + offset

@@ -51,9 +51,10 @@ def _declare(books: Books, name: str, settings: PoolSettings) -> None:
         return
     names = going_on(known.declared, settings)
     known.declared = settings
-    for place in [place for place in books.accounts if place[0] == name]:
+    for place in books.places_of(name):
         books.save(place, accounts.redeclared(books.accounts[place], names))
-    for held in books.reserved.values():
+    for claim in books.claims_on(name):
+        held = books.reserved[claim]
         for at, reserved in enumerate(held):
             if reserved.pool == name:
                 kept = reserving.redeclared(reserved.reservation, names)
@@ -176,7 +177,7 @@ def problem_with_need(books: Books, need: Need) -> str | None:
 def _known(books: Books, name: str) -> Pool:
     pool = books.pools.get(name)
     if pool is None:
-        raise ConfigurationError(f"pool {name!r}: {undeclared(books.pools)}")
+        raise ConfigurationError(f"pool {name!r}: {undeclared(books.names())}")
     return pool
 
 

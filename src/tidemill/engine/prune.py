@@ -53,7 +53,7 @@ def _outlived(records: Records, queue: Queue, state: State, limit: int, now: flo
     surplus = 0 if retention.count is None else max(0, len(ended) - retention.count)
     oldest_kept = float("-inf") if retention.age is None else now - retention.age
     found: list[Job] = []
-    for finished, _, id_ in ended.slice(0, len(ended)):
+    for finished, _, id_ in ended.walk():
         if len(found) >= limit or (finished > oldest_kept and len(found) >= surplus):
             break
         if not holds_key(records.jobs[id_], now):
@@ -74,7 +74,7 @@ def _forget(records: Records, limit: int, now: float) -> int:
     records.books.forget_unheard(now - HOUR)
     silent_since = records.clock.boot() - HOUR
     for worker in [worker for worker, known in records.workers.items() if known.lease < silent_since]:
-        if worker not in records.running:
+        if not records.running.of(worker):
             del records.workers[worker]
     records.books.forget_resting(limit)
     return len(over)

@@ -9,6 +9,7 @@ from tidemill.clock import Clock
 from tidemill.core.job import Job
 from tidemill.core.queues import Override, Pause, QueueSettings, in_force
 from tidemill.core.states import FINAL, PENDING, State
+from tidemill.engine.indexes import Tally
 from tidemill.engine.lanes import Lanes
 from tidemill.engine.order import Key, Order
 
@@ -21,12 +22,12 @@ class Queue:
         self.declared = QueueSettings()
         self.override: Override | None = None
         self.pause: Pause | None = None
-        self.counts: Counter[State] = Counter()
+        self.counts: Tally[State] = Tally()
         self.lanes = Lanes()
         self.scheduled = Order()
         self.retrying = 0
         self.ended = {state: Order() for state in ENDS}
-        self.running_in: Counter[str] = Counter()
+        self.running_in: Tally[str] = Tally()
         self.history: dict[float, Counter[str]] = {}
 
     @property
@@ -40,7 +41,7 @@ class Queue:
 
     @property
     def pending(self) -> int:
-        return sum(self.counts[state] for state in PENDING)
+        return sum(self.counts.of(state) for state in PENDING)
 
     @property
     def limited(self) -> bool:
@@ -53,7 +54,7 @@ class Queue:
     def room(self) -> float:
         """How many more jobs of the queue may run, the whole fleet together."""
         limit = self.settings.concurrency
-        return float("inf") if limit is None else max(0, limit - self.counts[State.RUNNING])
+        return float("inf") if limit is None else max(0, limit - self.counts.of(State.RUNNING))
 
     def room_in(self, key: str) -> float:
         """Of a key, whatever its jobs' pools. Jobs without a key are in nobody's way: the limit does not
@@ -61,31 +62,29 @@ class Queue:
         limit = self.settings.key_concurrency
         if limit is None or key == "":
             return float("inf")
-        return max(0, limit - self.running_in[key])
+        return max(0, limit - self.running_in.of(key))
 
     def file(self, job: Job, picks: int, *, fresh: bool) -> None:
-        self.counts[job.state] += 1
+        self.counts.change(job.state, 1)
         if job.state is State.READY:
             self.lanes.add(job, picks, fresh=fresh)
         elif job.state is State.SCHEDULED:
             self.scheduled.add(due_key(job))
             self.retrying += job.attempts > 0
         elif job.state is State.RUNNING:
-            self.running_in[job.key] += 1
+            self.running_in.change(job.key, 1)
         elif job.state in FINAL:
             self.ended[job.state].add(_ended_key(job))
 
     def unfile(self, job: Job) -> None:
-        self.counts[job.state] -= 1
+        self.counts.change(job.state, -1)
         if job.state is State.READY:
             self.lanes.remove(job)
         elif job.state is State.SCHEDULED:
             self.scheduled.remove(due_key(job))
             self.retrying -= job.attempts > 0
         elif job.state is State.RUNNING:
-            self.running_in[job.key] -= 1
-            if not self.running_in[job.key]:
-                del self.running_in[job.key]
+            self.running_in.change(job.key, -1)
         elif job.state in FINAL:
             self.ended[job.state].remove(_ended_key(job))
 

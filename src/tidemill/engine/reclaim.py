@@ -18,17 +18,17 @@ def reclaim(records: Records, dead: Sequence[str]) -> Reclaimed:
     """J60 to J63. A lease is over when the boot clock has reached it. Answers are by seq.
     The lease of a worker known to be dead is over too."""
     boot, workers = records.clock.boot(), frozenset(dead)
-    over = [job for job in _running(records) if job.lease <= boot or job.worker in workers]
+    over = records.overdue(boot, workers)
     ready: list[str] = []
     poison: list[str] = []
     for job in sorted(over, key=lambda job: job.seq):
         after = _take_back(records, job, died=job.worker in workers)
         (ready if after.state is State.READY else poison).append(job.id)
-    for claim, left in list(records.books.left.items()):
-        if left.lease <= boot or left.worker in workers:
-            records.books.count_anew(claim)
-    for worker in workers & records.workers.keys():
-        records.workers[worker] = replace(records.workers[worker], lease=0.0)
+    for claim in records.books.left_over(boot, workers):
+        records.books.count_anew(claim)
+    for worker in sorted(workers):
+        if worker in records.workers:
+            records.workers[worker] = replace(records.workers[worker], lease=0.0)
     return Reclaimed(tuple(ready), tuple(poison))
 
 
@@ -38,8 +38,8 @@ def notice_boot(records: Records) -> None:
     if records.boot_id == records.clock.boot_id:
         return
     records.boot_id = records.clock.boot_id
-    for job in _running(records):
-        records.put(replace(job, lease=0.0))
+    for id_ in list(records.running.every()):
+        records.put(replace(records.jobs[id_], lease=0.0))
     for worker, known in records.workers.items():
         records.workers[worker] = replace(known, lease=0.0)
     for duty, leader in records.leaders.items():
@@ -47,10 +47,6 @@ def notice_boot(records: Records) -> None:
     records.books.notice_boot()
     for queue in records.queues.values():
         queue.lanes.reopen_all()
-
-
-def _running(records: Records) -> list[Job]:
-    return [records.jobs[id_] for ids in records.running.values() for id_ in ids]
 
 
 def _take_back(records: Records, job: Job, *, died: bool) -> Job:

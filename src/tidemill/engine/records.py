@@ -7,8 +7,8 @@ is only filed, so that whatever is counted or listed always equals a recount.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from threading import RLock
-from typing import TypeVar
 
 import msgspec
 
@@ -21,10 +21,9 @@ from tidemill.core.job import Job
 from tidemill.core.ledger import PLACE
 from tidemill.core.queues import Verdict
 from tidemill.core.states import LIVE, PENDING, State
+from tidemill.engine.indexes import Index
 from tidemill.engine.ledger import Books
 from tidemill.engine.queue import Queue
-
-K = TypeVar("K")
 
 
 class Term(msgspec.Struct, frozen=True):
@@ -73,9 +72,9 @@ class Records:
         self.seq = self.fence = self.picks = self.arrival_seq = 0
         self.jobs: dict[str, Job] = {}  # in order of seq: jobs are added at the end and updated in place
         self.queues: dict[str, Queue] = {}
-        self.running: dict[str, dict[str, None]] = {}  # worker → ids
-        self.successors: dict[str, str] = {}  # id → id of the job waiting for it
-        self.keys: dict[tuple[str, str], dict[str, None]] = {}  # jobs that may hold a unique key
+        self.running: Index[str] = Index()  # by worker
+        self.successors: Index[str] = Index()  # by the id of the job they wait for
+        self.keys: Index[tuple[str, str]] = Index()  # jobs that may hold a unique key, by queue and key
         self.expiring: dict[str, None] = {}  # pending jobs with an expiry
         self.memory: dict[str, Remembered] = {}
         self.arrivals: dict[int, Arrival] = {}
@@ -96,13 +95,26 @@ class Records:
 
     def _reopen(self, place: PLACE) -> None:
         """P15: whoever waits for units of that account is woken, and asks again."""
-        for queue in self.queues.values():
+        for queue in self.waiting_for(place):
             if queue.lanes.reopen(place):
                 self.topics[queue_topic(queue.name)] = None
+
+    def waiting_for(self, place: PLACE) -> Iterable[Queue]:  # noqa: ARG002 - a store that knows them asks
+        """The queues that may have lanes waiting for units of that account."""
+        return self.queues.values()
+
+    def overdue(self, boot: float, dead: frozenset[str]) -> list[Job]:
+        """Running jobs whose lease is over, or whose worker is known to be dead."""
+        running = (self.jobs[id_] for id_ in self.running.every())
+        return [job for job in running if job.lease <= boot or job.worker in dead]
 
     def next_seq(self) -> int:
         self.seq += 1
         return self.seq
+
+    def next_fence(self) -> int:
+        self.fence += 1
+        return self.fence
 
     def put(self, job: Job) -> None:
         """File the new version before taking out the old one: a lane whose only ready job is
@@ -121,10 +133,13 @@ class Records:
         self.queues[job.queue].unfile(job)
         self._unlink(job)
         del self.jobs[job.id]
-        self.logs.pop(job.id, None)
-        self.attempts.pop(job.id, None)
-        self.checkpoints.pop(job.id, None)
+        self._forget_details(job.id)
         self.remember(job.id, Verdict.ACCEPTED, job.id, job.fence, job.claim)
+
+    def _forget_details(self, job: str) -> None:
+        self.logs.pop(job, None)
+        self.attempts.pop(job, None)
+        self.checkpoints.pop(job, None)
 
     def remember(self, request: str, verdict: Verdict, job: str, fence: int = 0, claim: int = 0) -> None:
         self.memory.pop(request, None)  # the newest stands last: prune forgets from the front
@@ -150,31 +165,24 @@ class Records:
             queue.lanes.forget_empty()
 
     def successor_of(self, job: str) -> Job | None:
-        successor = self.successors.get(job)
-        return None if successor is None else self.jobs[successor]
+        return next((self.jobs[id_] for id_ in self.successors.of(job)), None)
 
     def _link(self, job: Job) -> None:
         if job.state is State.RUNNING:
-            self.running.setdefault(job.worker or "", {})[job.id] = None
+            self.running.add(job.worker or "", job.id)
         if job.state is State.WAITING and job.after is not None:
-            self.successors[job.after] = job.id
+            self.successors.add(job.after, job.id)
         if job.expires is not None and job.state in PENDING:
             self.expiring[job.id] = None
         if job.unique_key is not None and (job.unique_holds or job.state in LIVE):
-            self.keys.setdefault((job.queue, job.unique_key), {})[job.id] = None
+            self.keys.add((job.queue, job.unique_key), job.id)
 
     def _unlink(self, job: Job) -> None:
         if job.state is State.RUNNING:
-            _discard(self.running, job.worker or "", job.id)
+            self.running.discard(job.worker or "", job.id)
         if job.state is State.WAITING and job.after is not None:
-            del self.successors[job.after]
+            self.successors.discard(job.after, job.id)
         if job.expires is not None and job.state in PENDING:
-            del self.expiring[job.id]
+            self.expiring.pop(job.id, None)
         if job.unique_key is not None and (job.unique_holds or job.state in LIVE):
-            _discard(self.keys, (job.queue, job.unique_key), job.id)
-
-
-def _discard(index: dict[K, dict[str, None]], key: K, job: str) -> None:
-    del index[key][job]
-    if not index[key]:
-        del index[key]
+            self.keys.discard((job.queue, job.unique_key), job.id)

@@ -31,8 +31,7 @@ def _settle_one(records: Records, settlement: Settlement, charged: set[Claim]) -
     if job is None:
         answer = _answer_from_memory(records, settlement)
     outcome = settlement.outcome
-    has_units = settlement.spent is not None or bool(records.books.reserved)
-    if has_units and _book(records, settlement, answer):
+    if _book(records, settlement, answer):
         charged.add((settlement.job, settlement.fence, settlement.claim))
     if answer is Answer.OK and settlement.charged is not None and _pays(job, charged):
         answer, outcome = Answer.CHARGED, settlement.charged

@@ -113,7 +113,7 @@ class KeepingStore(MemoryStore):
         settled = await super().settle(settlements, request)
         if (claims := settled.claims) is not None and claims.lingers and not claims.jobs:
             with self.verb() as records:
-                clock, busy = records.clock, any(records.running.values())
+                clock, busy = records.clock, any(records.running.every())
             if isinstance(clock, KitClock) and not clock.moves and not busy:
                 clock.advance(claims.next_due or 0.0)
                 claims.more = True

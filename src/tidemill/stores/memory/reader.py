@@ -78,7 +78,7 @@ def workers(records: Records) -> list[WorkerInfo]:
     """R7, by id. `holds` counts the jobs running in the worker's name now."""
     boot = records.clock.boot()
     return [
-        replace(known.info, holds=len(records.running.get(worker, ())))
+        replace(known.info, holds=len(records.running.of(worker)))
         for worker, known in sorted(records.workers.items())
         if known.lease > boot
     ]

@@ -1,0 +1,105 @@
+"""A verb on rows that live elsewhere: look, decide, commit.
+
+The verb itself is the engine's and knows nothing of it. It runs on what was looked up; when it wants to know
+more, that is looked up and it runs again from the beginning, which costs nothing but time: nothing was
+written. What it decided is written in one step, if all it rests on is still so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar
+
+from tidemill.clock import Entropy
+from tidemill.engine.changes import Changes, changes_of
+from tidemill.engine.plans import Plan
+from tidemill.engine.records import Records
+from tidemill.engine.wants import Numbers, Rows, Unloaded, Want
+from tidemill.engine.workspace import FenceWanted, Taken, Workspace
+
+T = TypeVar("T")
+
+Verb = Callable[[Records], T]
+
+
+class Source(Protocol):
+    """Where the rows live, for the length of one try."""
+
+    async def look(self, wanted: Mapping[Want, int]) -> tuple[Rows, Numbers]:
+        """Each want with how many of a beginning are needed, 0 for as many as usual. Answers at least
+        those, None for what is not there."""
+        ...
+
+    async def take_seqs(self, count: int) -> list[int]:
+        """Places in line that nobody else is given."""
+        ...
+
+    async def take_fence(self) -> int:
+        """Higher than all before."""
+        ...
+
+    async def commit(self, changes: Changes, rows: Rows) -> bool:
+        """Write all of it in one step; False, and nothing is written, when a row that was read is not what
+        it was. `rows` are those that were looked up."""
+        ...
+
+
+Begin = Callable[[], AbstractAsyncContextManager[Source]]
+"""A try begins: whatever holds together what it reads and writes is opened, and closed when it ends."""
+
+Pause = Callable[[int], Any]
+"""Awaited before another try, with the number of tries so far. Raises when there were too many."""
+
+
+async def run(begin: Begin, plan: Plan, verb: Verb[T], entropy: Entropy, pause: Pause) -> tuple[T, Changes]:
+    """What the verb answered, and what it changed."""
+    taken, tries = Taken(seqs=[]), 0
+    while True:
+        async with begin() as source:
+            done = await _try(source, plan, verb, entropy, taken)
+        if done is not None:
+            return done
+        tries += 1
+        await pause(tries)
+
+
+async def _try(
+    source: Source, plan: Plan, verb: Verb[T], entropy: Entropy, taken: Taken
+) -> tuple[T, Changes] | None:
+    look = _Look(source, plan)
+    await look.follow(dict.fromkeys(plan.first, 0))
+    while True:
+        assert look.numbers is not None, "every plan wants something"  # noqa: S101 - an invariant of this file
+        space = Workspace(look.rows, look.numbers, taken, entropy)
+        try:
+            answer = verb(space)
+        except Unloaded as missing:
+            await look.follow({missing.want: missing.count})
+        except FenceWanted:
+            taken.fence = await source.take_fence()
+        else:
+            if not space.lacks:
+                changes = changes_of(space, look.rows)
+                return (answer, changes) if await source.commit(changes, look.rows) else None
+            taken.seqs += await source.take_seqs(space.lacks)
+
+
+class _Look:
+    """All that was looked up in this try."""
+
+    def __init__(self, source: Source, plan: Plan) -> None:
+        self._source, self._plan = source, plan
+        self.rows: dict[Want, Any] = {}
+        self.numbers: Numbers | None = None
+
+    async def follow(self, wanted: Mapping[Want, int]) -> None:
+        """Those, and all that follows from them. The clocks are those of the first look."""
+        while wanted:
+            found, numbers = await self._source.look(wanted)
+            self.numbers = self.numbers or numbers
+            self.rows.update(found)
+            following = (
+                want for found_want, row in found.items() for want in self._plan.follow(found_want, row)
+            )
+            wanted = {want: 0 for want in following if want not in self.rows}

@@ -1,0 +1,123 @@
+"""The records of one step: as much of a store as it has looked up, and what the step makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from tidemill.clock import Entropy
+from tidemill.contract.jobs import Arrival
+from tidemill.core.checkpoints import Checkpoint, Step
+from tidemill.core.job import Job
+from tidemill.core.ledger import PLACE
+from tidemill.core.queues import Verdict
+from tidemill.engine import wants
+from tidemill.engine.looked import LookedBooks, LookedQueue
+from tidemill.engine.queue import Queue
+from tidemill.engine.records import KnownWorker, Leader, Records, Remembered
+from tidemill.engine.tables import Looked, LookedIndex, Table
+from tidemill.engine.wants import Numbers, QueueRow, Rows
+
+T = TypeVar("T")
+
+PROVISIONAL = 2**60
+"""Places in line that stand for those the store has yet to give: behind everybody."""
+
+
+class StoppedClock:
+    """The store's clocks, as they were when the step began to look."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self._numbers = numbers
+        self.boot_id = numbers.boot_id
+
+    def wall(self) -> float:
+        return self._numbers.wall
+
+    def boot(self) -> float:
+        return self._numbers.boot
+
+
+class Taken(msgspec.Struct):
+    """Numbers the store has given to this step. They stay its own when it begins anew."""
+
+    seqs: list[int] = []
+    fence: int | None = None
+
+
+class FenceWanted(Exception):
+    """The step claims something, and needs a fence for it."""
+
+
+class Workspace(Records):
+    def __init__(self, rows: Rows, numbers: Numbers, taken: Taken, entropy: Entropy) -> None:
+        super().__init__(StoppedClock(numbers), entropy)
+        self.looked = looked = Looked(rows)
+        self.picks = self._picks_before = numbers.picks
+        self._taken, self._given = taken, 0
+        self.jobs: Table[str, Job] = Table(looked, wants.JobOf, _as_it_is)
+        self.queues: Table[str, Queue] = Table(looked, wants.QueueOf, self._queue_of)
+        self.running = LookedIndex(looked, wants.RunningOf)
+        self.successors = LookedIndex(looked, wants.SuccessorsOf)
+        self.keys = LookedIndex(looked, lambda at: wants.HoldersOf(*at))
+        self.memory: Table[str, Remembered] = Table(looked, wants.Recalled, _as_it_is)
+        self.arrivals: Table[int, Arrival] = Table(looked, wants.ArrivalOf, _as_it_is)
+        self.checkpoints: Table[str, dict[Step, Checkpoint]] = Table(looked, wants.StepsOf, _steps)
+        self.workers: Table[str, KnownWorker] = Table(looked, wants.WorkerOf, _as_it_is)
+        self.leaders: Table[str, Leader] = Table(looked, wants.LeaderOf, _as_it_is)
+        self.books: LookedBooks = LookedBooks(self.clock, self._reopen, looked, taken.fence)
+
+    def queue(self, name: str) -> Queue:
+        if name not in self.queues:
+            self.queues[name] = self._queue_of(name, QueueRow())
+        return self.queues[name]
+
+    def waiting_for(self, place: PLACE) -> Iterable[Queue]:
+        """With those whom this step itself has made wait."""
+        names = dict.fromkeys(self.looked(wants.WaitingFor(place)) or ())
+        for name, queue in self.queues.items():
+            if isinstance(queue, LookedQueue) and queue.lanes.has_shut(place):
+                names[name] = None
+        return [self.queues[name] for name in names]
+
+    def overdue(self, boot: float, dead: frozenset[str]) -> list[Job]:  # noqa: ARG002 - the store has looked
+        return [self.jobs[id_] for id_ in self.looked(wants.Overdue(tuple(sorted(dead)))) or ()]
+
+    def next_seq(self) -> int:
+        self._given += 1
+        if self._given > len(self._taken.seqs):
+            return PROVISIONAL + self._given
+        return self._taken.seqs[self._given - 1]
+
+    @property
+    def lacks(self) -> int:
+        """How many places in line the store must still give: then the step begins anew."""
+        return max(0, self._given - len(self._taken.seqs))
+
+    def next_fence(self) -> int:
+        if self._taken.fence is None:
+            raise FenceWanted
+        return self._taken.fence
+
+    @property
+    def picked(self) -> int:
+        return self.picks - self._picks_before
+
+    def remember(self, request: str, verdict: Verdict, job: str, fence: int = 0, claim: int = 0) -> None:
+        self.memory.write(request, Remembered(verdict, job, fence, claim, self.term()))
+
+    def _forget_details(self, job: str) -> None:
+        """Whoever drops the job's row drops them with it."""
+
+    def _queue_of(self, name: str, row: QueueRow) -> Queue:
+        return LookedQueue(name, row, self.clock, self.looked)
+
+
+def _as_it_is(_: Any, row: T) -> T:
+    return row
+
+
+def _steps(_: str, row: tuple[Checkpoint, ...]) -> dict[Step, Checkpoint]:
+    return {checkpoint.step: checkpoint for checkpoint in row}
