@@ -5,16 +5,19 @@ Tests do not meet: each has its own Redis prefix, and the PostgreSQL database is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:  # a run without these servers does not wait for their clients to be imported
+    from tests.servers.certificates import Tls
     from tests.servers.keys import Keys
     from tests.servers.postgres import Postgres
     from tests.servers.redis import Redis
+    from tests.servers.redis_cluster import RedisCluster
 
 _numbers = count(1)
 
@@ -52,6 +55,26 @@ def redis_prefix(redis_keys: Keys) -> str:
 @pytest.fixture
 def redis_url(redis_server: Redis, redis_keys: Keys) -> str:
     return redis_server.url
+
+
+@pytest.fixture
+async def redis_tls(redis_server: Redis, redis_keys: Keys, tmp_path: Path) -> AsyncIterator[Tls]:
+    """The same server behind TLS."""
+    from tests.servers.certificates import Certificate, Tls
+    from tests.servers.proxy import Proxy
+
+    certificate = Certificate(tmp_path)
+    async with Proxy(redis_server.port, tls=certificate.context()) as proxy:
+        yield Tls(f"rediss://127.0.0.1:{proxy.port}/0", certificate.path, proxy)
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[RedisCluster]:
+    """Three nodes, shared. Nobody empties them: a test takes a prefix of its own."""
+    from tests.servers.redis_cluster import RedisCluster
+
+    with RedisCluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

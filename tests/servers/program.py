@@ -43,6 +43,14 @@ def first_new_enough(programs: Iterable[Path], least: int) -> Path:
     raise RuntimeError(f"no server of version {least} or newer; run `make setup`. Seen: {seen or 'none'}")
 
 
+def wait_until(said: Callable[[], bool], what: str, *, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not said():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:g} s for {what}")
+        time.sleep(0.01)
+
+
 def ends_with_us() -> Callable[[], None] | None:
     """A test process that is killed ends nothing; on Linux the kernel does it then."""
     if sys.platform != "linux":

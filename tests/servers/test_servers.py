@@ -13,6 +13,8 @@ from tests.servers.keys import Keys
 from tests.servers.postgres import GUARDED, PASSWORD, Postgres
 from tests.servers.program import HOST
 from tests.servers.redis import Redis
+from tests.servers.redis_cluster import RedisCluster
+from tests.servers.redis_sentinel import RedisSentinel
 
 pytest_plugins = ["pytester"]
 
@@ -56,6 +58,38 @@ def test_redis_with_a_password_and_with_a_user_of_few_rights() -> None:
                 few.get("other")
         with server.client(password=None) as stranger, pytest.raises(redis.AuthenticationError):
             stranger.ping()
+
+
+def test_a_cluster_shares_the_keys_and_can_move_them(redis_cluster: RedisCluster) -> None:
+    key = "{moves}:job"
+    giver = redis_cluster.node_of(key)
+    taker = next(node for node in redis_cluster.nodes if node is not giver)
+    with giver.client() as gives, taker.client() as takes:
+        gives.set(key, "one")
+        with pytest.raises(redis.exceptions.MovedError):
+            takes.get(key)
+        redis_cluster.move(key, taker)
+        with pytest.raises(redis.exceptions.MovedError):
+            gives.get(key)
+        assert takes.get(key) == "one"
+    assert redis_cluster.node_of(key) is taker
+
+
+def test_sentinels_make_the_replica_the_primary() -> None:
+    with RedisSentinel() as watched:
+        first = watched.primary
+        with first.client() as client:
+            client.set("job", "one")
+            assert client.wait(num_replicas=1, timeout=5000) == 1
+        watched.fail_over()
+        assert watched.primary is not first
+        with watched.primary.client() as client:
+            assert client.get("job") == "one"
+            client.set("job", "two")
+        watched.come_back()
+        with first.client() as client, pytest.raises(redis.exceptions.ReadOnlyError):
+            client.set("job", "three")
+    assert_nothing_is_left(first)
 
 
 def test_a_server_that_cannot_start_says_why() -> None:

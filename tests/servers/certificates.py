@@ -1,0 +1,38 @@
+"""A certificate for this machine's loopback, made when it is needed and gone with its folder."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.servers.proxy import Proxy
+
+NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+
+
+class Certificate:
+    """It signed itself: a client trusts it by being given `path` as its authority."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "certificate.pem"
+        self._key = folder / "key.pem"
+        words = f"req -x509 -nodes -days 2 -newkey rsa:2048 -subj /CN=localhost -addext {NAMES}".split()
+        files = ["-keyout", str(self._key), "-out", str(self.path)]
+        subprocess.run(["openssl", *words, *files], check=True, capture_output=True)
+
+    def context(self) -> ssl.SSLContext:
+        """For the server's side."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.path, self._key)
+        return context
+
+
+@dataclass(frozen=True)
+class Tls:
+    """A server that speaks TLS, and the file of the authority that vouches for it."""
+
+    url: str
+    authority: Path
+    proxy: Proxy

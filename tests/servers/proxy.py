@@ -1,0 +1,188 @@
+"""A network that fails on demand: a TCP proxy in front of a server, in the test's own event loop.
+
+    async with Proxy(server.port) as proxy:
+        store = connect(proxy.port)
+        lost = proxy.cut_after(0)   # the server does what it is asked; the answer is lost
+        await store.insert(...)
+        await lost                  # it really was
+
+With `tls` it speaks TLS to the client and plainly to the server: not every server can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from contextlib import suppress
+from typing import Self
+
+from tests.servers.program import HOST, free_port
+
+# Zero seconds to deliver what is left: closing sends a reset.
+AT_ONCE = struct.pack("ii", 1, 0)
+CHUNK = 1 << 16
+
+
+class Proxy:
+    """`connections` counts those there ever were. `delay` holds every piece of an answer so many seconds."""
+
+    def __init__(self, target: int, *, tls: ssl.SSLContext | None = None) -> None:
+        self.port = free_port()
+        self.connections = 0
+        self.delay = 0.0
+        self._target = target
+        self._tls = tls
+        self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.Task[None], Link] = {}
+        self._passing = asyncio.Event()
+        self._passing.set()
+        self._cut: asyncio.Future[None] | None = None
+        self._left = 0
+
+    async def refuse(self) -> None:
+        """As if nothing listened: new connections are refused. Those there are go on."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def accept(self) -> None:
+        if self._server is None:
+            self._server = await asyncio.start_server(self._serve, HOST, self.port, ssl=self._tls)
+
+    def reset(self) -> None:
+        """Every connection breaks, seen from both sides."""
+        for link in self._open.values():
+            link.reset()
+
+    def cut_after(self, count: int) -> asyncio.Future[None]:
+        """After so many more bytes of answers, to whomever, the connection that carried them breaks."""
+        self._left = count
+        self._cut = asyncio.get_running_loop().create_future()
+        return self._cut
+
+    def hold(self) -> None:
+        """Nothing passes, in either direction, and nobody is told: a cable that was pulled."""
+        self._passing.clear()
+
+    def release(self) -> None:
+        """What was held arrives late, as it does after a network's silence."""
+        self._passing.set()
+
+    def forget(self) -> None:
+        """The server's ends are closed and the clients are not told: what a firewall's restart leaves."""
+        for link in self._open.values():
+            link.forget()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            link = Link(reader, writer, *await asyncio.open_connection(HOST, self._target))
+        except OSError:  # nobody there: the client sees what it would see without us
+            _abort(writer)
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = link
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._questions(link))
+                both.create_task(self._answers(link))
+        finally:
+            del self._open[task]
+            link.reset()
+
+    async def _questions(self, link: Link) -> None:
+        while data := await link.asked():
+            await self._passing.wait()
+            link.ask(data)
+        link.no_more_questions()
+
+    async def _answers(self, link: Link) -> None:
+        while data := await link.answered():
+            if self.delay:
+                await asyncio.sleep(self.delay)
+            await self._passing.wait()
+            if self._cut is not None and len(data) >= self._left:
+                link.answer(data[: self._left])
+                self._cut.set_result(None)
+                self._cut = None
+                await link.delivered()
+                link.reset()
+                return
+            self._left -= len(data)
+            link.answer(data)
+        link.no_more_answers()
+
+    async def __aenter__(self) -> Self:
+        await self.accept()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.refuse()
+        for task in (tasks := list(self._open)):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Link:
+    """One connection: what the client says to the proxy, and the proxy to the server."""
+
+    def __init__(
+        self,
+        from_client: asyncio.StreamReader,
+        to_client: asyncio.StreamWriter,
+        from_server: asyncio.StreamReader,
+        to_server: asyncio.StreamWriter,
+    ) -> None:
+        self._from_client, self._to_client = from_client, to_client
+        self._from_server, self._to_server = from_server, to_server
+        self._forgotten = False
+
+    async def asked(self) -> bytes:
+        return await _read(self._from_client)
+
+    async def answered(self) -> bytes:
+        return await _read(self._from_server)
+
+    def ask(self, data: bytes) -> None:
+        if not self._forgotten:
+            self._to_server.write(data)
+
+    def answer(self, data: bytes) -> None:
+        self._to_client.write(data)
+
+    async def delivered(self) -> None:
+        with suppress(OSError):
+            await self._to_client.drain()
+
+    def no_more_questions(self) -> None:
+        if not self._forgotten and self._to_server.can_write_eof():
+            self._to_server.write_eof()
+
+    def no_more_answers(self) -> None:
+        if not self._forgotten:
+            self._to_client.close()
+
+    def forget(self) -> None:
+        self._forgotten = True
+        _abort(self._to_server)
+
+    def reset(self) -> None:
+        _abort(self._to_client)
+        _abort(self._to_server)
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    """Nothing at the end, whichever way the other side ended."""
+    try:
+        return await reader.read(CHUNK)
+    except OSError:
+        return b""
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    if not writer.transport.is_closing():
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+    writer.transport.abort()
