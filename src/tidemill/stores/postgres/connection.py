@@ -8,7 +8,8 @@ is done again only if that changes nothing more: `repeatable` (J1).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from tidemill.stores.postgres.faults import Kind, kind_of, out_of_time, translat
 from tidemill.stores.postgres.links import Link, Links
 from tidemill.stores.postgres.statements import moved
 from tidemill.stores.postgres.step import Step
+from tidemill.stores.postgres.wakeups import Wakeups
 
 T = TypeVar("T")
 Record = asyncpg.Record
@@ -30,6 +32,8 @@ Record = asyncpg.Record
 PATIENCE = 5.0
 """Seconds a verb may take, other tries included (I22)."""
 
+_inherited: list[Any] = []
+"""Of a parent process. Never touched and never freed: closing a connection says goodbye in its name."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 
 
@@ -39,13 +43,25 @@ class Connection:
     def __init__(self, address: Address, clock: Clock | None, entropy: Entropy) -> None:
         self.address = address
         self.clock = StoreClock(clock)
-        self.links = Links(address)
         self._entropy = entropy
         self._moved: dict[str, str] = {}
+        self._start()
+
+    def _start(self) -> None:
+        self.links = Links(self.address)
+        self.wakeups = Wakeups(self.address, self.links, self.here, self.fetch)
         self._open = False
+        self._pid = os.getpid()
+
+    def mind_fork(self) -> None:
+        """What a parent opened is the parent's."""
+        if self._pid != os.getpid():
+            _inherited.append((self.links, self.wakeups))
+            self._start()
 
     async def open(self) -> None:
         """S1: a server that cannot be used is told at once, not after other tries."""
+        self.mind_fork()
         try:
             async with asyncio.timeout(migrations.PATIENCE):
                 await migrations.prepare(self.links, self.address, self.clock)
@@ -56,8 +72,14 @@ class Connection:
         self._open = True
 
     async def close(self) -> None:
+        self.mind_fork()
+        await self.wakeups.close()
         self._open = False
         await self.links.close()
+
+    def announce(self, topics: Iterable[str], ended: Collection[str] = ()) -> None:
+        """For statements that were sent by `fetch`: what they changed is to be known."""
+        self.wakeups.announce(topics, ended)
 
     async def fetch(
         self, sql: str, *values: Any, repeatable: bool = True, patience: float = PATIENCE
@@ -78,7 +100,9 @@ class Connection:
 
         async def on(link: Link) -> T:
             async with self._step_on(link) as step:
-                return await work(step)
+                answer = await work(step)
+            self.wakeups.announce(step.topics, step.ended)
+            return answer
 
         return await self._until_done(on, repeatable=repeatable, patience=patience)
 
@@ -88,6 +112,7 @@ class Connection:
         try:
             async with asyncio.timeout(patience), self._link() as link, self._step_on(link) as step:
                 yield step
+            self.wakeups.announce(step.topics, step.ended)
         except TimeoutError as error:
             raise out_of_time(None, self.address) from error
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
@@ -111,6 +136,8 @@ class Connection:
         pause = _FIRST_PAUSE
         try:
             async with asyncio.timeout(patience):
+                if self.wakeups.is_parking:
+                    await self.wakeups.parked()
                 while True:
                     try:
                         async with self._link() as link:
@@ -140,6 +167,7 @@ class Connection:
             self.links.give_back(link)
 
     def _refuse_closed(self) -> None:
+        self.mind_fork()
         if not self._open:
             raise StoreUnavailable(f"{self.address}: the store is closed; open it first")
 

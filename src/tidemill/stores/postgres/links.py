@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections import deque
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import asyncpg
 
@@ -27,27 +26,19 @@ SESSION = {
 }
 """What a session is set to where it is ours alone; behind a pooler every transaction says it itself."""
 
-_inherited: list[Any] = []
-"""Links of a parent process. Never touched and never freed: closing one would say goodbye in its name."""
-
 
 class Links:
     def __init__(self, address: Address) -> None:
         self._address = address
         self.pooled = False
         """A pooler stands between: sessions are not ours, so nothing is prepared in them."""
-        self._start()
-
-    def _start(self) -> None:
         self._idle: list[Link] = []
         self._all: set[Link] = set()
         self._opening = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._pid = os.getpid()
 
     async def take(self) -> Link:
         """A link that was alive when it was last seen."""
-        self._mind_fork()
         while True:
             while self._idle:
                 link = self._idle.pop()
@@ -72,7 +63,6 @@ class Links:
         self._call_next()
 
     async def close(self) -> None:
-        self._mind_fork()
         every, self._idle, self._all = self._all, [], set()
         for link in every:
             await hang_up(link)
@@ -113,11 +103,6 @@ class Links:
             if not turn.done():
                 turn.set_result(None)
                 return
-
-    def _mind_fork(self) -> None:
-        if self._pid != os.getpid():
-            _inherited.append(self._all)
-            self._start()
 
 
 def terminate(link: Link) -> None:

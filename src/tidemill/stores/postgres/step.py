@@ -24,6 +24,10 @@ class Step:
     def __init__(self, link: Link, clock: StoreClock, here: Callable[[str], str], *, pooled: bool) -> None:
         self.link = link
         self.clock = clock
+        self.topics: set[str] = set()
+        """Who is to be woken when this is committed."""
+        self.ended: list[str] = []
+        """Jobs that end with this."""
         self._here, self._pooled = here, pooled
         self._reading: Reading | None = None
 

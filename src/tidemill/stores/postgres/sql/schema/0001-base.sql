@@ -51,35 +51,36 @@ END
 $$;
 
 -- Listeners that wait. Unlogged: whoever waited before a crash of the server waits on a new connection.
--- `pid` is the server process of the connection that LISTENs on `channel`: when it is gone, so is the listener.
+-- `pid` is the server process of the connection that listens on the channel tidemill_<pid>; `arming` is its
+-- own number for one wait of one listener.
 CREATE UNLOGGED TABLE tidemill.parked (
-    topic text NOT NULL,
-    listener text NOT NULL,
-    channel text NOT NULL,
+    topic text COLLATE "C" NOT NULL,
     pid integer NOT NULL,
-    since timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (topic, listener)
+    arming bigint NOT NULL,
+    PRIMARY KEY (topic, pid, arming)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+CREATE INDEX parked_by_pid ON tidemill.parked (pid, arming);
 
--- Wake one listener of a queue's topic, every one of another's.
+-- Wake one listener of a queue's topic, every one of any other's. A ring is not spent on a process that was
+-- killed while it waited.
 -- Called after the commit of what there is to see: a listener parks first and then looks, so one that this
 -- does not find will see it.
 CREATE FUNCTION tidemill.ring(topics text[]) RETURNS void LANGUAGE sql AS $$
     WITH chosen AS MATERIALIZED (
-        SELECT one.topic, one.listener
+        SELECT one.topic, one.pid, one.arming
         FROM unnest(topics) AS wanted (topic)
         CROSS JOIN LATERAL (
-            SELECT p.topic, p.listener
+            SELECT p.topic, p.pid, p.arming
             FROM tidemill.parked AS p
-            WHERE p.topic = wanted.topic
+            WHERE p.topic = wanted.topic AND EXISTS (SELECT FROM pg_stat_get_activity(p.pid))
             LIMIT CASE WHEN wanted.topic LIKE 'queue:%' THEN 1 END
             FOR UPDATE SKIP LOCKED
         ) AS one
     ), woken AS (
         DELETE FROM tidemill.parked AS p
         USING chosen
-        WHERE p.topic = chosen.topic AND p.listener = chosen.listener
-        RETURNING p.channel, p.listener
+        WHERE p.topic = chosen.topic AND p.pid = chosen.pid AND p.arming = chosen.arming
+        RETURNING p.topic, p.pid, p.arming
     )
-    SELECT pg_notify(channel, listener) FROM woken
+    SELECT pg_notify('tidemill_' || pid, arming || ' ' || topic) FROM woken
 $$;

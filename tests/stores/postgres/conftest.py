@@ -1,0 +1,36 @@
+"""Connections to a database of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from tidemill.clock import Clock, SystemEntropy
+from tidemill.stores.postgres.address import Address
+from tidemill.stores.postgres.connection import Connection
+
+Connect = Callable[..., Awaitable[Connection]]
+
+
+@pytest.fixture
+async def connect(postgres_url: str) -> AsyncIterator[Connect]:
+    """Opens connections, and closes them when the test is over."""
+    opened: list[Connection] = []
+
+    async def connect(
+        url: str = postgres_url, *, schema: str | None = None, clock: Clock | None = None
+    ) -> Connection:
+        connection = Connection(Address.parse(url, schema), clock, SystemEntropy())
+        opened.append(connection)
+        await connection.open()
+        return connection
+
+    yield connect
+    for connection in opened:
+        await connection.close()
+
+
+@pytest.fixture
+async def connection(connect: Connect) -> Connection:
+    return await connect()
