@@ -9,9 +9,10 @@ import psycopg
 import pytest
 import redis
 
+from tests import servers
 from tests.servers.keys import Keys
 from tests.servers.postgres import GUARDED, PASSWORD, Postgres
-from tests.servers.program import HOST
+from tests.servers.program import HOST, first_new_enough
 from tests.servers.redis import Redis
 from tests.servers.redis_cluster import RedisCluster
 from tests.servers.redis_sentinel import RedisSentinel
@@ -90,6 +91,18 @@ def test_sentinels_make_the_replica_the_primary() -> None:
         with first.client() as client, pytest.raises(redis.exceptions.ReadOnlyError):
             client.set("job", "three")
     assert_nothing_is_left(first)
+
+
+def test_a_machine_without_servers_has_those_of_the_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has to install a server to run the tests, and no test is skipped for want of one."""
+    redis_program = first_new_enough(servers.redis._in_the_wheel(), servers.redis.OLDEST)
+    postgres_program = first_new_enough(servers.postgres._in_the_wheel(), servers.postgres.OLDEST)
+    monkeypatch.setattr(servers.redis, "redis_program", lambda: redis_program)
+    monkeypatch.setattr(servers.postgres, "postgres_programs", lambda: postgres_program.parent)
+    with Redis() as first, first.client() as client:
+        assert client.ping()
+    with Postgres() as second, second.client() as looks:
+        assert looks.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_server_that_cannot_start_says_why() -> None:
