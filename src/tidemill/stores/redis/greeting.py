@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
-from tidemill.errors import SchemaMismatch, StoreCorrupt, StoreUnavailable
+from tidemill.errors import SchemaMismatch, StoreCorrupt
 from tidemill.stores.redis import policy, scripts
 from tidemill.stores.redis.address import Address, Login
 from tidemill.stores.redis.clocks import GivenClock, ServerClock
@@ -19,7 +20,7 @@ GREET = scripts.load("greet")
 
 async def greet(wire: Connection, address: Address, clock: GivenClock | ServerClock, until: float) -> Server:
     """Raises Said or Lost where another try may help, and an error of ours where a person must."""
-    await hello(wire, address.login, str(address), until)
+    await log_in(wire, address.login, until)
     if address.db:
         await expect(wire, until, b"SELECT", address.db)
     server = policy.read(await expect(wire, until, b"INFO"))
@@ -34,20 +35,11 @@ async def greet(wire: Connection, address: Address, clock: GivenClock | ServerCl
     return server
 
 
-async def hello(wire: Connection, login: Login, place: str, until: float) -> None:
-    """The third protocol: wake-ups come on the same connection, between replies."""
-    auth = (b"AUTH", login.user or b"default", login.password) if login.password else ()
-    try:
-        await expect(wire, until, b"HELLO", 3, *auth, b"SETNAME", b"tidemill")
-    except Said as said:
-        if "unknown command" in str(said).lower():
-            raise policy.too_old(place, "the server") from said
-        if said.word == "NOPROTO":
-            raise StoreUnavailable(
-                f"{place}: the server, or a proxy before it, does not speak the third protocol of Redis "
-                "(RESP3); connect to the server itself"
-            ) from said
-        raise
+async def log_in(wire: Connection, login: Login, until: float) -> None:
+    if login.password:
+        await expect(wire, until, b"AUTH", *([login.user] if login.user else []), login.password)
+    with contextlib.suppress(Said):  # for people who look who is connected
+        await expect(wire, until, b"CLIENT", b"SETNAME", b"tidemill")
 
 
 async def expect(wire: Connection, until: float, *command: Argument) -> Any:

@@ -22,7 +22,6 @@ from tidemill.stores.redis.faults import Lost, Said
 from tidemill.stores.redis.wire import Wire
 
 T = TypeVar("T")
-Pushed = Callable[[list[Any]], None]
 
 
 class Connection(Protocol):
@@ -45,10 +44,10 @@ class Line(Protocol):
 
 
 class LoopLine:
-    """For an event loop; `on_push` gets what the server sends unasked."""
+    """For an event loop; `on_message` gets what channels say that were subscribed to."""
 
-    def __init__(self, on_push: Pushed) -> None:
-        self._on_push = on_push
+    def __init__(self, on_message: Callable[[bytes], None] | None = None) -> None:
+        self._on_message = on_message
         self._lock = asyncio.Lock()
 
     def alone(self) -> AbstractAsyncContextManager[Any]:
@@ -60,15 +59,17 @@ class LoopLine:
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def connect(self, node: Node, tls: ssl.SSLContext | None, until: float) -> Connection:
+    async def connect(self, node: Node, tls: ssl.SSLContext | None, until: float) -> Wire:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout_at(until):
                 if node.path:
-                    _, wire = await loop.create_unix_connection(lambda: Wire(loop, self._on_push), node.path)
+                    _, wire = await loop.create_unix_connection(
+                        lambda: Wire(loop, self._on_message), node.path
+                    )
                 else:
                     _, wire = await loop.create_connection(
-                        lambda: Wire(loop, self._on_push), node.host, node.port, ssl=tls
+                        lambda: Wire(loop, self._on_message), node.host, node.port, ssl=tls
                     )
         except TimeoutError:
             raise Lost("it did not answer in time") from None

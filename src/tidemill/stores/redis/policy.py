@@ -51,7 +51,9 @@ def check(server: Server, place: str) -> None:
         raise Lost("the server is still loading its data")
     found = tuple(map(int, re.findall(r"\d+", server.version)[:2]))
     if server.name == "Redis" and found and found < OLDEST:
-        raise too_old(place, f"{server.engine}")
+        raise StoreUnavailable(
+            f"{place}: {server.engine} is too old; Tidemill needs Redis 6.0 or newer, or Valkey"
+        )
     if not server.is_primary:
         raise StoreReadOnly(
             f"{place}: the server is a read-only replica; name the primary in the URL, or its Sentinels "
@@ -63,10 +65,6 @@ def check(server: Server, place: str) -> None:
             f"{server.eviction}), and jobs with them; run CONFIG SET maxmemory-policy noeviction and put "
             "the same line into its configuration, or use a server of its own"
         )
-
-
-def too_old(place: str, engine: str) -> StoreUnavailable:
-    return StoreUnavailable(f"{place}: {engine} is too old; Tidemill needs Redis 6.0 or newer, or Valkey")
 
 
 def warnings(server: Server) -> Iterator[str]:

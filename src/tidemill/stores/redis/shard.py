@@ -8,13 +8,14 @@ the contract says that this is harmless (J1).
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Callable
 from typing import Any
 
-from tidemill.clock import Entropy
+from tidemill.clock import SystemEntropy
 from tidemill.errors import ConfigurationError, StoreUnavailable
 from tidemill.stores.redis import scripts
-from tidemill.stores.redis.address import Address
+from tidemill.stores.redis.address import Address, Node
 from tidemill.stores.redis.clocks import GivenClock, ServerClock
 from tidemill.stores.redis.faults import PASSING, Lost, Said, translate
 from tidemill.stores.redis.greeting import greet
@@ -40,16 +41,17 @@ class Shard:
         address: Address,
         line: Line,
         clock: GivenClock | ServerClock,
-        entropy: Entropy,
-        on_connected: Callable[[Connection], None] | None = None,
+        on_connected: Callable[[], None] | None = None,
     ) -> None:
         self.address, self.root = address, address.root
         self.server: Server | None = None
-        self._line, self._clock, self._entropy = line, clock, entropy
+        self.node: Node | None = None
+        self._line, self._clock = line, clock
+        self._jitter = SystemEntropy()  # never a test's: its seeds are for what the store decides
         self._on_connected = on_connected
         self._wire: Connection | None = None
         self._pause = FIRST_PAUSE
-        self._tls = None if address.tls is None else context_of(address.tls)
+        self.tls = None if address.tls is None else context_of(address.tls)
 
     def key(self, name: str) -> str:
         return self.root + name
@@ -77,6 +79,31 @@ class Shard:
         """One plain command."""
         until = self._line.time() + self.address.timeout
         return await self._call(lambda: pack(command), until, repeatable, None)
+
+    async def load(self, *wanted: Script) -> None:
+        """Before they are told: a hint that the server does not know yet is a lost one."""
+        for script in wanted:
+            await self.ask(b"SCRIPT", b"LOAD", script.source)
+
+    def tell(self, script: Script, *args: Argument, unheard: Callable[[], None] | None = None) -> None:
+        """A hint: nobody waits for what becomes of it. `unheard` is called when it came to nothing."""
+        wire = self._wire
+        if wire is None or wire.lost is not None:
+            if unheard is not None:
+                unheard()
+            return
+        until = self._line.time() + SILENCE
+
+        def heard(answer: Future[Any]) -> None:
+            if answer.exception() is None and type(answer.result()) is not Said:
+                return
+            if answer.exception() is None and answer.result().word == "NOSCRIPT":
+                wire.ask(pack((b"SCRIPT", b"LOAD", script.source)), until)
+                wire.ask(self._packed(script, args), until)
+            if unheard is not None:
+                unheard()
+
+        wire.ask(self._packed(script, args), until).add_done_callback(heard)
 
     async def read_clock(self) -> tuple[float, float]:
         """(wall, boot)"""
@@ -123,7 +150,7 @@ class Shard:
             raise self._error(said)
 
     async def _back_off(self, until: float, why: Lost | Said) -> None:
-        pause = self._pause * (0.5 + self._entropy.chance())
+        pause = self._pause * (0.5 + self._jitter.chance())
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         if self._line.time() + pause >= until:
             raise self._error(why) from why
@@ -146,14 +173,15 @@ class Shard:
 
     async def _connect(self, until: float) -> Connection:
         node = await locate(self.address)
-        wire = await self._line.connect(node, self._tls, until)
+        wire = await self._line.connect(node, self.tls, until)
         try:
             self.server = await greet(wire, self.address, self._clock, until)
         except BaseException:
             wire.end("it cannot be used")
             raise
+        self.node = node
         if self._on_connected is not None:
-            self._on_connected(wire)
+            self._on_connected()
         return wire
 
     def _error(self, why: Lost | Said) -> Exception:

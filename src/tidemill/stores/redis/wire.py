@@ -24,16 +24,20 @@ pack = cast("Callable[[tuple[Argument, ...]], bytes]", hiredis.pack_command)
 
 
 class Wire(asyncio.Protocol):
-    """`on_push` gets what the server sends unasked. `lost` says why the connection is over, once it is."""
+    """`lost` says why the connection is over, once it is. `on_message` gets what a channel says that was
+    subscribed to."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_push: Callable[[list[Any]], None]) -> None:
-        self._loop, self._on_push = loop, on_push
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_message: Callable[[bytes], None] | None = None
+    ) -> None:
+        self._loop, self._on_message = loop, on_message
         self._reader = hiredis.Reader(replyError=Said)
         self._under_way: deque[tuple[asyncio.Future[Any], float]] = deque()
         self._transport: asyncio.Transport | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self._closed: asyncio.Future[None] = loop.create_future()
         self.lost: Lost | None = None
+        self.over: asyncio.Future[None] = loop.create_future()
+        """Done when the socket is closed."""
 
     def ask(self, packed: bytes, until: float) -> asyncio.Future[Any]:
         """A reply that has not come by `until` (the loop's time) ends the connection: those behind
@@ -51,39 +55,36 @@ class Wire(asyncio.Protocol):
     async def close(self) -> None:
         """Returns when the socket is closed."""
         self.end("it was closed")
-        await asyncio.shield(self._closed)
+        await asyncio.shield(self.over)
 
     def end(self, why: str) -> None:
         if self.lost is None:
-            self._over(Lost(why))
+            self._fail(Lost(why))
             if self._transport is not None:
                 self._transport.abort()
 
     # -- called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream has one
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         try:
             while (reply := self._reader.gets()) is not False:
-                if type(reply) is hiredis.PushNotification:
-                    self._on_push(reply)
-                else:
-                    answer, _ = self._under_way.popleft()
-                    if not answer.done():
-                        answer.set_result(reply)
+                if self._on_message is not None and type(reply) is list and reply[0] == b"message":
+                    self._on_message(reply[2])
+                    continue
+                answer, _ = self._under_way.popleft()
+                if not answer.done():
+                    answer.set_result(reply)
         except (hiredis.ProtocolError, IndexError):
-            self.end("what answers does not speak the protocol of Redis")
+            self.end("what answers there does not speak as Redis does")
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._over(
-            Lost(f"the connection was lost ({error})" if error else "the server closed the connection")
-        )
-        if not self._closed.done():
-            self._closed.set_result(None)
+        self._fail(Lost(f"the connection was lost ({error})" if error else "the server closed it"))
+        if not self.over.done():
+            self.over.set_result(None)
 
     def _look(self) -> None:
         self._watch = None
@@ -94,7 +95,7 @@ class Wire(asyncio.Protocol):
         else:
             self._watch = self._loop.call_later(LOOK_EVERY, self._look)
 
-    def _over(self, lost: Lost) -> None:
+    def _fail(self, lost: Lost) -> None:
         if self.lost is not None:
             return
         self.lost = lost

@@ -9,11 +9,10 @@
 -- boot = wall - shift. Where the server's clock is stepped, shift follows, so that boot goes on as before:
 -- an hour's step must neither end every lease nor empty every window. One caller that disagrees is wrong
 -- about its own clock (a virtual machine that was halted) if another agreed with ours just now.
+-- uses: root
 local AHEAD, BEHIND = 5, 2
 local AGREE_EVERY, AGREED_WITHIN = 5, 12
 
-local root = KEYS[1]
-local shard = root .. 'shard'
 local clock = {}
 
 do
