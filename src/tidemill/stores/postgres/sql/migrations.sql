@@ -10,13 +10,10 @@ SELECT current_user::text, current_database()::text;
 -- name: is_there
 SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1);
 
--- name: is_used (any table in that schema)
-SELECT EXISTS (
-    SELECT FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
-);
-
--- name: is_ours (the table that names the version is there)
-SELECT to_regclass($1) IS NOT NULL;
+-- name: tables (how many a schema has, and whether one of them is that of our versions; read from the
+-- catalogue as of one instant: to_regclass answers from a cache that a lock does not refresh)
+SELECT count(*), coalesce(bool_or(relname = 'migrations'), false)
+FROM pg_class WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1);
 
 -- name: version
 SELECT max(version) FROM tidemill.migrations;

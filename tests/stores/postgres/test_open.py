@@ -1,0 +1,163 @@
+"""S1: a server or a schema that cannot be used is named, with what to do; secrets are not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.stores.postgres.conftest import Connect
+from tidemill.clock import SystemEntropy
+from tidemill.errors import (
+    ConfigurationError,
+    SchemaMismatch,
+    StoreCorrupt,
+    StoreReadOnly,
+    StoreUnavailable,
+    TidemillError,
+)
+from tidemill.stores.postgres import migrations
+from tidemill.stores.postgres.address import Address
+from tidemill.stores.postgres.connection import Connection
+
+if TYPE_CHECKING:
+    from tests.servers.postgres import Postgres
+
+SECRET = "s3cret%2Fword"  # noqa: S105 - a wrong one
+
+
+async def opening(url: str, schema: str | None = None) -> TidemillError:
+    """What is said instead of opening."""
+    connection = Connection(Address.parse(url, schema), None, SystemEntropy())
+    with pytest.raises(TidemillError) as raised:
+        await connection.open()
+    await connection.close()
+    assert SECRET not in str(raised.value)
+    assert "s3cret" not in str(raised.value)
+    return raised.value
+
+
+async def test_wrong_host_and_port(postgres_server: Postgres) -> None:
+    error = await opening(f"postgresql://someone:{SECRET}@127.0.0.1:1/tests")
+    assert isinstance(error, StoreUnavailable)
+    assert "PostgreSQL at 127.0.0.1:1/tests: the server cannot be reached" in str(error)
+    error = await opening(f"postgresql://someone:{SECRET}@no-such-host.invalid/tests")
+    assert isinstance(error, StoreUnavailable)
+    assert "check host and port" in str(error)
+
+
+async def test_wrong_password_and_database(postgres_server: Postgres) -> None:
+    error = await opening(postgres_server.guarded_url.replace("open-sesame", SECRET))
+    assert isinstance(error, ConfigurationError)
+    assert "the user or the password is not accepted" in str(error)
+    error = await opening(postgres_server.url_of("nowhere"))
+    assert isinstance(error, ConfigurationError)
+    assert "nowhere: there is no such database; create it" in str(error)
+
+
+async def test_no_right_to_create_a_schema_names_the_grant(
+    postgres_server: Postgres, postgres_url: str, connect: Connect
+) -> None:
+    with postgres_server.client() as client:
+        client.execute("DROP ROLE IF EXISTS humble; CREATE ROLE humble LOGIN")
+        humble = postgres_url.replace("postgres@", "humble@")
+        error = await opening(humble)
+        assert isinstance(error, ConfigurationError)
+        assert 'CREATE SCHEMA tidemill AUTHORIZATION "humble"' in str(error)
+        assert 'GRANT CREATE ON DATABASE "tests" TO "humble"' in str(error)
+        client.execute("CREATE SCHEMA tidemill AUTHORIZATION humble")
+        await (await connect(humble)).fetch("SELECT FROM tidemill.clock")
+        client.execute("CREATE ROLE stranger LOGIN")
+        try:
+            error = await opening(postgres_url.replace("postgres@", "stranger@"))
+            assert isinstance(error, ConfigurationError)
+            assert "GRANT ALL ON SCHEMA tidemill" in str(error)
+        finally:
+            client.execute("DROP ROLE stranger; DROP SCHEMA tidemill CASCADE; DROP ROLE humble")
+
+
+async def test_a_database_that_may_only_be_read(postgres_server: Postgres, postgres_url: str) -> None:
+    with postgres_server.client() as client:
+        client.execute("ALTER DATABASE tests SET default_transaction_read_only = on")
+        try:
+            error = await opening(postgres_url)
+        finally:
+            client.execute("SET default_transaction_read_only = off")
+            client.execute("ALTER DATABASE tests RESET default_transaction_read_only")
+    assert isinstance(error, StoreReadOnly)
+    assert "name the primary in the URL" in str(error)
+
+
+async def test_a_server_that_is_too_old(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no old server to ask; a new demand makes this one old."""
+    monkeypatch.setattr(migrations, "OLDEST_SERVER", 99)
+    error = await opening(postgres_url)
+    assert isinstance(error, ConfigurationError)
+    assert "Tidemill needs 99 or newer" in str(error)
+
+
+async def test_a_strange_encoding(postgres_server: Postgres) -> None:
+    with postgres_server.client() as client:
+        client.execute("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+        try:
+            error = await opening(postgres_server.url_of("latin"))
+        finally:
+            client.execute("DROP DATABASE latin")
+    assert isinstance(error, ConfigurationError)
+    assert "encoding LATIN1; create one with ENCODING 'UTF8'" in str(error)
+
+
+async def test_a_schema_that_is_too_new_or_somebody_elses(connect: Connect, postgres_url: str) -> None:
+    connection = await connect()
+    await connection.fetch("INSERT INTO tidemill.migrations (version) VALUES (9000)")
+    error = await opening(postgres_url)
+    assert isinstance(error, SchemaMismatch)
+    assert "has version 9000, this Tidemill knows up to" in str(error)
+    await connection.fetch("CREATE SCHEMA shop")
+    await connection.fetch("CREATE TABLE shop.orders (id int)")
+    error = await opening(postgres_url, "shop")
+    assert isinstance(error, StoreCorrupt)
+    assert "name another with ?schema=" in str(error)
+
+
+async def test_tls_that_the_server_does_not_have(postgres_url: str) -> None:
+    error = await opening(postgres_url + "?sslmode=require")
+    assert isinstance(error, StoreUnavailable | ConfigurationError)
+    assert "SSL" in str(error)
+
+
+async def test_an_option_nobody_knows(postgres_url: str) -> None:
+    error = await opening(postgres_url + "?shema=jobs")
+    assert isinstance(error, ConfigurationError)
+    assert "shema" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://u:p@h/d?schema=Big", "schema='Big' cannot be used"),
+        ("postgresql://u:p@h/d?schema=pg_x", "schema='pg_x' cannot be used"),
+        ("postgresql://u:p@h/d?connections=many", "connections='many' must be a whole number"),
+        ("postgresql://u:s3cret/word@h/d", "write characters such as @, / and #"),
+        ("postgresql://u:s3cret#word@h/d", "write characters such as @, / and #"),
+    ],
+)
+def test_urls_that_cannot_be_read(url: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        Address.parse(url)
+    assert said in str(raised.value)
+    assert "s3cret" not in str(raised.value)
+
+
+async def test_many_may_open_an_empty_database_at_once(connect: Connect) -> None:
+    """The migrations run once, whoever comes first."""
+    every = await asyncio.gather(*(connect() for _ in range(8)))
+    rows = await every[0].fetch("SELECT version FROM tidemill.migrations")
+    assert max(row["version"] for row in rows) == migrations.newest()
+
+
+async def test_two_schemas_of_a_database_are_two_stores(connect: Connect) -> None:
+    one, two = await connect(), await connect(schema="second")
+    await two.fetch("UPDATE tidemill.clock SET skew = 5")
+    assert [row["skew"] for row in await one.fetch("SELECT skew FROM tidemill.clock")] == [0]
