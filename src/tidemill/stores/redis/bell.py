@@ -47,6 +47,11 @@ class Bell:
             await self._wire.close()
             self._wire = None
 
+    def abandon(self) -> None:
+        """Its loop is closed, or another process's."""
+        if self._wire is not None:
+            self._wire.abandon()
+
     def follow(self) -> None:
         """The shard has a new connection: perhaps to another server."""
         if self._wire is not None and self._node != self._shard.node:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tidemill.errors import (
     ConfigurationError,
     StoreError,
@@ -11,8 +13,13 @@ from tidemill.errors import (
     TidemillError,
 )
 
-PASSING = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")
-"""Refused before anything was done, by a server that will soon do it."""
+ELSEWHERE = ("READONLY", "MOVED", "MASTERDOWN")
+"""The primary is, or soon will be, another server."""
+AGAIN = (*ELSEWHERE, "ASK", "LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS")
+"""Refused before anything was done, and soon no more."""
+
+_IN_SCRIPT = re.compile(r"^ERR Error running script.*?: -?([A-Z]{4,}) ")
+"""Before version 7 a refusal inside a script comes in its words for a script's error."""
 
 
 class Lost(Exception):
@@ -24,7 +31,9 @@ class Said(Exception):
 
     @property
     def word(self) -> str:
-        return str(self).partition(" ")[0]
+        text = str(self)
+        inside = _IN_SCRIPT.match(text)
+        return inside[1] if inside else text.partition(" ")[0]
 
 
 def translate(said: Said, place: str) -> TidemillError:
@@ -60,7 +69,7 @@ def translate(said: Said, place: str) -> TidemillError:
                 f"{place}: the server is a read-only replica; name the primary in the URL, or its Sentinels "
                 "(redis+sentinel://)"
             )
-        case word if word in PASSING:
+        case word if word in AGAIN:
             return StoreUnavailable(f"{place}: the server is not ready ({text})")
         case _:
             return StoreError(f"{place}: the server refused: {text}")

@@ -19,6 +19,7 @@ import hiredis
 from tidemill.clock import SystemClock
 from tidemill.stores.redis.address import Node
 from tidemill.stores.redis.faults import Lost, Said
+from tidemill.stores.redis.forking import close_in_forks
 from tidemill.stores.redis.wire import Wire
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ class Connection(Protocol):
 
     def ask(self, packed: bytes, until: float) -> Any: ...
     def end(self, why: str) -> None: ...
+    def abandon(self) -> None: ...
+    async def finish(self) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -116,6 +119,7 @@ class ThreadWire:
         self._socket, self._time = connected, time
         self._reader = hiredis.Reader(replyError=Said)
         self.lost: Lost | None = None
+        close_in_forks(self)
 
     async def ask(self, packed: bytes, until: float) -> Any:
         if self.lost is not None:
@@ -137,6 +141,12 @@ class ThreadWire:
         if self.lost is None:
             self.lost = Lost(why)
             self._socket.close()
+
+    def abandon(self) -> None:
+        self.end("it was left behind by a fork")
+
+    async def finish(self) -> None:
+        """Nothing is under way between two calls."""
 
     async def close(self) -> None:
         self.end("it was closed")

@@ -13,17 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 from tidemill.clock import SystemEntropy
-from tidemill.errors import ConfigurationError, StoreUnavailable
+from tidemill.errors import ConfigurationError, StoreReadOnly, StoreUnavailable
 from tidemill.stores.redis import scripts
 from tidemill.stores.redis.address import Address, Node
 from tidemill.stores.redis.clocks import GivenClock, ServerClock
-from tidemill.stores.redis.faults import PASSING, Lost, Said, translate
+from tidemill.stores.redis.faults import AGAIN, ELSEWHERE, Lost, Said, translate
 from tidemill.stores.redis.greeting import greet
 from tidemill.stores.redis.lines import Connection, Line
 from tidemill.stores.redis.policy import Server
 from tidemill.stores.redis.scripts import Script
 from tidemill.stores.redis.tls import context_of
-from tidemill.stores.redis.topology import locate
+from tidemill.stores.redis.topology import Topology
 from tidemill.stores.redis.wire import Argument, pack
 
 SILENCE = 2.0
@@ -52,6 +52,7 @@ class Shard:
         self._wire: Connection | None = None
         self._pause = FIRST_PAUSE
         self.tls = None if address.tls is None else context_of(address.tls)
+        self._topology = Topology(address, line, self.tls)
 
     def key(self, name: str) -> str:
         return self.root + name
@@ -61,9 +62,16 @@ class Shard:
         await self._connected(self._line.time() + self.address.timeout)
 
     async def close(self) -> None:
+        """Lets what is under way end: it was accepted, or will be said not to be."""
         wire, self._wire = self._wire, None
         if wire is not None:
+            await wire.finish()
             await wire.close()
+
+    def abandon(self) -> None:
+        """Its loop is closed, or another process's."""
+        if self._wire is not None:
+            self._wire.abandon()
 
     async def pause(self, seconds: float) -> None:
         await self._line.pause(seconds)
@@ -141,15 +149,19 @@ class Shard:
                 raise self._error(loaded)
         elif said.word == "RECKON":
             self._clock.saw(None)
-        elif said.word in ("READONLY", "MOVED", "ASK"):
-            wire.end("the primary is another server by now")
-            await self._back_off(until, said)
-        elif said.word in PASSING:
+        elif said.word in AGAIN:
+            if said.word in ELSEWHERE:
+                wire.end("the primary is another server by now")
+            self._note_where(said)
             await self._back_off(until, said)
         else:
             raise self._error(said)
 
-    async def _back_off(self, until: float, why: Lost | Said) -> None:
+    def _note_where(self, said: Said) -> None:
+        if said.word == "MOVED" and self.node is not None:
+            self._topology.moved(said, self.node)
+
+    async def _back_off(self, until: float, why: Lost | Said | StoreReadOnly) -> None:
         pause = self._pause * (0.5 + self._jitter.chance())
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         if self._line.time() + pause >= until:
@@ -165,30 +177,34 @@ class Shard:
                 except Lost as lost:
                     await self._back_off(until, lost)
                 except Said as said:
-                    if said.word not in PASSING:
+                    if said.word not in AGAIN:
                         raise translate(said, str(self.address)) from said
+                    self._note_where(said)
                     await self._back_off(until, said)
+                except StoreReadOnly as error:
+                    if self.server is None and not self.address.found:
+                        raise  # whoever just starts has the wrong URL; else somebody becomes the primary
+                    await self._back_off(until, error)
             self._pause = FIRST_PAUSE
             return self._wire
 
     async def _connect(self, until: float) -> Connection:
-        node = await locate(self.address)
-        wire = await self._line.connect(node, self.tls, until)
+        self.node = await self._topology.locate(until)
+        wire = await self._line.connect(self.node, self.tls, until)
         try:
             self.server = await greet(wire, self.address, self._clock, until)
         except BaseException:
-            wire.end("it cannot be used")
+            await wire.close()
             raise
-        self.node = node
         if self._on_connected is not None:
             self._on_connected()
         return wire
 
-    def _error(self, why: Lost | Said) -> Exception:
+    def _error(self, why: Lost | Said | StoreReadOnly) -> Exception:
         """A verb's caller goes on trying: what is wrong with the settings may be put right meanwhile."""
         if isinstance(why, Lost):
             return self._unavailable(str(why))
-        error = translate(why, str(self.address))
+        error = translate(why, str(self.address)) if isinstance(why, Said) else why
         return StoreUnavailable(str(error)) if isinstance(error, ConfigurationError) else error
 
     def _unavailable(self, why: str) -> StoreUnavailable:

@@ -23,6 +23,10 @@ class Threads:
     def __init__(self, address: Address, clock: GivenClock | ServerClock) -> None:
         self._address, self._clock = address, clock
         self._idle: list[Shard] = []
+        self._closed = False
+
+    def open(self) -> None:
+        self._closed = False
 
     @contextmanager
     def shard(self) -> Iterator[Shard]:
@@ -37,11 +41,13 @@ class Threads:
             # A reply may still be on its way, and would be taken for the next call's.
             finished(shard.close())
             raise
-        if len(self._idle) < KEPT:
+        if len(self._idle) < KEPT and not self._closed:
             self._idle.append(shard)
         else:
             finished(shard.close())
 
     def close(self) -> None:
+        """Calls under way end first; one that comes later closes what it opened."""
+        self._closed = True
         while self._idle:
             finished(self._idle.pop().close())

@@ -29,7 +29,7 @@ class Wakeups:
         self._armed: dict[int, RedisListener] = {}
         self._shard: Shard | None = None
 
-    def use(self, shard: Shard) -> None:
+    def use(self, shard: Shard | None) -> None:
         self._shard = shard
 
     def listen(self, topics: Iterable[str]) -> RedisListener:

@@ -15,6 +15,7 @@ from typing import Any, cast
 import hiredis
 
 from tidemill.stores.redis.faults import Lost, Said
+from tidemill.stores.redis.forking import close_in_forks, close_silently
 
 LOOK_EVERY = 0.25
 
@@ -57,6 +58,18 @@ class Wire(asyncio.Protocol):
         self.end("it was closed")
         await asyncio.shield(self.over)
 
+    async def finish(self) -> None:
+        """Returns when nothing is under way; the watch sees to it that this is soon."""
+        if self._under_way:
+            await asyncio.wait([answer for answer, _ in self._under_way])
+
+    def abandon(self) -> None:
+        """The loop is closed, or another process's: only the socket is let go of."""
+        self.lost = self.lost or Lost("it was left behind by a fork or with its event loop")
+        self._under_way.clear()
+        if self._transport is not None:
+            close_silently(self._transport)
+
     def end(self, why: str) -> None:
         if self.lost is None:
             self._fail(Lost(why))
@@ -67,6 +80,7 @@ class Wire(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        close_in_forks(self)
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
