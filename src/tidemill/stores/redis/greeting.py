@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from tidemill.errors import SchemaMismatch, StoreCorrupt
+from tidemill.errors import ConfigurationError, SchemaMismatch, StoreCorrupt
 from tidemill.stores.redis import policy, scripts
 from tidemill.stores.redis.address import Address, Login
 from tidemill.stores.redis.clocks import GivenClock, ServerClock
@@ -21,8 +21,7 @@ GREET = scripts.load("greet")
 async def greet(wire: Connection, address: Address, clock: GivenClock | ServerClock, until: float) -> Server:
     """Raises Said or Lost where another try may help, and an error of ours where a person must."""
     await log_in(wire, address.login, until)
-    if address.db:
-        await expect(wire, until, b"SELECT", address.db)
+    await _select(wire, until, address)
     server = policy.read(await expect(wire, until, b"INFO"))
     policy.check(server, str(address))
     await expect(wire, until, b"SCRIPT", b"LOAD", GREET.source)
@@ -47,6 +46,20 @@ async def expect(wire: Connection, until: float, *command: Argument) -> Any:
     if type(reply) is Said:
         raise reply
     return reply
+
+
+async def _select(wire: Connection, until: float, address: Address) -> None:
+    if not address.db:
+        return
+    try:
+        await expect(wire, until, b"SELECT", address.db)
+    except Said as said:
+        if said.word != "ERR":
+            raise
+        raise ConfigurationError(
+            f"{address}: the server has no database {address.db} ({said}); use 0 and tell stores apart with "
+            "?prefix=…"
+        ) from said
 
 
 async def _ours(wire: Connection, until: float, address: Address, call: tuple[Any, ...]) -> Any:

@@ -74,10 +74,8 @@ class LoopLine:
                     _, wire = await loop.create_connection(
                         lambda: Wire(loop, self._on_message), node.host, node.port, ssl=tls
                     )
-        except TimeoutError:
-            raise Lost("it did not answer in time") from None
         except OSError as error:
-            raise Lost(reason(error)) from error
+            raise Lost(reason(error, tls)) from error
         return wire
 
 
@@ -98,18 +96,10 @@ class ThreadLine:
         self._never.wait(seconds)
 
     async def connect(self, node: Node, tls: ssl.SSLContext | None, until: float) -> Connection:
-        left = max(until - self.time(), 0.001)
         try:
-            if node.path:
-                plain = socket.socket(socket.AF_UNIX)
-                plain.settimeout(left)
-                plain.connect(node.path)
-            else:
-                plain = socket.create_connection((node.host, node.port), timeout=left)
-                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return ThreadWire(tls.wrap_socket(plain, server_hostname=node.host) if tls else plain, self.time)
+            return ThreadWire(_dial(node, tls, max(until - self.time(), 0.001)), self.time)
         except OSError as error:
-            raise Lost(reason(error)) from error
+            raise Lost(reason(error, tls)) from error
 
 
 class ThreadWire:
@@ -152,6 +142,22 @@ class ThreadWire:
         self.end("it was closed")
 
 
+def _dial(node: Node, tls: ssl.SSLContext | None, seconds: float) -> socket.socket:
+    if node.path:
+        plain = socket.socket(socket.AF_UNIX)
+        plain.settimeout(seconds)
+    else:
+        plain = socket.create_connection((node.host, node.port), timeout=seconds)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        if node.path:
+            plain.connect(node.path)
+        return tls.wrap_socket(plain, server_hostname=node.host) if tls else plain
+    except BaseException:
+        plain.close()
+        raise
+
+
 def finished(work: Coroutine[Any, Any, T]) -> T:
     """What a coroutine returns that waits for nothing: one whose shard is on a thread's line."""
     try:
@@ -163,10 +169,10 @@ def finished(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a verb waited for an event loop on a thread that has none")
 
 
-def reason(error: Exception) -> str:
+def reason(error: Exception, tls: ssl.SSLContext | None = None) -> str:
     match error:
         case TimeoutError():
-            return "it did not answer in time"
+            return "it did not answer in time" + ("; is this a TLS port?" if tls else "")
         case socket.gaierror():
             return "no machine has this name"
         case ssl.SSLCertVerificationError():

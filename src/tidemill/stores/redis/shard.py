@@ -126,6 +126,7 @@ class Shard:
     async def _call(
         self, packed: Callable[[], bytes], until: float, repeatable: bool, script: Script | None
     ) -> Any:
+        losses = 0
         while True:
             wire = self._wire
             if wire is None or wire.lost is not None:
@@ -135,7 +136,9 @@ class Shard:
             except Lost as lost:
                 if not repeatable:
                     raise self._unavailable(f"{lost}; what was asked for may or may not be done") from lost
-                await self._back_off(until, lost)
+                losses += 1
+                if losses > 1 or self._line.time() >= until:
+                    await self._back_off(until, lost)
             else:
                 if type(reply) is not Said:
                     return reply

@@ -1,0 +1,42 @@
+"""Handles on a shard of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from tidemill.clock import Clock
+from tidemill.stores.redis.address import parse
+from tidemill.stores.redis.handle import Handle
+from tidemill.stores.redis.shard import Shard
+
+Connect = Callable[..., Awaitable[Handle]]
+
+
+@pytest.fixture
+async def connect(redis_url: str, redis_prefix: str) -> AsyncIterator[Connect]:
+    """Opens handles, and closes them when the test is over."""
+    opened: list[Handle] = []
+
+    async def connect(
+        url: str = redis_url, *, clock: Clock | None = None, skew: Callable[[], float] | None = None
+    ) -> Handle:
+        handle = Handle(parse(url, redis_prefix), clock, skew)
+        opened.append(handle)
+        await handle.open()
+        return handle
+
+    yield connect
+    for handle in opened:
+        await handle.close()
+
+
+@pytest.fixture
+async def handle(connect: Connect) -> Handle:
+    return await connect()
+
+
+@pytest.fixture
+def shard(handle: Handle) -> Shard:
+    return handle.shard

@@ -1,0 +1,98 @@
+"""What a Redis URL says, and what is said of one that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidemill.errors import ConfigurationError
+from tidemill.stores.redis.address import Login, Node, Tls, parse
+
+
+def test_one_server() -> None:
+    address = parse("redis://ann:s%40crt@example.org:7000/3?prefix=shop&timeout=2.5")
+    assert address.nodes == (Node("example.org", 7000),)
+    assert (address.login, address.db, address.timeout) == (Login("ann", "s@crt"), 3, 2.5)
+    assert address.root == "{shop}:"
+    assert address.tls is None
+
+
+def test_what_is_usual_needs_no_saying() -> None:
+    address = parse("redis://localhost")
+    assert address.nodes == (Node("localhost", 6379),)
+    assert (address.db, address.root, address.timeout) == (0, "{tidemill}:", 5.0)
+
+
+def test_ipv6() -> None:
+    assert parse("redis://[::1]:7000").nodes == (Node("::1", 7000),)
+    assert str(parse("redis://[::1]:7000")) == "redis://[::1]:7000"
+
+
+def test_a_password_without_a_user() -> None:
+    assert parse("redis://:secret@h").login == Login("", "secret")
+
+
+def test_tls_is_verified_unless_the_url_says_no() -> None:
+    assert parse("rediss://h").tls == Tls()
+    assert parse("rediss://h?ca=/a.pem&cert=/c.pem&key=/k.pem&verify=no").tls == Tls(
+        "/a.pem", "/c.pem", "/k.pem", verify=False
+    )
+
+
+def test_sentinels() -> None:
+    address = parse("redis+sentinel://:pw@a,b:26380/main/2?sentinel_password=other")
+    assert address.nodes == (Node("a", 26379), Node("b", 26380))
+    assert (address.found, address.service, address.db) == ("sentinel", "main", 2)
+    assert (address.login, address.sentinel_login) == (Login("", "pw"), Login("", "other"))
+    assert parse("rediss+sentinel://a/main").tls == Tls()
+
+
+def test_cluster() -> None:
+    address = parse("redis+cluster://a:7000,b:7001?prefix=shop")
+    assert (address.found, address.nodes) == ("cluster", (Node("a", 7000), Node("b", 7001)))
+
+
+def test_a_socket() -> None:
+    address = parse("redis+unix:///run/redis.sock?db=2")
+    assert (address.nodes, address.db) == ((Node(path="/run/redis.sock"),), 2)
+    assert str(address) == "redis+unix:///run/redis.sock/2"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://ann:hunter2@h:7000/1",
+        "redis+sentinel://ann:hunter2@h/main?sentinel_password=hunter2",
+        "rediss+cluster://:hunter2@h",
+    ],
+)
+def test_no_secret_is_shown(url: str) -> None:
+    address = parse(url)
+    assert "hunter2" not in f"{address} {address!r}"
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("redis://", "names no host"),
+        ("redis://a,b", "several hosts"),
+        ("redis://a:nine", "port"),
+        ("redis://a:99999", "port"),
+        ("redis://a/one", "database must be a number"),
+        ("redis://a/1/2", "database must be a number"),
+        ("redis+cluster://a/1", "only database 0"),
+        ("redis+sentinel://a", "names no service"),
+        ("redis://a?colour=red", "unknown option 'colour'; known are prefix,"),
+        ("redis://a?ca=/a.pem", "for TLS; write rediss://"),
+        ("rediss://a?verify=maybe", "yes or no"),
+        ("rediss://a?key=/k.pem", "without cert"),
+        ("redis://a?prefix=a%20b", "prefix must be"),
+        ("redis://a?prefix={a}", "prefix must be"),
+        ("redis://a?timeout=soon", "timeout must be seconds"),
+        ("redis://a?timeout=0", "timeout must be seconds"),
+        ("redis+carrier-pigeon://a", "not a redis URL"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_remedy(url: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^url \(") as refused:
+        parse(url)
+    assert says in str(refused.value)
