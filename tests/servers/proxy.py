@@ -89,6 +89,7 @@ class Proxy:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._questions(link))
                 both.create_task(self._answers(link))
+            await link.closed()
         finally:
             del self._open[task]
             link.reset()
@@ -169,6 +170,13 @@ class Link:
         self._forgotten = True
         _abort(self._to_server)
 
+    async def closed(self) -> None:
+        """Both ends, after what was written has arrived."""
+        for writer in (self._to_client, self._to_server):
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
     def reset(self) -> None:
         _abort(self._to_client)
         _abort(self._to_server)
@@ -185,4 +193,5 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 def _abort(writer: asyncio.StreamWriter) -> None:
     if not writer.transport.is_closing():
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
-    writer.transport.abort()
+    with suppress(AttributeError):  # Python 3.11.2 cannot abort a TLS connection that has ended
+        writer.transport.abort()
