@@ -15,6 +15,7 @@ from typing import Any, Self, cast
 from msgspec import UNSET, UnsetType
 
 from tests.simulation.watch import Call, Watch
+from tidemill.contract.copying import Copies, IdPage, JobCopy
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
@@ -250,6 +251,15 @@ class Network:
 
     async def compact(self) -> None:
         await self._call("compact")
+
+    async def copy_jobs(self, after: int = 0, limit: int = 100) -> list[JobCopy]:
+        return cast("list[JobCopy]", await self._call("copy_jobs", after, limit))
+
+    async def copy_ids(self, cursor: str = "") -> IdPage:
+        return cast("IdPage", await self._call("copy_ids", cursor))
+
+    async def copy_in(self, copies: Copies) -> None:
+        await self._call("copy_in", copies)
 
     async def lead(self, duty: str, worker: str, lease: float) -> bool:
         return cast("bool", await self._call("lead", duty, worker, lease))

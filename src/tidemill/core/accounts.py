@@ -26,6 +26,8 @@ from tidemill.core.windows import Instant, Kept, fits, fresh
 from tidemill.core.windows.calendar import CalendarCount
 from tidemill.core.windows.window import TINY
 
+ELSEWHERE = "another store"
+"""A boot that is nobody's."""
 _LOOKS = 30
 """Halvings until the moment a ramp lets a call in is known to a millisecond."""
 
@@ -92,6 +94,13 @@ def _at_boot(pool: PoolSettings, account: Account, boot: str, now: Instant) -> A
     # Times of another boot say nothing; a calendar's count is on disk and goes on.
     foreign = {name: kept for name, kept in account.foreign.items() if isinstance(kept, CalendarCount)}
     return replace(account, state=state, breaker=breakers.rebooted(account.breaker), foreign=foreign)
+
+
+def as_of_another_boot(account: Account) -> Account:
+    """Whatever boot it is loaded in, its times mean nothing: it comes from a store with other clocks."""
+    if not account.state.boot:
+        return account
+    return replace(account, state=replace(account.state, boot=ELSEWHERE))
 
 
 def redeclared(account: Account, names: frozenset[str]) -> Account:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tidemill.contract.copying import Copies
 from tidemill.contract.jobs import Admission
 from tidemill.core.calls import needs_alone
 from tidemill.core.claims import ClaimRequest, Heartbeat, Settlement
@@ -103,6 +104,20 @@ def account(pool: str, key: str | None) -> Plan:
 
 def lead(duty: str) -> Plan:
     return Plan((wants.LeaderOf(duty),))
+
+
+def copy_in(copies: Copies) -> Plan:
+    first: list[Want] = [wants.QueueOf(name) for name in copies.queues]
+    for copy in copies.jobs:
+        job = copy.job
+        first += [wants.JobOf(job.id), wants.QueueOf(job.queue), wants.LaneOf(job.queue, job.lane)]
+        if copy.checkpoints:
+            first.append(wants.StepsOf(job.id))
+    for known in copies.ids:
+        first += [wants.JobOf(known.request), wants.Recalled(known.request)]
+    for name, pool in copies.pools.items():
+        first += [wants.PoolOf(name), *(wants.AccountOf((name, key)) for key in pool.accounts)]
+    return Plan(tuple(first))
 
 
 def _new(queue: str, job: NewJob) -> Iterator[Want]:

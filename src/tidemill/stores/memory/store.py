@@ -12,6 +12,7 @@ from typing import Self
 from msgspec import UNSET, UnsetType
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tidemill.contract.copying import Copies, IdPage, JobCopy
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
@@ -44,7 +45,7 @@ from tidemill.engine import (
 from tidemill.engine import pools as pooling
 from tidemill.engine.records import Records
 from tidemill.errors import ConfigurationError, StoreUnavailable
-from tidemill.stores.memory import reader
+from tidemill.stores.memory import copying, reader
 from tidemill.stores.memory.wakeups import Hub, MemoryListener
 
 
@@ -324,6 +325,18 @@ class MemoryStore:
 
     async def compact(self) -> None:
         """Python gives memory back by itself."""
+
+    async def copy_jobs(self, after: int = 0, limit: int = 100) -> list[JobCopy]:
+        with self.verb() as records:
+            return copying.copy_jobs(records, after, limit)
+
+    async def copy_ids(self, cursor: str = "") -> IdPage:  # noqa: ARG002 - one page has them all
+        with self.verb() as records:
+            return copying.copy_ids(records)
+
+    async def copy_in(self, copies: Copies) -> None:
+        with self.verb() as records:
+            copying.copy_in(records, copies)
 
     def listen(self, topics: Iterable[str]) -> MemoryListener:
         return MemoryListener(self._shared.hub, topics)

@@ -35,7 +35,7 @@ def begin(transaction: Transaction, job: str, by: Try, step: Step, on_unknown: O
     known = _one(transaction, standing.seq, step)
     answer, after = core.begun(known, step, by, on_unknown, transaction.now)
     if after is not known:
-        _save(transaction, standing.seq, after)
+        save(transaction, standing.seq, after)
     return answer
 
 
@@ -49,7 +49,7 @@ def forget(transaction: Transaction, job: str, by: Try, step: Step) -> None:
     if after is None:
         transaction.execute(SQL.forget, (standing.seq, step.name, step.arguments))
     elif after is not known:
-        _save(transaction, standing.seq, after)
+        save(transaction, standing.seq, after)
 
 
 def keep(
@@ -64,7 +64,7 @@ def keep(
     known = _one(transaction, standing.seq, step)
     answer, after = core.kept(known, step, by, result, paid, transaction.now)
     if after is not known:
-        _save(transaction, standing.seq, after)
+        save(transaction, standing.seq, after)
     return answer, after.result or result
 
 
@@ -107,7 +107,7 @@ def _checkpoint(row: tuple[Any, ...]) -> Checkpoint:
     )
 
 
-def _save(transaction: Transaction, seq: int, after: Checkpoint) -> None:
+def save(transaction: Transaction, seq: int, after: Checkpoint) -> None:
     step, by = after.step, after.by
     stored = None if after.result is None else after.result.decode()
     state = (after.begun, by.fence, by.claim, by.number, after.kept, stored, after.unknown)

@@ -11,6 +11,7 @@ from typing import Self
 from msgspec import UNSET, UnsetType
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tidemill.contract.copying import Copies, IdPage, JobCopy
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
@@ -30,7 +31,7 @@ from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridd
 from tidemill.core.spending import Observation
 from tidemill.core.states import State
 from tidemill.stores.sqlite import checkpoints as steps
-from tidemill.stores.sqlite import coordinator, inbox, pool_views, queues, reader, upkeep
+from tidemill.stores.sqlite import coordinator, copying, inbox, pool_views, queues, reader, upkeep
 from tidemill.stores.sqlite import pools as pool_verbs
 from tidemill.stores.sqlite.admit import admit, arrivals
 from tidemill.stores.sqlite.amend import amend
@@ -306,6 +307,17 @@ class SqliteStore:
 
     async def compact(self) -> None:
         await asyncio.to_thread(self._writer.run_alone, upkeep.compact)
+
+    # -- copying
+
+    async def copy_jobs(self, after: int = 0, limit: int = 100) -> list[JobCopy]:
+        return await self._upkeep.run(lambda transaction: copying.copy_jobs(transaction, after, limit))
+
+    async def copy_ids(self, cursor: str = "") -> IdPage:
+        return await self._upkeep.run(lambda transaction: copying.copy_ids(transaction, cursor))
+
+    async def copy_in(self, copies: Copies) -> None:
+        await self._writer.submit(lambda transaction: copying.copy_in(transaction, copies), durable=True)
 
     # -- wake-ups
 

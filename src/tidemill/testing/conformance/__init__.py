@@ -37,6 +37,7 @@ _TOPICS = (
     "checkpointing",
     "claiming",
     "closing",
+    "copying",
     "declaring",
     "demanding",
     "driver",
@@ -81,6 +82,7 @@ from tidemill.testing.conformance.claiming import (  # noqa: E402
     TestRepeatedClaim,
 )
 from tidemill.testing.conformance.closing import TestOverloads, TestProbe, TestRefusals  # noqa: E402
+from tidemill.testing.conformance.copying import TestCopies  # noqa: E402
 from tidemill.testing.conformance.declaring import (  # noqa: E402
     TestClosedByHand,
     TestDeclaredPools,
@@ -157,6 +159,7 @@ __all__ = [
     "TestCompany",
     "TestConservation",
     "TestCoordinator",
+    "TestCopies",
     "TestCounts",
     "TestDeclaredPools",
     "TestDemand",

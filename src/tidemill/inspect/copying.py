@@ -1,0 +1,214 @@
+"""Everything of one store into another, while nobody works on either.
+
+Jobs come oldest first and get their places in that order, so whatever is in the target is the beginning of
+it: a copy that was interrupted goes on by being repeated, and skips what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+import msgspec
+
+from tidemill.contract.copying import Copies, JobCopy, PoolCopy, QueueCopy
+from tidemill.contract.jobs import Arrival
+from tidemill.contract.pools import PoolView
+from tidemill.contract.queues import QueueInfo
+from tidemill.contract.store import Store
+from tidemill.core.states import State
+from tidemill.errors import ConfigurationError
+
+JOBS_AT_ONCE = 100
+BYTES_AT_ONCE = 4 * 1024 * 1024
+"""No step is a long one, whatever the payloads."""
+ARRIVALS_AT_ONCE = 500
+
+Told = Callable[[int], None]
+"""Called now and then with how many jobs are over."""
+
+
+class Copied(msgspec.Struct, frozen=True, kw_only=True):
+    """How much there is in the source, all of which is now in the target. `differences` are sentences, empty
+    when both stores hold the same."""
+
+    jobs: int
+    ids: int
+    queues: int
+    pools: int
+    arrivals: int
+    reclaimed: int
+    differences: tuple[str, ...]
+
+
+async def copy(source: Store, target: Store, *, resume: bool = False, tell: Told = lambda _: None) -> Copied:
+    """`resume`: what is in the target is from a copy that was interrupted."""
+    await _require_no_workers(source, "the source")
+    await _require_no_workers(target, "the target")
+    if not resume:
+        await _require_empty(target)
+    reclaimed = await _reclaim(source)
+    queues, pools = await _copy_settings(source, target)
+    ids, fence = await _copy_ids(source, target)
+    jobs, fence = await _copy_jobs(source, target, tell, fence)
+    arrivals = await _copy_arrivals(source, target)
+    await target.copy_in(Copies(fence=fence))
+    return Copied(
+        jobs=jobs,
+        ids=ids,
+        queues=queues,
+        pools=pools,
+        arrivals=arrivals,
+        reclaimed=reclaimed,
+        differences=tuple(await _differences(source, target)),
+    )
+
+
+async def _require_no_workers(store: Store, which: str) -> None:
+    alive = await store.workers()
+    if alive:
+        names = ", ".join(worker.id for worker in alive[:3])
+        raise ConfigurationError(
+            f"{which} has {len(alive)} live workers ({names}): end them, and wait for the leases of those "
+            "that were killed; jobs that change meanwhile would be lost or run twice"
+        )
+
+
+async def _require_empty(target: Store) -> None:
+    found = {
+        "jobs": await target.counts(),
+        "queues": await target.queues(),
+        "pools": await target.pools(),
+        "arrivals": await target.arrivals(1),
+        "remembered ids": (await target.copy_ids()).ids,
+    }
+    there = [what for what, rows in found.items() if rows]
+    if there:
+        raise ConfigurationError(
+            f"the target is not empty, it has {' and '.join(there)}: name an empty store, or say that this "
+            "is the rest of a copy that was interrupted"
+        )
+
+
+async def _reclaim(source: Store) -> int:
+    """What workers that died left running comes back first, as it would with any other worker."""
+    taken = await source.reclaim()
+    running = sum(states.get(State.RUNNING, 0) for states in (await source.counts()).values())
+    if running:
+        raise ConfigurationError(
+            f"{running} jobs of the source still run, by leases of dead workers: wait for their end (30 s if "
+            "nothing else was set), then copy again"
+        )
+    return len(taken.ready) + len(taken.poison)
+
+
+async def _copy_settings(source: Store, target: Store) -> tuple[int, int]:
+    queues, pools = await source.queues(), await source.pools()
+    for queue in queues:
+        await target.copy_in(Copies(queues={queue.name: await _queue(source, target, queue)}))
+    views: dict[str, list[PoolView]] = {}
+    for view in pools:
+        views.setdefault(view.name, []).append(view)
+    for name, of_pool in views.items():
+        await target.copy_in(Copies(pools={name: await _pool(source, target, of_pool)}))
+    return len(queues), len(views)
+
+
+async def _queue(source: Store, target: Store, queue: QueueInfo) -> QueueCopy:
+    """Minutes are added to those that are there: one that was copied before is left out."""
+    there = {minute.at for minute in await target.history(queue.name, 0.0)}
+    minutes = await source.history(queue.name, 0.0)
+    return QueueCopy(
+        declared=queue.declared,
+        override=queue.override,
+        pause=queue.pause,
+        history=tuple(minute for minute in minutes if minute.at not in there),
+    )
+
+
+async def _pool(source: Store, target: Store, views: Sequence[PoolView]) -> PoolCopy:
+    pool = views[0]
+    there = {minute.at for minute in await target.pool_history(pool.name, 0.0)}
+    minutes = await source.pool_history(pool.name, 0.0)
+    return PoolCopy(
+        declared=pool.declared,
+        override=pool.override,
+        accounts={view.key: view.account for view in views if (view.key is not None) == pool.declared.keyed},
+        history=tuple(minute for minute in minutes if minute.at not in there),
+    )
+
+
+async def _copy_ids(source: Store, target: Store) -> tuple[int, int]:
+    """How many, and the highest fence among them."""
+    cursor: str | None = ""
+    count = fence = 0
+    while cursor is not None:
+        page = await source.copy_ids(cursor)
+        if page.ids:
+            await target.copy_in(Copies(ids=page.ids))
+        fence = max([fence, *(known.fence for known in page.ids)])
+        count, cursor = count + len(page.ids), page.cursor
+    return count, fence
+
+
+async def _copy_jobs(source: Store, target: Store, tell: Told, fence: int) -> tuple[int, int]:
+    after = done = 0
+    while jobs := await source.copy_jobs(after, JOBS_AT_ONCE):
+        for some in _in_steps(jobs):
+            fence = max([fence, *(copied.job.fence for copied in some)])
+            await target.copy_in(Copies(jobs=some, fence=fence))
+            done += len(some)
+            tell(done)
+        after = jobs[-1].job.seq
+    return done, fence
+
+
+def _in_steps(jobs: Sequence[JobCopy]) -> Iterator[list[JobCopy]]:
+    some: list[JobCopy] = []
+    size = 0
+    for copied in jobs:
+        mine = len(copied.job.payload) + len(copied.job.result or b"")
+        mine += sum(len(kept.result or b"") for kept in copied.checkpoints)
+        if some and size + mine > BYTES_AT_ONCE:
+            yield some
+            some, size = [], 0
+        some.append(copied)
+        size += mine
+    yield some
+
+
+async def _copy_arrivals(source: Store, target: Store) -> int:
+    there = {arrival.id async for arrival in _arrivals(target)}
+    count = 0
+    some: list[Arrival] = []
+    async for arrival in _arrivals(source):
+        count += 1
+        if arrival.id not in there:
+            some.append(arrival)
+        if len(some) == ARRIVALS_AT_ONCE:
+            await target.copy_in(Copies(arrivals=some))
+            some = []
+    if some:
+        await target.copy_in(Copies(arrivals=some))
+    return count
+
+
+async def _arrivals(store: Store) -> AsyncIterator[Arrival]:
+    after = 0
+    while found := await store.arrivals(ARRIVALS_AT_ONCE, after):
+        for arrival in found:
+            yield arrival
+        after = found[-1].seq
+
+
+async def _differences(source: Store, target: Store) -> list[str]:
+    """Whatever came into the source meanwhile shows here too."""
+    ours, theirs = await source.counts(), await target.counts()
+    found: list[str] = []
+    for queue in sorted(ours.keys() | theirs.keys()):
+        for state in State:
+            there, here = ours.get(queue, {}).get(state, 0), theirs.get(queue, {}).get(state, 0)
+            if there != here:
+                found.append(
+                    f"queue {queue!r} has {there} {state} jobs in the source and {here} in the target"
+                )
+    return found
