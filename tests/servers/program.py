@@ -127,7 +127,7 @@ class Program:
         self.resume()
         self._process.send_signal(self._ends)
         try:
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             self.kill()
 
