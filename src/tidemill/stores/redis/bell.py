@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 from tidemill.clock import SystemEntropy
 from tidemill.stores.redis.address import Node
@@ -30,12 +29,13 @@ class Bell:
         self._node: Node | None = None
         self._jitter = SystemEntropy()
         self._task: asyncio.Task[None] | None = None
+        self.silent = ""
+        """Why it cannot be rung, while it cannot."""
 
     async def open(self) -> None:
         """Returns when it can be rung. Where that fails, wake-ups are late and nothing else."""
         await self._shard.load(ARM, DISARM, RING)
-        with contextlib.suppress(Lost, Said):
-            await self._connect()
+        await self._try()
         self._task = asyncio.create_task(self._stay_connected(), name="tidemill bell")
 
     async def close(self) -> None:
@@ -57,6 +57,15 @@ class Bell:
         if self._wire is not None and self._node != self._shard.node:
             self._wire.end("the primary is another server by now")
         self._wakeups.wake_all()
+
+    async def _try(self) -> bool:
+        try:
+            await self._connect()
+        except (Lost, Said) as why:
+            self.silent = str(why)
+            return False
+        self.silent = ""
+        return True
 
     async def _connect(self) -> None:
         if self._shard.node is None:
@@ -80,8 +89,7 @@ class Bell:
                 await self._until_lost(self._wire)
             await asyncio.sleep(pause * (0.5 + self._jitter.chance()))
             pause = min(pause * 2, LONGEST_PAUSE)
-            with contextlib.suppress(Lost, Said):
-                await self._connect()
+            if await self._try():
                 self._wakeups.wake_all()
 
     async def _until_lost(self, wire: Wire) -> None:

@@ -1,0 +1,149 @@
+"""What the keys of a shard are called, without the root they begin with (docs/reference/redis-keys.md).
+
+Names that people choose may hold any character, so where two of them meet in one key the first says how
+long it is.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidemill.core.ledger import PLACE
+from tidemill.core.states import FINAL, State
+from tidemill.engine.ledger import Claim
+
+SHARD = "shard"
+JOBS = "jobs"
+PAGES = "pages"
+QUEUES = "queues"
+COUNTS = "counts"
+SERVED = "served"
+MARKS = "marks"
+EXPIRING = "expiring"
+RUNNING_IN = "running_in"
+REMEMBERED = "remembered"
+FORGET = "forget"
+WORKERS = "workers"
+ALIVE = "alive"
+NUMBERS = "numbers"
+LEADERS = "leaders"
+POOLS = "pools"
+ACCOUNTS = "accounts"
+LOOKED = "looked"
+RESERVED = "reserved"
+RESERVED_AT = "reserved_at"
+LEFT = "left"
+UNHEARD = "unheard"
+CHECKPOINTS = "checkpoints"
+MINUTES = "minutes"
+ARRIVALS = "arrivals"
+
+PAGE = 100
+"""So many places in line share a page: few enough for Redis to keep it as one short block of bytes."""
+
+
+def page(seq: int) -> str:
+    return f"page:{seq // PAGE}"
+
+
+def lane(queue: str, name: str) -> str:
+    """The ready jobs of a lane, in its order."""
+    return f"ready:{queue}" if name == "" else f"lane:{_both(queue, name)}"
+
+
+def lanes(queue: str) -> str:
+    return f"lanes:{queue}"
+
+
+def open_lanes(queue: str, group: str) -> str:
+    return f"open:{_both(queue, group)}"
+
+
+def groups(queue: str) -> str:
+    return f"groups:{queue}"
+
+
+def wakes(queue: str) -> str:
+    return f"wakes:{queue}"
+
+
+def shut(queue: str, place: str) -> str:
+    return f"shut:{_both(queue, place)}"
+
+
+def waiting(place: str) -> str:
+    return f"waiting:{place}"
+
+
+def scheduled(queue: str) -> str:
+    return f"scheduled:{queue}"
+
+
+def running(queue: str) -> str:
+    return f"running:{queue}"
+
+
+def held(worker: str) -> str:
+    return f"held:{worker}"
+
+
+def ended(queue: str, state: State) -> str:
+    assert state in FINAL, state  # noqa: S101 - an invariant of this package
+    return f"{state.value}:{queue}"
+
+
+def count(state: State, queue: str) -> str:
+    return f"{state.value}:{queue}"
+
+
+def retrying(queue: str) -> str:
+    """Scheduled jobs that have run before."""
+    return f"retrying:{queue}"
+
+
+def unique(queue: str, key: str) -> str:
+    return f"unique:{_both(queue, key)}"
+
+
+def successors(job: str) -> str:
+    return f"after:{job}"
+
+
+def running_in(queue: str, key: str) -> str:
+    return _both(queue, key)
+
+
+def history(queue: str) -> str:
+    return f"history:{queue}"
+
+
+def pool_history(pool: str) -> str:
+    return f"pool_history:{pool}"
+
+
+def attempts(job: str) -> str:
+    return f"attempts:{job}"
+
+
+def logs(job: str) -> str:
+    return f"logs:{job}"
+
+
+def place(of: PLACE) -> str:
+    return msgspec.json.encode(of).decode()
+
+
+def place_of(text: bytes) -> PLACE:
+    return msgspec.json.decode(text, type=tuple[str, str | None])
+
+
+def claim(of: Claim) -> bytes:
+    return msgspec.json.encode(of)
+
+
+def claim_of(text: bytes) -> Claim:
+    return msgspec.json.decode(text, type=tuple[str, int, int])
+
+
+def _both(first: str, second: str) -> str:
+    return f"{len(first.encode())}:{first}:{second}"

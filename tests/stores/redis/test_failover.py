@@ -1,0 +1,150 @@
+"""Sentinels and a Cluster: the store follows its primary, and no fence is given twice (I5)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.servers.program import HOST, free_port
+from tests.servers.redis import Redis
+from tests.servers.redis_cluster import RedisCluster
+from tests.servers.redis_sentinel import RedisSentinel
+from tests.stores.redis.conftest import Connect
+from tidemill.contract.wakeups import queue_topic
+from tidemill.errors import ConfigurationError, StoreUnavailable
+from tidemill.stores.redis.address import parse
+from tidemill.stores.redis.handle import Handle
+from tidemill.stores.redis.scripts import Script
+
+FENCE = Script("fence", "return redis.call('HINCRBY', KEYS[1] .. 'shard', 'fence', 1)")
+FENCE_JUMP = 1_000_000
+QUEUE = queue_topic("q")
+
+
+async def fence(handle: Handle) -> int:
+    return int(await handle.shard.run(FENCE, repeatable=True))
+
+
+async def test_i5_a_restart_makes_the_fence_jump(connect: Connect) -> None:
+    """What was acknowledged last may not have been written: fences it gave are not given again."""
+    with Redis() as server:
+        handle = await connect(server.url)
+        with server.client() as client:
+            given = await fence(handle)
+            client.save()
+        lost = [await fence(handle) for _ in range(10)]
+        server.kill()
+        server.start()
+        assert await fence(handle) > max(lost) > given
+        await handle.close()
+
+
+async def test_i5_a_second_handle_does_not_jump(connect: Connect) -> None:
+    one = await connect()
+    first = await fence(one)
+    assert await fence(await connect()) == first + 1
+
+
+async def test_i5_sentinels_lead_to_the_new_primary(connect: Connect) -> None:
+    with RedisSentinel() as watched:
+        sentinel = watched.sentinels[0].port
+        handle = await connect(f"redis+sentinel://{HOST}:{free_port()},{HOST}:{sentinel}/{watched.name}")
+        given = await fence(handle)
+        listener = handle.wakeups.listen([QUEUE])
+        listener.arm()
+        with watched.primary.client() as client:
+            client.wait(1, 1000)
+            # Cut off from its replica, the primary goes on for a while: what it gives then is lost.
+            watched.replica.pause()
+            client.client_kill_filter(_type="slave")
+        lost = [await fence(handle) for _ in range(10)]
+        watched.primary.kill()
+        watched.replica.resume()
+        watched.primary, watched.replica = watched.replica, watched.primary
+        after = await _once_it_answers(handle)
+        assert after == given + FENCE_JUMP + 1, "those ten were lost"
+        assert after > max(lost)
+        assert await listener.wait(5.0), "a ring may have been lost"
+        await handle.close()
+
+
+async def _once_it_answers(handle: Handle) -> int:
+    """A failover takes as long as the Sentinels say, and every call is told so in time."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await fence(handle)
+            except StoreUnavailable:
+                continue
+
+
+async def test_sentinels_that_do_not_know_the_service() -> None:
+    with RedisSentinel() as watched:
+        url = f"redis+sentinel://{HOST}:{watched.sentinels[0].port}/other?timeout=1"
+        with pytest.raises(ConfigurationError, match="watch no service 'other'"):
+            await Handle(parse(url)).open()
+
+
+async def test_sentinels_that_are_not_there() -> None:
+    url = f"redis+sentinel://{HOST}:{free_port()},{HOST}:{free_port()}/main?timeout=0.3"
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        await Handle(parse(url)).open()
+
+
+@pytest.mark.parametrize("number", range(3))
+async def test_a_cluster_is_asked_who_has_the_slot(redis_cluster: RedisCluster, number: int) -> None:
+    """Whatever node the URL names."""
+    handle = Handle(parse(f"redis+cluster://{HOST}:{redis_cluster.nodes[number].port}", f"c{number}"))
+    await handle.open()
+    assert handle.shard.node is not None
+    assert handle.shard.node.port == redis_cluster.node_of(handle.shard.root).port
+    assert await fence(handle) == 1
+    await handle.close()
+
+
+async def test_i5_a_slot_that_moves_is_followed(redis_cluster: RedisCluster) -> None:
+    handle = Handle(parse(f"redis+cluster://{HOST}:{redis_cluster.nodes[0].port}", "moving"))
+    await handle.open()
+    given = await fence(handle)
+    listener = handle.wakeups.listen([QUEUE])
+    root = handle.shard.root
+    was = redis_cluster.node_of(root)
+    to = next(node for node in redis_cluster.nodes if node is not was)
+    await asyncio.to_thread(redis_cluster.move, root, to)
+    assert await fence(handle) > given
+    assert handle.shard.node is not None
+    assert handle.shard.node.port == to.port
+    async with asyncio.timeout(10):
+        listener.arm()
+        while not await listener.wait(0.05):
+            handle.wakeups.ring([QUEUE])
+    await handle.close()
+
+
+async def test_a_node_of_a_cluster_is_not_a_single_server(redis_cluster: RedisCluster) -> None:
+    owner = redis_cluster.node_of("{single}:")
+    other = next(node for node in redis_cluster.nodes if node is not owner)
+    with pytest.raises(ConfigurationError, match=r"redis\+cluster://"):
+        await Handle(parse(other.url, "single")).open()
+
+
+async def test_a_single_server_is_not_a_cluster(redis_server: Redis) -> None:
+    with pytest.raises(ConfigurationError, match="not part of a Cluster"):
+        await Handle(parse(f"redis+cluster://{HOST}:{redis_server.port}")).open()
+
+
+async def test_a_cluster_with_a_slot_that_nobody_has(redis_cluster: RedisCluster) -> None:
+    handle = Handle(parse(f"redis+cluster://{HOST}:{redis_cluster.nodes[0].port}?timeout=0.5", "nobody"))
+    owner = redis_cluster.node_of("{nobody}:")
+    with owner.client() as client:
+        slot = client.execute_command("CLUSTER KEYSLOT", "{nobody}:")
+    for node in redis_cluster.nodes:
+        with node.client() as client:
+            client.execute_command("CLUSTER DELSLOTS", slot)
+    try:
+        with pytest.raises(StoreUnavailable, match=f"has the slot {slot}|CLUSTERDOWN"):
+            await handle.open()
+    finally:
+        with owner.client() as client:
+            client.execute_command("CLUSTER ADDSLOTS", slot)
