@@ -127,6 +127,10 @@ class Client:
             self._blocking = here.blocking if here else self._portal.run(self._open_blocking)
         return self._blocking
 
+    def opened(self) -> Store:
+        """The store as programs without an event loop have it."""
+        return self._portal.run(self.store)
+
     async def enqueue(self, request: JobRequest[R]) -> JobHandle[R]:
         answers = await self._insert((Group(request.queue, (request.job,)),))
         self._tell((request,), answers[0])

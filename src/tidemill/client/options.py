@@ -24,7 +24,8 @@ UniqueFunction = Callable[..., Unique]
 
 class JobOptions(TypedDict, total=False):
     """Durations are seconds or timedeltas, `at` is a Unix time or an aware datetime. `cost` takes the place
-    of the task's own, None means that one."""
+    of the task's own, None means that one. `connection` is one of the caller's own to the store's database:
+    the job commits or vanishes with the transaction that is open on it."""
 
     priority: int
     delay: float | timedelta
@@ -38,6 +39,7 @@ class JobOptions(TypedDict, total=False):
     id: str
     trace: str
     tags: list[str] | tuple[str, ...]
+    connection: Any
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +57,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
     trace: str | None = None
     tags: tuple[str, ...] = ()
+    connection: Any = None
 
 
 def options_of(task: TaskDefinition) -> Options:
@@ -76,6 +79,8 @@ def with_options(options: Options, changes: Mapping[str, Any]) -> Options:
         checked["at"] = None
     changed = msgspec.structs.replace(options, **checked)
     _check(changed)
+    if changed.connection is not None and changed.cost is not None:
+        raise InvalidJob("cost: cannot be given with connection; the task's own is used then")
     return changed
 
 
@@ -163,4 +168,5 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "id": _text,
     "trace": _text,
     "tags": _tags,
+    "connection": lambda _, value: value,
 }

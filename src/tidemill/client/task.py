@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
+from tidemill.client import inside
 from tidemill.client.client import Client
 from tidemill.client.handle import JobHandle
 from tidemill.client.options import JobOptions, Options, options_of, with_options
 from tidemill.client.request import JobRequest
+from tidemill.errors import InvalidJob
 from tidemill.tasks.definition import TaskDefinition
 
 P = ParamSpec("P")
@@ -58,13 +60,21 @@ class Task(Generic[P, R]):
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Send a job, with the handler's own parameters. Returns when the store has it, or raises within
         5 s: an argument that does not fit is refused before anything is sent."""
-        return await self._client.enqueue(self._make(self.definition, self._options, args, kwargs))
+        request = self._make(self.definition, self._options, args, kwargs)
+        if self._options.connection is not None:
+            return await inside.enqueue(self._client, self._options.connection, request)
+        return await self._client.enqueue(request)
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """The same for programs without an event loop. On an event loop's thread it stops the loop
         for one commit, where the store has blocking verbs as SQLite does, and is refused elsewhere."""
-        return self._client.enqueue_sync(self._make(self.definition, self._options, args, kwargs))
+        request = self._make(self.definition, self._options, args, kwargs)
+        if self._options.connection is not None:
+            return inside.enqueue_sync(self._client, self._options.connection, request)
+        return self._client.enqueue_sync(request)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> JobRequest[R]:
-        """A job to be sent with others by `enqueue_many`."""
+        """A job to be sent with others by `enqueue_many`, which takes no connection."""
+        if self._options.connection is not None:
+            raise InvalidJob("connection: enqueue_many has a call of its own; use enqueue for each job")
         return cast("JobRequest[R]", self._make(self.definition, self._options, args, kwargs))

@@ -18,6 +18,10 @@ def job_topic(job: str) -> str:
     return f"job:{job}"
 
 
+ARRIVALS = "arrivals"
+"""Rung by stores into which requests are written straight, where they can."""
+
+
 class Listener(Protocol):
     """Arm, look once more, then wait: a ring after `arm` is never missed.
 

@@ -7,10 +7,13 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
+from tidemill.contract.transactions import Transactional
+from tidemill.contract.wakeups import ARRIVALS
 from tidemill.core.claims import Claimed, Claims
 from tidemill.core.outcomes import Release
 from tidemill.core.pools import PoolSettings
@@ -207,9 +210,18 @@ class Crew:
             every(options.reclaim_every / 2, "reclaim", self._leader, reclaimer.reclaim, emitter),
             every(options.reclaim_every / 2, "watch the clocks", None, reclaimer.watch, emitter),
             every(options.prune_every, "prune", self._leader, pruner.prune, emitter),
-            # Not led: the leader might be the one worker that does not know the task.
-            every(options.admit_every, "admit", None, self._admitter.admit, emitter),
+            self._admit(),
         ]
+
+    async def _admit(self) -> None:
+        """Not led: the leader might be the one worker that does not know the task. It listens only where
+        somebody rings, because a listener costs an idle worker something."""
+        chore = partial(every, self._options.admit_every, "admit", None, self._admitter.admit, self._emitter)
+        if isinstance(self._store, Transactional):
+            with contextlib.closing(self._store.listen([ARRIVALS])) as listener:
+                await chore(listener=listener)
+        else:
+            await chore()
 
     async def _admit_more(self) -> bool:
         before = self._admitter.admitted

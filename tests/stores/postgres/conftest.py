@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from tidemill.clock import Clock, SystemEntropy
+from tidemill.clock import Clock
 from tidemill.stores.postgres.address import Address
 from tidemill.stores.postgres.connection import Connection
 
@@ -21,7 +21,7 @@ async def connect(postgres_url: str) -> AsyncIterator[Connect]:
     async def connect(
         url: str = postgres_url, *, schema: str | None = None, clock: Clock | None = None
     ) -> Connection:
-        connection = Connection(Address.parse(url, schema), clock, SystemEntropy())
+        connection = Connection(Address.parse(url, schema), clock)
         opened.append(connection)
         await connection.open()
         return connection

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.stores.postgres.conftest import Connect
-from tidemill.clock import SystemEntropy
 from tidemill.errors import (
     ConfigurationError,
     SchemaMismatch,
@@ -29,7 +28,7 @@ SECRET = "s3cret%2Fword"  # noqa: S105 - a wrong one
 
 async def opening(url: str, schema: str | None = None) -> TidemillError:
     """What is said instead of opening."""
-    connection = Connection(Address.parse(url, schema), None, SystemEntropy())
+    connection = Connection(Address.parse(url, schema), None)
     with pytest.raises(TidemillError) as raised:
         await connection.open()
     await connection.close()

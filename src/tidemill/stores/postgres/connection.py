@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from tidemill.clock import Clock, Entropy
+from tidemill.clock import Clock, SystemEntropy
 from tidemill.errors import StoreUnavailable
 from tidemill.stores.postgres import migrations
 from tidemill.stores.postgres.address import Address
@@ -40,10 +40,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 class Connection:
     """`clock` is a test's; without one the server's clock is the truth."""
 
-    def __init__(self, address: Address, clock: Clock | None, entropy: Entropy) -> None:
+    def __init__(self, address: Address, clock: Clock | None) -> None:
         self.address = address
         self.clock = StoreClock(clock)
-        self._entropy = entropy
+        self._jitter = SystemEntropy().chance  # a test's own numbers are not for this
         self._moved: dict[str, str] = {}
         self._start()
 
@@ -146,7 +146,7 @@ class Connection:
                         if not may_repeat(error, repeatable=repeatable):
                             raise translate(error, self.address) from error
                         last = error
-                    await asyncio.sleep(pause * (0.5 + self._entropy.chance()))
+                    await asyncio.sleep(pause * (0.5 + self._jitter()))
                     pause = min(2 * pause, _LONGEST_PAUSE)
         except TimeoutError as error:
             raise out_of_time(last, self.address) from (last or error)

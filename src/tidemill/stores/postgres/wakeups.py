@@ -24,7 +24,7 @@ from weakref import WeakSet
 
 import asyncpg
 
-from tidemill.contract.wakeups import job_topic, queue_topic
+from tidemill.contract.wakeups import ARRIVALS, job_topic, queue_topic
 from tidemill.errors import StoreError
 from tidemill.stores.postgres.address import Address
 from tidemill.stores.postgres.ear import Ear
@@ -110,9 +110,9 @@ class Wakeups:
         listener = self._armed.get(arming)
         if listener is not None and not listener.rung:
             listener.wake()
-            if len(listener.topics) == 1:
+            if len(listener.topics) == 1 and topic != ARRIVALS:
                 del self._armed[arming]  # the ring took its row
-        elif topic.startswith(_QUEUES):
+        elif topic.startswith(_QUEUES) or topic == ARRIVALS:
             self.announce([topic])  # it is not idle any more; the next one may be
 
     def _wake_everybody(self) -> None:

@@ -84,3 +84,43 @@ CREATE FUNCTION tidemill.ring(topics text[]) RETURNS void LANGUAGE sql AS $$
     )
     SELECT pg_notify('tidemill_' || pid, arming || ' ' || topic) FROM woken
 $$;
+
+-- Requests written by anyone who may; a worker turns them into jobs. No index but that of their order, no
+-- counter and no lock that two transactions share.
+CREATE TABLE tidemill.arrivals (
+    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text NOT NULL,
+    task text NOT NULL,
+    payload text NOT NULL,
+    options text NOT NULL DEFAULT '{}',
+    arrived double precision NOT NULL DEFAULT extract(epoch FROM clock_timestamp())
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- A job in the caller's own transaction, as Tidemill's clients write it: payload and options are JSON.
+-- It runs with the rights of its owner, so that a caller needs USAGE of the schema and nothing more. Whoever
+-- waits for arrivals is notified when the caller commits.
+CREATE FUNCTION tidemill.arrive(id text, task text, payload text, options text) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO tidemill.arrivals (id, task, payload, options) VALUES (id, task, payload, options);
+    SELECT pg_notify('tidemill_' || p.pid, p.arming || ' ' || p.topic)
+    FROM (
+        SELECT p.topic, p.pid, p.arming
+        FROM tidemill.parked AS p
+        WHERE p.topic = 'arrivals' AND EXISTS (SELECT FROM pg_stat_get_activity(p.pid))
+        LIMIT 1
+    ) AS p;
+$$;
+
+-- The same by hand: SELECT tidemill.enqueue('songs:describe', '{"songs": ["a"]}', '{"priority": 1}').
+-- Answers the job's id. The options are those of `using` that are plain JSON: queue, priority, delay, at,
+-- expires, timeout, unique, key, trace, tags.
+CREATE FUNCTION tidemill.enqueue(
+    task text,
+    payload jsonb DEFAULT '{}',
+    options jsonb DEFAULT '{}',
+    id text DEFAULT lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0')
+        || left(replace(gen_random_uuid()::text, '-', ''), 20)
+) RETURNS text LANGUAGE sql AS $$
+    SELECT tidemill.arrive(id, task, payload::text, options::text);
+    SELECT id;
+$$;

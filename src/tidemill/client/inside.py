@@ -1,0 +1,57 @@
+"""Jobs sent inside a transaction of the caller's: they commit or vanish with the caller's own rows.
+
+Nothing is known of such a job until the caller commits, not even whether a job with the same unique key is
+there. So the request is written as an arrival, and a worker makes the job of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from tidemill.client.handle import JobHandle
+from tidemill.client.request import JobRequest
+from tidemill.contract.transactions import Transactional
+from tidemill.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from tidemill.client.client import Client
+    from tidemill.contract.store import Store
+
+R = TypeVar("R")
+
+_SAID = ("priority", "at", "expires", "timeout", "unique", "key", "trace", "tags")
+
+
+async def enqueue(client: Client, connection: object, request: JobRequest[R]) -> JobHandle[R]:
+    store = _able(await client.store())
+    job = request.job
+    await store.send_inside(connection, job.id, job.task, job.payload, options_of(request))
+    return JobHandle(client, job.id)
+
+
+def enqueue_sync(client: Client, connection: object, request: JobRequest[R]) -> JobHandle[R]:
+    store = _able(client.opened())
+    job = request.job
+    store.send_inside_sync(connection, job.id, job.task, job.payload, options_of(request))
+    return JobHandle(client, job.id)
+
+
+def options_of(request: JobRequest[Any]) -> bytes:
+    """What an arrival says of its job. All of it: the worker that admits it may know another default."""
+    job = request.job
+    said = {name: getattr(job, name) for name in _SAID}
+    if job.delay:
+        said["delay"] = job.delay  # from its arrival on, by the store's clock
+    options = {"queue": request.queue} | {name: value for name, value in said.items() if value is not None}
+    return msgspec.json.encode(options)
+
+
+def _able(store: Store) -> Transactional:
+    if isinstance(store, Transactional):
+        return store
+    raise ConfigurationError(
+        "connection: this store is not in a database that you could have a transaction in; use a "
+        "postgresql:// store, or send the job after your commit without connection="
+    )
