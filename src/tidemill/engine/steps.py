@@ -16,7 +16,7 @@ from tidemill.engine.changes import Changes, changes_of
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
 from tidemill.engine.wants import Numbers, Rows, Unloaded, Want
-from tidemill.engine.workspace import FenceWanted, Taken, Workspace
+from tidemill.engine.workspace import Taken, Workspace
 
 T = TypeVar("T")
 
@@ -68,21 +68,27 @@ async def _try(
     source: Source, plan: Plan, verb: Verb[T], entropy: Entropy, taken: Taken
 ) -> tuple[T, Changes] | None:
     look = _Look(source, plan)
-    await look.follow(dict.fromkeys(plan.first, 0))
+    numbers = await look.follow(dict.fromkeys(plan.first, 0))
     while True:
-        assert look.numbers is not None, "every plan wants something"  # noqa: S101 - an invariant of this file
-        space = Workspace(look.rows, look.numbers, taken, entropy)
+        space = Workspace(look.rows, numbers, taken, entropy)
         try:
             answer = verb(space)
         except Unloaded as missing:
             await look.follow({missing.want: missing.count})
-        except FenceWanted:
-            taken.fence = await source.take_fence()
-        else:
-            if not space.lacks:
-                changes = changes_of(space, look.rows)
-                return (answer, changes) if await source.commit(changes, look.rows) else None
-            taken.seqs += await source.take_seqs(space.lacks)
+            continue
+        if await _has_its_numbers(source, space, taken):
+            changes = changes_of(space, look.rows)
+            return (answer, changes) if await source.commit(changes, look.rows) else None
+
+
+async def _has_its_numbers(source: Source, space: Workspace, taken: Taken) -> bool:
+    """Whether the store gives the step the numbers it has reckoned with. If not, it runs again with those it
+    was given."""
+    if len(space.seqs) > len(taken.seqs):
+        taken.seqs += await source.take_seqs(len(space.seqs) - len(taken.seqs))
+    if space.fence and taken.fence is None:
+        taken.fence = await source.take_fence()
+    return space.seqs == taken.seqs[: len(space.seqs)] and space.fence in (0, taken.fence)
 
 
 class _Look:
@@ -91,15 +97,13 @@ class _Look:
     def __init__(self, source: Source, plan: Plan) -> None:
         self._source, self._plan = source, plan
         self.rows: dict[Want, Any] = {}
-        self.numbers: Numbers | None = None
 
-    async def follow(self, wanted: Mapping[Want, int]) -> None:
-        """Those, and all that follows from them. The clocks are those of the first look."""
-        while wanted:
-            found, numbers = await self._source.look(wanted)
-            self.numbers = self.numbers or numbers
+    async def follow(self, wanted: Mapping[Want, int]) -> Numbers:
+        """Those, and all that follows from them. Answers the clocks of the first look."""
+        found, numbers = await self._source.look(wanted)
+        while found:
             self.rows.update(found)
-            following = (
-                want for found_want, row in found.items() for want in self._plan.follow(found_want, row)
-            )
+            following = (want for known, row in found.items() for want in self._plan.follow(known, row))
             wanted = {want: 0 for want in following if want not in self.rows}
+            found = (await self._source.look(wanted))[0] if wanted else {}
+        return numbers

@@ -43,12 +43,12 @@ class Table(dict[K, V]):
     def __init__(self, looked: Looked, want: Callable[[K], Want], made: Callable[[K, Any], V]) -> None:
         super().__init__()
         self._looked, self._want, self._made = looked, want, made
-        self._seen: set[K] = set()
+        self._seen: dict[K, None] = {}
 
     def _see(self, key: K) -> None:
         if key not in self._seen:
             row = self._looked(self._want(key))
-            self._seen.add(key)
+            self._seen[key] = None
             if row is not None and row != ():
                 super().__setitem__(key, self._made(key, row))
 
@@ -83,12 +83,12 @@ class Table(dict[K, V]):
 
     def write(self, key: K, value: V) -> None:
         """Whatever was there."""
-        self._seen.add(key)
+        self._seen[key] = None
         super().__setitem__(key, value)
 
     def is_new(self, key: K) -> None:
         """There cannot be such a row yet."""
-        self._seen.add(key)
+        self._seen[key] = None
 
     def after(self) -> Iterator[tuple[K, V | None]]:
         """Every row that was asked for or written, as it is now."""

@@ -247,12 +247,15 @@ class LaneRow(msgspec.Struct, frozen=True):
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """Store-wide: the clocks when the step began to look, and the picks so far."""
+    """Store-wide: the clocks when the step began to look, how many picks there were so far, and which place
+    in line and which fence were given last."""
 
     wall: float
     boot: float
     boot_id: str
     picks: int
+    seq: int
+    fence: int
 
 
 Rows = Mapping[Want, Any]

@@ -22,9 +22,6 @@ from tidemill.engine.wants import Numbers, QueueRow, Rows
 
 T = TypeVar("T")
 
-PROVISIONAL = 2**60
-"""Places in line that stand for those the store has yet to give: behind everybody."""
-
 
 class StoppedClock:
     """The store's clocks, as they were when the step began to look."""
@@ -47,16 +44,14 @@ class Taken(msgspec.Struct):
     fence: int | None = None
 
 
-class FenceWanted(Exception):
-    """The step claims something, and needs a fence for it."""
-
-
 class Workspace(Records):
     def __init__(self, rows: Rows, numbers: Numbers, taken: Taken, entropy: Entropy) -> None:
         super().__init__(StoppedClock(numbers), entropy)
         self.looked = looked = Looked(rows)
         self.picks = self._picks_before = numbers.picks
-        self._taken, self._given = taken, 0
+        self._taken, self.seqs = taken, list[int]()
+        self._last_seq, self.fence = numbers.seq, 0
+        self._next_fence = numbers.fence + 1 if taken.fence is None else taken.fence
         self.jobs: Table[str, Job] = Table(looked, wants.JobOf, _as_it_is)
         self.queues: Table[str, Queue] = Table(looked, wants.QueueOf, self._queue_of)
         self.running = LookedIndex(looked, wants.RunningOf)
@@ -67,7 +62,7 @@ class Workspace(Records):
         self.checkpoints: Table[str, dict[Step, Checkpoint]] = Table(looked, wants.StepsOf, _steps)
         self.workers: Table[str, KnownWorker] = Table(looked, wants.WorkerOf, _as_it_is)
         self.leaders: Table[str, Leader] = Table(looked, wants.LeaderOf, _as_it_is)
-        self.books: LookedBooks = LookedBooks(self.clock, self._reopen, looked, taken.fence)
+        self.books: LookedBooks = LookedBooks(self.clock, self._reopen, looked, self._next_fence)
 
     def queue(self, name: str) -> Queue:
         if name not in self.queues:
@@ -86,20 +81,14 @@ class Workspace(Records):
         return [self.jobs[id_] for id_ in self.looked(wants.Overdue(tuple(sorted(dead)))) or ()]
 
     def next_seq(self) -> int:
-        self._given += 1
-        if self._given > len(self._taken.seqs):
-            return PROVISIONAL + self._given
-        return self._taken.seqs[self._given - 1]
-
-    @property
-    def lacks(self) -> int:
-        """How many places in line the store must still give: then the step begins anew."""
-        return max(0, self._given - len(self._taken.seqs))
+        """Those that will be given, if nobody comes between."""
+        at, taken = len(self.seqs), self._taken.seqs
+        self.seqs.append(taken[at] if at < len(taken) else self._last_seq + 1 + at - len(taken))
+        return self.seqs[-1]
 
     def next_fence(self) -> int:
-        if self._taken.fence is None:
-            raise FenceWanted
-        return self._taken.fence
+        self.fence = self._next_fence
+        return self.fence
 
     @property
     def picked(self) -> int:
