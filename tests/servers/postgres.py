@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
 import psycopg
+from psycopg import sql
 
 from tests.servers.program import HOST, Program, first_new_enough
 from tests.servers.server import Server
@@ -161,8 +162,8 @@ class Postgres(Server):
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
             rows = client.execute(
-                "SELECT quote_ident(nspname) FROM pg_namespace"
-                " WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
+                "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
             ).fetchall()
-            named = ", ".join(name for (name,) in rows)
-            client.execute(f"DROP SCHEMA {named} CASCADE; CREATE SCHEMA public".encode())
+            for (name,) in rows:  # one by one: a drop holds a lock on everything it drops
+                client.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+            client.execute("CREATE SCHEMA public")
