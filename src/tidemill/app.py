@@ -404,12 +404,34 @@ def _location(url: StoreUrl) -> str:
     return str(StoreUrl(url.scheme, str(Path(url.path).absolute())) if url.path else url)
 
 
+@contextmanager
+def _from_extra(extra: str, package: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise ConfigurationError(
+            f"url: a store on this server needs the package {package}; run pip install 'tidemill[{extra}]'"
+        ) from error
+
+
+def _unless_the_systems(clock: Clock) -> Clock | None:
+    """A server has a clock of its own, the same for all its clients. Virtual time is the program's."""
+    return None if isinstance(clock, SystemClock) else clock
+
+
 def make_store(url: StoreUrl, clock: Clock, entropy: Entropy) -> Store:
     """Imported here and nowhere else: a program pays for the one store it uses."""
     if url.scheme == "memory":
         from tidemill.stores.memory import MemoryStore
 
         return MemoryStore(clock=clock, entropy=entropy)
+    if url.scheme.startswith("redis"):
+        with _from_extra("redis", "hiredis"):
+            from tidemill.stores.redis import RedisStore
+
+        return RedisStore(url.server, clock=_unless_the_systems(clock), entropy=entropy)
     from tidemill.stores.sqlite import SqliteStore
 
     return SqliteStore(url.path, clock=clock, entropy=entropy)

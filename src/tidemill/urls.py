@@ -12,17 +12,27 @@ from tidemill.errors import ConfigurationError
 
 DEFAULT_URL = "sqlite:///tidemill.db"
 
-_KNOWN = "known are memory:// and sqlite:// (sqlite:///tidemill.db or sqlite:////var/lib/tidemill.db)"
+_KNOWN = (
+    "known are memory://, sqlite:// (sqlite:///tidemill.db or sqlite:////var/lib/tidemill.db), "
+    "redis:// and postgresql://"
+)
 _FILE = re.compile(r"sqlite:///[^?#]*")
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]{0,19}://")
-_LATER = ("redis", "rediss", "redis+cluster", "postgresql", "postgres", "amqp", "amqps")
+_SERVERS = re.compile(r"rediss?(\+(sentinel|cluster|unix))?|postgres(ql)?")
+_LATER = ("amqp", "amqps")
+_HOST = r"(?:[\w.-]+|\[[0-9a-fA-F:]+\])(?::\d+)?"
+_SERVER = re.compile(
+    rf"(?P<scheme>[a-z+]+://)(?:[^@/?#]*@)?(?P<place>(?:{_HOST}(?:,{_HOST})*)?(?:/[\w.-]*)*)(?:\?[^@#]*)?"
+)
+"""What is surely where a server is, once user, password and options are taken away."""
 
 
 class StoreUrl(msgspec.Struct, frozen=True):
-    """`path` is the file of a SQLite store."""
+    """`path` is the file of a SQLite store, `server` the whole URL of one on a server: with its secrets."""
 
     scheme: str
     path: str = ""
+    server: str = ""
 
     @classmethod
     def parse(cls, url: str, origin: str = "url") -> Self:
@@ -34,6 +44,8 @@ class StoreUrl(msgspec.Struct, frozen=True):
             raise ConfigurationError(
                 f"{origin}: {scheme}:// stores are not available in this version of Tidemill; {_KNOWN}"
             )
+        if _SERVERS.fullmatch(scheme):
+            return cls(scheme, server=url)
         if scheme not in ("memory", "sqlite"):
             raise ConfigurationError(f"{origin}: unknown scheme in {mask(url)!r}; {_KNOWN}")
         return cls(scheme, _sqlite_path(url, origin)) if scheme == "sqlite" else cls(scheme)
@@ -41,7 +53,13 @@ class StoreUrl(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if not self.scheme:
             return "a store of the program's own"
+        if self.server:
+            place = _SERVER.fullmatch(self.server)
+            return f"{place['scheme']}{place['place']}" if place else mask(self.server)
         return f"{self.scheme}://" + (f"/{self.path}" if self.path else "")
+
+    def __repr__(self) -> str:
+        return f"StoreUrl({str(self)!r})"
 
 
 OWN_STORE = StoreUrl("")

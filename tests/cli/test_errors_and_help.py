@@ -37,7 +37,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["jobs", "--app", "confused:app"], "AttributeError"),
     (["jobs", "--app", "shop:store"], "module 'shop' has no 'store'"),
     (["jobs", "--app", "shop:not_an_app"], "is a int, not a Tidemill application; write shop:app"),
-    (["jobs", "--url", "redis://:secret@host"], "not available in this version"),
+    (["jobs", "--url", "amqp://:secret@host"], "not available in this version"),
     (["jobs", "--url", "memory://"], "memory:// is always empty here"),
     (["doctor", "--url", "memory://"], "memory:// is always empty here"),
     (["jobs", "--url", "sqlite:///a.db", "--state", "lost"], "'lost' is not one of"),

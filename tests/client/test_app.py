@@ -243,8 +243,7 @@ def test_a_worker_serves_every_queue_of_the_application_by_weight() -> None:
         ("mysql://root:a://secret?@h/db", ["unknown scheme in 'mysql://***'"]),
         ("user:secret@h", ["no scheme"]),
         ("user:secret@h://db", ["unknown scheme in '***'"]),
-        ("redis://:secret@host", ["redis://", "not available in this version"]),
-        ("postgresql://u:secret@host/db?password=secret", ["postgresql://", "not available in this version"]),
+        ("redis+carrier-pigeon://:secret@host", ["unknown scheme in 'redis+carrier-pigeon://***'"]),
         ("amqp://secret:secret@host", ["amqp://", "not available in this version"]),
         ("sqlite://jobs.db", ["names no file", "three slashes"]),
         ("sqlite:///", ["names no file"]),
@@ -263,6 +262,22 @@ def test_urls_that_can() -> None:
     assert StoreUrl.parse("sqlite:///a/b.db").path == "a/b.db"
     assert StoreUrl.parse("sqlite:////a/b%20c.db").path == "/a/b c.db"
     assert str(StoreUrl.parse("sqlite:////a/b.db")) == "sqlite:////a/b.db"
+    assert StoreUrl.parse("redis://:pw@h:7000/1").server == "redis://:pw@h:7000/1"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://:secret@h:7000/1?prefix=a", "redis://h:7000/1"),
+        ("rediss+sentinel://u:secret@[::1]:26379,b/main/2", "rediss+sentinel://[::1]:26379,b/main/2"),
+        ("redis+unix:///run/redis.sock?db=1", "redis+unix:///run/redis.sock"),
+        ("postgresql://u:secret@h/db?password=secret", "postgresql://h/db"),
+        ("postgresql://u:se/secret@h/db", "postgresql://***"),
+        ("redis://:secret", "redis://***"),
+    ],
+)
+def test_of_a_server_only_its_place_is_shown(url: str, shown: str) -> None:
+    assert str(StoreUrl.parse(url)) == shown
 
 
 def test_the_environment_names_the_store_when_code_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
