@@ -46,10 +46,11 @@ format: setup  ## let the formatter and the linter repair what they can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup  ## speed on SQLite beside its peers (BENCH=--quick for a short look)
-	@$(BIN)/python -m benchmarks.run $(BENCH)
-
 # The peers stay out of the environment the tests run in.
+bench:  ## speed beside other queues on Redis, PostgreSQL and SQLite (BENCH=--quick for a short look)
+	@scripts/setup bench "$(PYTHON)" "$(VENV)-bench"
+	@$(VENV)-bench/bin/python -m benchmarks.run $(BENCH)
+
 bench-quota:  ## kept quotas beside Celery, BullMQ and simple rules (QUOTA=--quick for a short look)
 	@scripts/setup quota "$(PYTHON)" "$(VENV)-quota"
 	@$(VENV)-quota/bin/python -m benchmarks.quota $(QUOTA)
@@ -63,5 +64,5 @@ lock:  ## resolve pyproject.toml anew into the constraints files
 	@scripts/lock
 
 clean:  ## remove what can be made again
-	rm -rf .venv .venv-quota build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-bench .venv-quota benchmarks/node/node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

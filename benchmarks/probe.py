@@ -1,63 +1,58 @@
 """One measurement of one queue, in a process of its own. Prints one line of JSON.
 
-python -m benchmarks.probe <measurement> <adapter> <folder> [size]
+python -m benchmarks.probe <measurement> <store> <queue> <url> <pid of the server or -> <size>
 """
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import sys
-import time
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.adapters import Adapter, load
-from benchmarks.measure import idle, latency, throughput
+from benchmarks.case import Case
+from benchmarks.places import Place
 
-Measure = Callable[[Adapter, int], dict[str, float]]
-
-PLAIN: dict[str, Measure] = {
-    "enqueue_lone": throughput.enqueue_lone,
-    "enqueue_together": throughput.enqueue_together,
-    "drain": throughput.drain,
-    "latency_in_process": latency.in_process,
-    "idle": idle.idle,
+MEASURES = {
+    "enqueue_lone": "enqueue:lone",
+    "enqueue_together": "enqueue:together",
+    "enqueue_bulk": "enqueue:bulk",
+    "drain": "drains:one_process",
+    "drain_100k": "drains:one_process",
+    "drain_two": "drains:two_processes",
+    "latency": "latency:at_a_hundred_a_second",
+    "latency_in_process": "latency:in_process",
+    "latency_across_processes": "latency:one_at_a_time",
+    "idle": "idle:idle",
+    "footprint": "footprint:footprint",
+    "growth": "growth:growth",
+    "growth_under_snapshot": "growth:growth_under_snapshot",
+    "ceilings": "ceilings:ceiling",
+    "worker_cost": "own:worker_cost",
+    "small": "own:small",
+    "blocked_lane": "own:blocked_lane",
 }
 
 
 def main() -> None:
-    measurement, name, folder, *size = sys.argv[1:]
-    adapter = load(name)
-    adapter.open(Path(folder))
-    try:
-        if measurement == "serve":
-            serve(adapter)
-        else:
-            print(json.dumps(run(measurement, adapter, name, Path(folder), int(size[0]))))
-    finally:
-        adapter.close()
+    measurement, store, queue, url, pid, size = sys.argv[1:]
+    place = Place(store, url, None if pid == "-" else int(pid))
+    with tempfile.TemporaryDirectory(prefix="tidemill-tally-") as folder:
+        case = Case(measurement, queue, place, float(size), Path(folder))
+        print(json.dumps(measure(measurement)(case)), flush=True)
+    os._exit(0)  # some libraries keep threads that never end
 
 
-def run(measurement: str, adapter: Adapter, name: str, folder: Path, size: int) -> dict[str, float]:
-    if measurement == "latency_across_processes":
-        return latency.across_processes(adapter, size, name, folder)
-    if measurement in PLAIN:
-        return PLAIN[measurement](adapter, size)
-    from benchmarks.measure import own  # the peers' processes must not load Tidemill
-
-    measure: Measure = getattr(own, measurement)
-    return measure(adapter, size)
-
-
-def serve(adapter: Adapter) -> None:
-    """The other end of `across_processes`: a worker that reports every start, until its input ends."""
-
-    def report(sent: float) -> None:
-        print(time.monotonic() - sent, flush=True)
-
-    with adapter.serve(report):
-        print("ready", flush=True)
-        sys.stdin.read()
+def measure(measurement: str) -> Callable[[Case], dict[str, float]]:
+    """Loaded only now: the processes of the peers must not load Tidemill."""
+    module, _, attribute = MEASURES[measurement].partition(":")
+    function: Callable[[Case], dict[str, float]] = getattr(
+        importlib.import_module(f"benchmarks.measure.{module}"), attribute
+    )
+    return function
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Run the measurements, queues taking turns, and write the report.
 
-python -m benchmarks.run [--quick] [--only drain] [--rounds 3]
+python -m benchmarks.run [--store redis] [--quick] [--only drain] [--without rq] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -12,87 +12,134 @@ import platform
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
-from pathlib import Path
+from dataclasses import dataclass, field
 
-import apsw
+from benchmarks import page
+from benchmarks.adapters import versions
+from benchmarks.adapters.redis import bullmq_node
+from benchmarks.places import Place, Places, places
+from benchmarks.plan import MEASUREMENTS, PLANS, STORES, Plan
+from benchmarks.report import Run, save
 
-from benchmarks.plan import PLANS, Plan
-from benchmarks.report import markdown
-from benchmarks.targets import Results
+PATIENCE = 1800
 
-FOLDER = Path(__file__).parent / "results"
+
+@dataclass
+class Chosen:
+    stores: list[str]
+    only: list[str]
+    queues: list[str]
+    without: list[str]
+    rounds: int | None
+    disk: str | None
+    quick: bool
+    plans: dict[str, list[Plan]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plans = {
+            store: [plan for plan in PLANS[store] if not self.only or plan.measurement in self.only]
+            for store in self.stores
+        }
+
+    @property
+    def complete(self) -> bool:
+        return not (self.only or self.queues or self.without or self.rounds or self.quick)
+
+    def queues_of(self, plan: Plan) -> Iterator[str]:
+        for queue in plan.queues:
+            if queue not in self.without and (not self.queues or queue in self.queues):
+                yield queue
+
+    def steps(self, store: str) -> Iterator[tuple[Plan, str]]:
+        """Round by round through all measurements, the queues taking turns inside each: what is divided
+        by each other was measured close together."""
+        plans = self.plans[store]
+        wanted = {plan: self.rounds or (1 if self.quick else plan.rounds) for plan in plans}
+        for number in range(max(wanted.values(), default=0)):
+            for plan in plans:
+                if number < wanted[plan]:
+                    yield from ((plan, queue) for queue in self.queues_of(plan))
 
 
 def main() -> None:
-    arguments = parse()
-    chosen = [plan for plan in PLANS if not arguments.only or plan.measurement in arguments.only]
-    results: Results = {}
+    chosen = parse()
+    runs: list[Run] = []
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        measure(chosen, arguments, results)
+        for store in chosen.stores:
+            with places(store, chosen.disk) as around:
+                runs.append(Run(store, machine(chosen) | around.described() | versions(store)))
+                measure(store, chosen, around, runs[-1])
     except KeyboardInterrupt:
         print("\nStopped early; this is what was measured so far.")
-    report = markdown(results, machine(quick=arguments.quick))
-    print(f"\n{report}")
-    save(results, report)
+        chosen.rounds = 1  # not complete
+    for run in runs:
+        save(run)
+    if chosen.complete:
+        page.write(runs)
 
 
-def measure(plans: list[Plan], arguments: argparse.Namespace, results: Results) -> None:
-    for plan, queue in steps(plans, arguments.rounds, quick=arguments.quick):
-        numbers = probe(plan.measurement, queue, plan.size_for(queue, quick=arguments.quick), arguments.disk)
-        results.setdefault(plan.measurement, {}).setdefault(queue, []).append(numbers)
+def measure(store: str, chosen: Chosen, around: Places, run: Run) -> None:
+    if any(queue == "bullmq-node" for _, queue in chosen.steps(store)):
+        bullmq_node.install()
+    for plan, queue in chosen.steps(store):
+        size = plan.size_for(queue, quick=chosen.quick)
+        with around.empty() as place:
+            try:
+                numbers = probe(plan.measurement, queue, place, size)
+            except (subprocess.SubprocessError, IndexError, ValueError) as error:
+                # A peer that fails is missing from the report, which says so; it does not end the run.
+                run.failed.append(f"{plan.measurement} of {queue}: {_reason(error)}")
+                print(f"{store:<10}{plan.measurement:<26}{queue:<16}{run.failed[-1]}", flush=True)
+                continue
+        run.results.setdefault(plan.measurement, {}).setdefault(queue, []).append(numbers)
         figures = ", ".join(f"{name} {value:,.3f}" for name, value in numbers.items())
-        print(f"{plan.measurement:<26}{queue:<16}{figures}", flush=True)
+        print(f"{store:<10}{plan.measurement:<26}{queue:<16}{figures}", flush=True)
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+def probe(measurement: str, queue: str, place: Place, size: float) -> dict[str, float]:
+    said = [measurement, place.store, queue, place.url, str(place.pid or "-"), str(size)]
+    command = [sys.executable, "-m", "benchmarks.probe", *said]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    numbers: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return numbers
+
+
+def _reason(error: Exception) -> str:
+    said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+    return (said.strip().splitlines() or [str(error)])[-1][:200]
+
+
+def parse() -> Chosen:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--store", action="append", choices=STORES, help="all of them unless named")
     parser.add_argument("--quick", action="store_true", help="small and short: a look, not a result")
-    parser.add_argument("--only", action="append", choices=[plan.measurement for plan in PLANS])
+    parser.add_argument("--only", action="append", choices=MEASUREMENTS, help="this measurement")
+    parser.add_argument("--queue", action="append", help="this queue")
+    parser.add_argument("--without", action="append", help="not this queue")
     parser.add_argument("--rounds", type=int, help="instead of each measurement's own number")
-    parser.add_argument("--disk", help="a folder on the disk to measure; the default is the temporary folder")
-    return parser.parse_args()
+    parser.add_argument("--disk", help="a folder on the disk to measure SQLite on; else the temporary folder")
+    said = parser.parse_args()
+    return Chosen(
+        stores=said.store or list(STORES),
+        only=said.only or [],
+        queues=said.queue or [],
+        without=said.without or [],
+        rounds=said.rounds,
+        disk=said.disk,
+        quick=said.quick,
+    )
 
 
-def steps(plans: list[Plan], rounds: int | None, *, quick: bool) -> Iterator[tuple[Plan, str]]:
-    """Round by round through all measurements, the queues taking turns inside each: what is divided
-    by each other was measured close together."""
-    wanted = {plan: rounds or (1 if quick else plan.rounds) for plan in plans}
-    for number in range(max(wanted.values(), default=0)):
-        for plan in plans:
-            if number < wanted[plan]:
-                yield from ((plan, queue) for queue in plan.queues)
-
-
-def probe(measurement: str, queue: str, size: int, disk: str | None) -> dict[str, float]:
-    with tempfile.TemporaryDirectory(prefix="tidemill-bench-", dir=disk) as folder:
-        command = [sys.executable, "-m", "benchmarks.probe", measurement, queue, folder, str(size)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=1800)
-        numbers: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-        return numbers
-
-
-def machine(*, quick: bool) -> dict[str, str]:
-    peers = ("huey", "litequeue", "persist-queue")
+def machine(chosen: Chosen) -> dict[str, str]:
+    kind = "" if chosen.complete else " (a look, not a result)"
     return {
-        "run": time.strftime("%Y-%m-%d %H:%M") + (" (quick: a look, not a result)" if quick else ""),
+        "run": time.strftime("%Y-%m-%d %H:%M") + kind,
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         "Python": platform.python_version(),
-        "SQLite": f"{apsw.sqlite_lib_version()} (Tidemill), the standard library's (peers)",
-        "peers": ", ".join(f"{name} {version(name)}" for name in peers),
     }
-
-
-def save(results: Results, report: str) -> None:
-    FOLDER.mkdir(exist_ok=True)
-    name = time.strftime("%Y%m%d-%H%M%S")
-    (FOLDER / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
-    (FOLDER / f"{name}.md").write_text(report)
-    print(f"Written to {FOLDER / name}.md and .json")
 
 
 if __name__ == "__main__":

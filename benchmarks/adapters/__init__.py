@@ -1,29 +1,29 @@
 """One queue library behind the few calls the measurements need.
 
-An adapter is opened on an empty folder in a process of its own. Handlers do nothing but
-note that they started. Each adapter states the settings it runs with and the moment at
-which it forgets a job, because speed without that says little.
+An adapter is opened on an empty place in a process of its own. Handlers do nothing but note that they
+started. Each adapter states the settings it runs with and the moment at which it forgets a job, because
+speed without that says little.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-Started = Callable[[float], None]
-"""Called at the start of every handler with the time its job carries."""
+from benchmarks.tally import Row
 
 
 class Adapter(Protocol):
     settings: str
     acknowledges: str
 
-    def open(self, folder: Path) -> None: ...
-    def preload(self, jobs: int) -> None:
-        """The fastest way in there is; not measured."""
+    def open(self, url: str) -> None: ...
+    def preload(self, jobs: int, text: str = "") -> None:
+        """The fastest way in there is; not measured. `text` is an argument of every job."""
         ...
 
     def enqueue_each(self, jobs: int) -> None:
@@ -34,30 +34,80 @@ class Adapter(Protocol):
         """By that many producers at once, each waiting for its own jobs."""
         ...
 
-    def drain(self, jobs: int) -> None:
-        """Run that many waiting jobs in this process, and settle them."""
+    def enqueue_bulk(self, jobs: int) -> None:
+        """In as few calls as the library likes."""
         ...
 
-    def send(self, sent: float) -> None: ...
-    def serve(self, started: Started) -> AbstractContextManager[None]:
-        """Run whatever arrives, in the background."""
+    def send_paced(self, gaps: Sequence[float]) -> None:
+        """One job after each gap in seconds; a job carries the time at which it was sent."""
+        ...
+
+    def work(self, row: Row) -> None:
+        """Run whatever arrives and note every start in `row`, until the process is killed."""
         ...
 
     def close(self) -> None: ...
 
 
 ADAPTERS = {
-    "tidemill": "benchmarks.adapters.tidemill:Sync",
-    "tidemill-async": "benchmarks.adapters.tidemill:Async",
-    "huey": "benchmarks.adapters.huey:Durable",
-    "huey-nosync": "benchmarks.adapters.huey:NoSync",
-    "litequeue": "benchmarks.adapters.litequeue:Litequeue",
-    "persist-queue": "benchmarks.adapters.persistqueue:PersistQueue",
-    "bare": "benchmarks.adapters.bare:Bare",
+    "sqlite": {
+        "tidemill": "tidemill:Sync",
+        "tidemill-async": "tidemill:Async",
+        "huey": "sqlite.huey:Durable",
+        "huey-nosync": "sqlite.huey:NoSync",
+        "litequeue": "sqlite.litequeue:Litequeue",
+        "persist-queue": "sqlite.persistqueue:PersistQueue",
+        "bare": "sqlite.bare:Bare",
+    },
+    "redis": {
+        "tidemill": "tidemill:Sync",
+        "tidemill-async": "tidemill:Async",
+        "arq": "redis.arq:Arq",
+        "bullmq-node": "redis.bullmq_node:BullNode",
+        "bullmq-python": "redis.bullmq:Bull",
+        "celery": "redis.celery:CeleryOnRedis",
+        "dramatiq": "redis.dramatiq:Dramatiq",
+        "huey": "redis.huey:HueyOnRedis",
+        "rq": "redis.rq:RQ",
+        "saq": "redis.saq:SaqOnRedis",
+        "streaq": "redis.streaq:Streaq",
+        "taskiq": "redis.taskiq:TaskiqList",
+        "taskiq-stream": "redis.taskiq:TaskiqStream",
+        "bare": "redis.bare:Blocked",
+        "bare-async": "redis.bare:Awaited",
+    },
+    "postgres": {
+        "tidemill": "tidemill:Sync",
+        "tidemill-async": "tidemill:Async",
+        "chancy": "postgres.chancy:ChancyQueue",
+        "pgqueuer": "postgres.pgqueuer:PgQueuerQueue",
+        "procrastinate": "postgres.procrastinate:Procrastinate",
+        "saq": "postgres.saq:SaqOnPostgres",
+        "bare-async": "postgres.bare:Awaited",
+    },
 }
 
 
-def load(name: str) -> Adapter:
-    module, _, attribute = ADAPTERS[name].partition(":")
-    adapter: Adapter = getattr(importlib.import_module(module), attribute)()
+PACKAGES = {
+    "sqlite": ("huey", "litequeue", "persist-queue"),
+    "redis": (
+        *("redis", "hiredis", "arq", "bullmq", "celery", "dramatiq", "huey", "rq", "saq", "streaq"),
+        *("taskiq", "taskiq-redis"),
+    ),
+    "postgres": ("asyncpg", "chancy", "pgqueuer", "procrastinate", "psycopg", "saq"),
+}
+
+
+def versions(store: str) -> dict[str, str]:
+    """Of everything that was measured, for the report."""
+    found = [f"{name} {version(name)}" for name in PACKAGES[store]]
+    if store == "redis":
+        pinned = json.loads((Path(__file__).parents[1] / "node" / "package.json").read_text())
+        found += [f"{name} {number} (Node)" for name, number in pinned["dependencies"].items()]
+    return {"versions": ", ".join(found)}
+
+
+def load(store: str, name: str) -> Adapter:
+    module, _, attribute = ADAPTERS[store][name].partition(":")
+    adapter: Adapter = getattr(importlib.import_module(f"benchmarks.adapters.{module}"), attribute)()
     return adapter

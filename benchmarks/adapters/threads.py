@@ -1,20 +1,19 @@
-"""What the peers have in common: blocking calls, and threads around them."""
+"""Blocking calls from many threads at once."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 
-def together(jobs: int, producers: int, send: Callable[[float], None]) -> None:
+def together(jobs: int, producers: int, send: Callable[[], None]) -> None:
     """`producers` threads share `jobs` evenly. An error in any of them is raised here."""
     errors: list[BaseException] = []
 
     def produce() -> None:
         try:
             for _ in range(jobs // producers):
-                send(0.0)
+                send()
         except Exception as error:  # noqa: BLE001 - handed to the caller below
             errors.append(error)
 
@@ -25,16 +24,3 @@ def together(jobs: int, producers: int, send: Callable[[float], None]) -> None:
         thread.join()
     if errors:
         raise errors[0]
-
-
-@contextmanager
-def background(loop: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Run `loop` in a thread until the block ends; it must watch the event it is given."""
-    stop = threading.Event()
-    thread = threading.Thread(target=loop, args=(stop,))
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()

@@ -1,145 +1,121 @@
-"""Tidemill as its documentation starts it: default settings, the public API."""
+"""Tidemill as its documentation starts it: default settings, the public API, only the URL differs."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from typing import Any
 
 import structlog
 import uvloop
 
-from benchmarks.adapters import Started
+from benchmarks.adapters.shapes import Blocking, OnLoop, Started, nobody
+from benchmarks.tally import Row
 from tidemill import Task, Tidemill
+from tidemill.worker import Worker
 
-_STORE = (
-    "WAL, synchronous=FULL (its default); worker: 10 slots, timeouts, context and retention on (its defaults)"
+_DEFAULTS = (
+    "everything as it comes: 10 slots, timeouts, context and retention on; SQLite flushes every commit"
 )
+_ACKNOWLEDGES = "marks the job done after it ran; a dead worker's jobs run again"
 
 
-class Sync:
-    """Called as a program without an event loop calls it; the worker has a thread's loop."""
+class Program:
+    """An application with one task, as a user writes it."""
 
-    settings = f"enqueue_sync; {_STORE}"
-    acknowledges = "marks the job done after it ran; a dead worker's jobs run again"
-
-    def open(self, folder: Path) -> None:
+    def __init__(self, url: str) -> None:
         # stdout carries the figures.
         structlog.configure(
             wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
             logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         )
-        self.app = Tidemill(f"sqlite:///{folder}/tidemill.db")
-        self.started: Started = lambda _: None
-        self.observe: Started | None = None
-        self.noop = self._register()
+        self.app = Tidemill(url if "://" in url else f"sqlite:///{url}/tidemill.db")
+        self.started: Started = nobody
+        self.noop = self._registered()
 
-    def _register(self) -> Task[[float], None]:
+    def _registered(self) -> Task[[float, str], None]:
         @self.app.task(name="noop")
-        async def noop(sent: float) -> None:
+        async def noop(sent: float, text: str) -> None:  # noqa: ARG001 - as it was sent
             self.started(sent)
 
         return noop
 
-    def preload(self, jobs: int) -> None:
-        self.app.enqueue_many_sync(self.noop.job(0.0) for _ in range(jobs))
-
-    def enqueue_each(self, jobs: int) -> None:
-        for _ in range(jobs):
-            self.noop.enqueue_sync(0.0)
-
-    def enqueue_together(self, jobs: int, producers: int) -> None:
-        raise NotImplementedError
-
-    def send(self, sent: float) -> None:
-        self.noop.enqueue_sync(sent)
-
-    def drain(self, jobs: int) -> None:
-        """Ends when the last outcome is on disk and the worker has stopped."""
-        left = jobs
-
-        async def run() -> None:
-            async with self.app:
-                worker = self.app.worker()
-
-                def count(sent: float) -> None:
-                    nonlocal left
-                    left -= 1
-                    if self.observe is not None:
-                        self.observe(sent)
-                    if not left:
-                        worker.stop()
-
-                self.started = count
-                await worker.run()
-
-        uvloop.run(run())
-
-    @contextmanager
-    def serve(self, started: Started, **options: Any) -> Iterator[None]:
+    async def work(self, started: Started) -> None:
         self.started = started
-        ready = threading.Event()
-        stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        async with self.app:
+            await self.app.worker().run()
 
-        async def run() -> None:
-            asked = asyncio.Event()
-            stop.append((asyncio.get_running_loop(), asked))
-            async with self.app:
-                worker = self.app.worker(**options)
-                running = asyncio.create_task(worker.run())
-                ready.set()
-                await asked.wait()
-                worker.stop()
-                await running
-
-        thread = threading.Thread(target=lambda: uvloop.run(run()))
-        thread.start()
-        ready.wait()
-        time.sleep(0.2)  # until it has looked once and waits
-        try:
-            yield
-        finally:
-            loop, asked = stop[0]
-            loop.call_soon_threadsafe(asked.set)
-            thread.join()
-
-    def close(self) -> None:
-        self.app.close_sync()
+    async def drain(self, jobs: int, started: Started) -> None:
+        """Ends when the last outcome is kept and the worker has stopped."""
+        async with self.app:
+            worker = self.app.worker()
+            self.started = _counted(jobs, started, worker)
+            await worker.run()
 
 
-class Async(Sync):
-    """Awaited on an event loop."""
+def _counted(jobs: int, started: Started, worker: Worker) -> Started:
+    left = jobs
 
-    settings = f"await enqueue; {_STORE}"
+    def count(sent: float) -> None:
+        nonlocal left
+        left -= 1
+        started(sent)
+        if not left:
+            worker.stop()
 
-    def enqueue_each(self, jobs: int) -> None:
-        async def run() -> None:
-            async with self.app:
-                for _ in range(jobs):
-                    await self.noop.enqueue(0.0)
+    return count
 
-        uvloop.run(run())
 
-    def enqueue_together(self, jobs: int, producers: int) -> None:
-        async def produce() -> None:
-            for _ in range(jobs // producers):
-                await self.noop.enqueue(0.0)
+class Sync(Blocking):
+    """Called as a program without an event loop calls it."""
 
-        async def run() -> None:
-            async with self.app:
-                await asyncio.gather(*(produce() for _ in range(producers)))
+    settings = f"enqueue_sync; {_DEFAULTS}"
+    acknowledges = _ACKNOWLEDGES
 
-        uvloop.run(run())
+    def open(self, url: str) -> None:
+        self.program = Program(url)
+
+    def send(self, sent: float, text: str = "") -> None:
+        self.program.noop.enqueue_sync(sent, text)
 
     def enqueue_bulk(self, jobs: int) -> None:
-        async def run() -> None:
-            async with self.app:
-                await self.app.enqueue_many(self.noop.job(0.0) for _ in range(jobs))
+        self.preload(jobs)
 
-        uvloop.run(run())
+    def preload(self, jobs: int, text: str = "") -> None:
+        self.program.app.enqueue_many_sync(self.program.noop.job(0.0, text) for _ in range(jobs))
+
+    def work(self, row: Row) -> None:
+        self.run(self.program.work(row))
+
+    def run(self, what: Coroutine[Any, Any, None]) -> None:
+        uvloop.run(what)
+
+    def close(self) -> None:
+        self.program.app.close_sync()
+
+
+class Async(OnLoop):
+    """Awaited on an event loop."""
+
+    settings = f"await enqueue; {_DEFAULTS}"
+    acknowledges = _ACKNOWLEDGES
+
+    async def connect(self, url: str) -> None:
+        self.program = Program(url)
+        self._open = AsyncExitStack()
+        await self._open.enter_async_context(self.program.app)
+
+    async def send(self, sent: float, text: str = "") -> None:
+        await self.program.noop.enqueue(sent, text)
+
+    async def send_many(self, jobs: int, text: str = "") -> None:
+        await self.program.app.enqueue_many(self.program.noop.job(0.0, text) for _ in range(jobs))
+
+    async def serve(self, row: Row) -> None:
+        self.program.started = row
+        await self.program.app.worker().run()
+
+    async def disconnect(self) -> None:
+        await self._open.aclose()

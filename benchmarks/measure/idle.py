@@ -1,16 +1,37 @@
-"""What a worker costs while there is nothing to do."""
+"""What a worker and the server cost while there is nothing to do."""
 
 from __future__ import annotations
 
 import time
 
-from benchmarks.adapters import Adapter
+from benchmarks.case import Case
+from benchmarks.processes import cpu_seconds
+from benchmarks.team import team
+
+SETTLED = 1.0
 
 
-def idle(adapter: Adapter, seconds: float) -> dict[str, float]:
-    with adapter.serve(lambda _: None):
-        time.sleep(2)  # past the start
-        cpu, began = time.process_time(), time.perf_counter()
-        time.sleep(seconds)
-        share = (time.process_time() - cpu) / (time.perf_counter() - began)
-    return {"cpu_percent_of_a_core": share * 100}
+def idle(case: Case) -> dict[str, float]:
+    adapter = case.adapter()
+    adapter.open(case.place.url)
+    with team(case) as crew:
+        adapter.send_paced([0.0])
+        adapter.close()
+        crew.until(1)
+        time.sleep(SETTLED)  # past the start, and past what follows a job
+        pids = crew.pids if case.place.pid is None else [*crew.pids, case.place.pid]
+        asked, cpu, began = case.place.asked(), cpu_seconds(*crew.pids), time.perf_counter()
+        whole = cpu_seconds(*pids)
+        time.sleep(case.size)
+        seconds = time.perf_counter() - began
+        figures = {"cpu_percent_of_a_core": (cpu_seconds(*crew.pids) - cpu) / seconds * 100}
+        if case.place.pid is not None:
+            figures["with_server_percent"] = (cpu_seconds(*pids) - whole) / seconds * 100
+            figures["asked_per_second"] = max(0, case.place.asked() - asked - _looks(case)) / seconds
+        return figures
+
+
+def _looks(case: Case) -> int:
+    """What looking twice asks the server itself."""
+    before = case.place.asked()
+    return case.place.asked() - before

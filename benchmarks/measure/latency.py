@@ -1,53 +1,66 @@
-"""From the call that enqueues to the first line of the handler, one job at a time.
+"""From the call that enqueues to the first line of the handler.
 
 The worker is idle when the job comes, and waits in whatever way its library waits.
 """
 
 from __future__ import annotations
 
-import queue
 import random
 import statistics
-import subprocess
-import sys
-import time
-from pathlib import Path
+import threading
+from collections.abc import Iterable
 
-from benchmarks.adapters import Adapter
+from benchmarks.case import Case
+from benchmarks.tally import Tally
+from benchmarks.team import Team, team
 
-WARM_UP = 3
-PATIENCE = 30.0
-
-
-def in_process(adapter: Adapter, samples: int) -> dict[str, float]:
-    arrived: queue.SimpleQueue[float] = queue.SimpleQueue()
-    taken: list[float] = []
-    with adapter.serve(lambda sent: arrived.put(time.monotonic() - sent)):
-        for _ in range(samples + WARM_UP):
-            _pause()
-            adapter.send(time.monotonic())
-            taken.append(arrived.get(timeout=PATIENCE))
-    return summary(taken[WARM_UP:])
+WARM_UP = 20
+RATE = 100.0
 
 
-def across_processes(adapter: Adapter, samples: int, name: str, folder: Path) -> dict[str, float]:
-    """The monotonic clock is the machine's: both processes read the same one."""
-    command = [sys.executable, "-m", "benchmarks.probe", "serve", name, str(folder)]
-    taken: list[float] = []
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        if server.stdin is None or server.stdout is None:
-            raise RuntimeError("the worker process has no pipes")
-        server.stdout.readline()
-        for _ in range(samples + WARM_UP):
-            _pause()
-            adapter.send(time.monotonic())
-            taken.append(float(server.stdout.readline()))
-        server.stdin.close()
-        server.wait(PATIENCE)
-    return summary(taken[WARM_UP:])
+def at_a_hundred_a_second(case: Case) -> dict[str, float]:
+    """Sent by one process and run by another, without waiting for the job before."""
+    return across_processes(case, [_around(1 / RATE) for _ in range(int(case.size))])
 
 
-def summary(seconds: list[float]) -> dict[str, float]:
+def one_at_a_time(case: Case) -> dict[str, float]:
+    """The same, slowly enough for the worker to be idle again."""
+    return across_processes(case, [_around(0.055) for _ in range(int(case.size))])
+
+
+def across_processes(case: Case, gaps: list[float]) -> dict[str, float]:
+    adapter = case.adapter()
+    adapter.open(case.place.url)
+    try:
+        with team(case, room=len(gaps) + WARM_UP) as crew:
+            adapter.send_paced([0.01] * WARM_UP)
+            crew.until(WARM_UP)
+            adapter.send_paced(gaps)
+            crew.until(WARM_UP + len(gaps))
+            return summary(_late(crew)[WARM_UP:])
+    finally:
+        adapter.close()
+
+
+def _late(crew: Team) -> list[float]:
+    return list(crew.tally.lateness(crew.view))
+
+
+def in_process(case: Case) -> dict[str, float]:
+    """Sent and run by one process, as a program does that has its worker inside."""
+    adapter = case.adapter()
+    adapter.open(case.place.url)
+    gaps = [_around(0.055) for _ in range(int(case.size) + WARM_UP)]
+    tally = Tally(case.folder / "tally", rows=1, room=len(gaps))
+    view = tally.create()
+    threading.Thread(target=adapter.work, args=(tally.row(0),), daemon=True).start()
+    crew = Team(tally, view, [])
+    adapter.send_paced(gaps)
+    crew.until(len(gaps))
+    return summary(_late(crew)[WARM_UP:])
+
+
+def summary(seconds: Iterable[float]) -> dict[str, float]:
     ordered = sorted(seconds)
     last = len(ordered) - 1
     return {
@@ -57,6 +70,6 @@ def summary(seconds: list[float]) -> dict[str, float]:
     }
 
 
-def _pause() -> None:
-    """Long enough for the worker to be idle again, uneven so that no poll falls into step."""
-    time.sleep(random.uniform(0.005, 0.105))
+def _around(seconds: float) -> float:
+    """Uneven, so that no poll falls into step."""
+    return random.uniform(0.5, 1.5) * seconds

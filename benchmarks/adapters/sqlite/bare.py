@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from pathlib import Path
-
 import apsw
 
-from benchmarks.adapters import Started
+from benchmarks.adapters.shapes import Blocking
+from benchmarks.tally import Row
 
 
-class Bare:
+class Bare(Blocking):
     settings = "apsw, WAL, synchronous=FULL; BEGIN IMMEDIATE; INSERT; COMMIT"
     acknowledges = "not a queue"
 
-    def open(self, folder: Path) -> None:
-        self._connection = apsw.Connection(str(folder / "bare.db"))
+    def open(self, url: str) -> None:
+        self._connection = apsw.Connection(f"{url}/bare.db")
         for statement in (
             "PRAGMA journal_mode=WAL",
             "PRAGMA synchronous=FULL",
@@ -31,19 +29,10 @@ class Bare:
             execute("INSERT INTO job VALUES (?, ?, ?, ?)", row)
             execute("COMMIT")
 
-    def preload(self, jobs: int) -> None:
+    def send(self, sent: float, text: str = "") -> None:
         raise NotImplementedError
 
-    def enqueue_together(self, jobs: int, producers: int) -> None:
-        raise NotImplementedError
-
-    def drain(self, jobs: int) -> None:
-        raise NotImplementedError
-
-    def send(self, sent: float) -> None:
-        raise NotImplementedError
-
-    def serve(self, started: Started) -> AbstractContextManager[None]:
+    def work(self, row: Row) -> None:
         raise NotImplementedError
 
     def close(self) -> None:

@@ -1,0 +1,33 @@
+"""The ceiling of one job at a time: one prepared INSERT and its commit through asyncpg, nothing around it."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from benchmarks.adapters.shapes import OnLoop
+from benchmarks.tally import Row
+
+TABLE = "CREATE TABLE IF NOT EXISTS job (id text PRIMARY KEY, queue text, task text, payload bytea)"
+INSERT = "INSERT INTO job VALUES ($1, 'default', 'noop', $2)"
+RECORD = b'{"sent":0.0,"text":""}'
+CONNECTIONS = 10
+
+
+class Awaited(OnLoop):
+    settings = f"asyncpg on uvloop: a prepared INSERT; {CONNECTIONS} connections"
+    acknowledges = "not a queue"
+
+    async def connect(self, url: str) -> None:
+        self._pool = await asyncpg.create_pool(url, min_size=1, max_size=CONNECTIONS)
+        await self._pool.execute(TABLE)
+        self._number = 0
+
+    async def send(self, sent: float, text: str = "") -> None:  # noqa: ARG002 - a record is a record
+        self._number += 1
+        await self._pool.execute(INSERT, f"{self._number:032x}", RECORD)
+
+    async def serve(self, row: Row) -> None:
+        raise NotImplementedError
+
+    async def disconnect(self) -> None:
+        await self._pool.close()

@@ -1,0 +1,1 @@
+"""Queues on Redis, each as its documentation says it is fastest in one process."""

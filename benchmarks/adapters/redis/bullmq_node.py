@@ -1,0 +1,84 @@
+"""BullMQ on Node: the fastest queue on Redis that is known, in the language it is written for.
+
+Its producer is a Node process that is told what to do by a line and says when it has; its worker takes the
+place of the Python process that was started for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.tally import Row
+
+FOLDER = Path(__file__).parents[2] / "node"
+INSTALL = ("npm", "install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund")
+
+
+class BullNode:
+    settings = "Node, ioredis; concurrency=100, removeOnComplete; bulk by 1 000"
+    acknowledges = "removes the job after it ran; a dead worker's jobs run again"
+
+    def open(self, url: str) -> None:
+        self._url = url
+        self._sender: subprocess.Popen[str] | None = None
+
+    def _ask(self, what: str, **details: Any) -> None:
+        if self._sender is None:
+            self._sender = subprocess.Popen(
+                [node(), str(FOLDER / "bull.mjs"), "send", self._url],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        if self._sender.stdin is None or self._sender.stdout is None:
+            raise RuntimeError("the Node process has no pipes")
+        self._sender.stdin.write(json.dumps({"do": what, **details}) + "\n")
+        self._sender.stdin.flush()
+        if not self._sender.stdout.readline():
+            raise RuntimeError(f"the Node process ended while it was asked: {what}")
+
+    def preload(self, jobs: int, text: str = "") -> None:
+        self._ask("bulk", jobs=jobs, text=text)
+
+    def enqueue_each(self, jobs: int) -> None:
+        self._ask("each", jobs=jobs)
+
+    def enqueue_together(self, jobs: int, producers: int) -> None:
+        self._ask("together", jobs=jobs, producers=producers)
+
+    def enqueue_bulk(self, jobs: int) -> None:
+        self._ask("bulk", jobs=jobs, text="")
+
+    def send_paced(self, gaps: Sequence[float]) -> None:
+        self._ask("paced", gaps=list(gaps))
+
+    def work(self, row: Row) -> None:
+        said = ["work", self._url, str(row.tally.path), str(row.number), str(row.tally.room)]
+        program = node()
+        os.execv(program, [program, str(FOLDER / "bull.mjs"), *said])  # noqa: S606 - nothing of a shell is meant
+
+    def close(self) -> None:
+        if self._sender is not None:
+            self._sender.kill()
+            self._sender.wait()
+
+
+def node() -> str:
+    found = shutil.which("node")
+    if found is None:
+        raise RuntimeError(
+            "BullMQ on Node needs node: install Node.js 18 or newer, or leave it out with --without"
+        )
+    return found
+
+
+def install() -> None:
+    """What the lock file pins, once."""
+    if not (FOLDER / "node_modules" / "bullmq").exists():
+        subprocess.run(INSTALL, cwd=FOLDER, check=True, stdout=subprocess.DEVNULL)

@@ -1,0 +1,50 @@
+"""Celery on Redis, one process without a pool: the quickest it does nothing in."""
+
+from __future__ import annotations
+
+import celery
+
+from benchmarks.adapters.shapes import Blocking, Started, nobody
+from benchmarks.tally import Row
+
+PREFETCH = 100
+
+
+class CeleryOnRedis(Blocking):
+    settings = (
+        f"pool=solo, prefetch {PREFETCH}, results ignored, no gossip, mingle or heartbeat, no events, rate"
+        " limits off"
+    )
+    acknowledges = "acknowledges just before the job runs (its default): a crash loses it"
+
+    def open(self, url: str) -> None:
+        self._app = celery.Celery("bench", broker=url)
+        self._app.conf.update(
+            task_ignore_result=True,
+            worker_prefetch_multiplier=PREFETCH,
+            worker_disable_rate_limits=True,
+            worker_hijack_root_logger=False,
+            broker_connection_retry_on_startup=True,
+        )
+        self._started: Started = nobody
+
+        def noop(sent: float, text: str) -> None:  # noqa: ARG001 - as it was sent
+            self._started(sent)
+
+        self._noop = self._app.task(name="noop")(noop)
+
+    def send(self, sent: float, text: str = "") -> None:
+        self._noop.delay(sent, text)
+
+    def work(self, row: Row) -> None:
+        self._started = row
+        self._app.Worker(
+            pool="solo",
+            loglevel="ERROR",
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+        ).start()
+
+    def close(self) -> None:
+        self._app.close()

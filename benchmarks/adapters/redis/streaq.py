@@ -1,0 +1,55 @@
+"""streaq: streams, prefetched in batches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+
+from streaq import Worker
+
+from benchmarks.adapters.shapes import OnLoop, Started, nobody, pieces
+from benchmarks.tally import Row
+
+CONCURRENCY = 64
+
+
+class Streaq(OnLoop):
+    settings = f"uvloop; concurrency={CONCURRENCY}, prefetch the same (its default), results dropped (ttl=0)"
+    acknowledges = "removes the job after it ran; a dead worker's jobs run again"
+
+    async def connect(self, url: str) -> None:
+        logging.disable(logging.WARNING)
+        self._worker: Worker[None] = Worker(redis_url=url, concurrency=CONCURRENCY, handle_signals=False)
+        self._started: Started = nobody
+        self._registered = self._worker.task(name="noop", ttl=0)(self._noop)
+        self._asked = asyncio.Event()
+        self._connected = asyncio.create_task(self._hold())
+        await self._asked.wait()
+
+    async def _hold(self) -> None:
+        """The connection belongs to the task that opened it."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._worker)
+            self._asked.set()
+            await asyncio.Event().wait()
+
+    async def _noop(self, sent: float, text: str) -> None:  # noqa: ARG002 - as it was sent
+        self._started(sent)
+
+    async def send(self, sent: float, text: str = "") -> None:
+        await self._registered.enqueue(sent, text)
+
+    async def send_many(self, jobs: int, text: str = "") -> None:
+        for piece in pieces(jobs):
+            await self._worker.enqueue_many([self._registered.enqueue(0.0, text) for _ in range(piece)])
+
+    async def serve(self, row: Row) -> None:
+        self._started = row
+        self._connected.cancel()
+        await asyncio.wait([self._connected])
+        await self._worker.run_async()
+
+    async def disconnect(self) -> None:
+        self._connected.cancel()
+        await asyncio.wait([self._connected])

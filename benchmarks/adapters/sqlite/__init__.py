@@ -1,0 +1,1 @@
+"""Queues in a SQLite file."""

@@ -1,0 +1,37 @@
+"""persist-queue's acknowledged queue; the loop that uses it is ours to write."""
+
+from __future__ import annotations
+
+import time
+
+import persistqueue
+from persistqueue.serializers import json as as_json
+
+from benchmarks.adapters.shapes import Blocking
+from benchmarks.tally import Row
+
+POLL = 0.005
+
+
+class PersistQueue(Blocking):
+    settings = f"SQLiteAckQueue, WAL, synchronous=FULL (its default), JSON; polled every {POLL} s"
+    acknowledges = "marks the job acknowledged after it ran; resumes the rest at the next start"
+
+    def open(self, url: str) -> None:
+        self._queue = persistqueue.SQLiteAckQueue(url, multithreading=True, serializer=as_json)
+
+    def send(self, sent: float, text: str = "") -> None:
+        self._queue.put({"sent": sent, "text": text})
+
+    def work(self, row: Row) -> None:
+        while True:
+            try:
+                item = self._queue.get(block=False, raw=True)
+            except persistqueue.Empty:
+                time.sleep(POLL)
+                continue
+            row(item["data"]["sent"])
+            self._queue.ack(id=item["pqid"])
+
+    def close(self) -> None:
+        self._queue.close()

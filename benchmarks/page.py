@@ -1,0 +1,45 @@
+"""The page of the documentation that shows a complete run. Written by one, or from the files of several:
+
+python -m benchmarks.page benchmarks/results/<redis>.json benchmarks/results/<postgres>.json …
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from benchmarks.chart import chart
+from benchmarks.report import NAMES, Run, failures, numbers, settings, steadiness, targets
+
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "benchmarks.md"
+
+OPENING = Path(__file__).with_suffix(".md")
+
+
+def write(runs: Iterable[Run]) -> None:
+    ordered = sorted(runs, key=lambda run: list(NAMES).index(run.store))
+    for run in ordered:
+        (PAGE.parent / _picture(run)).write_text(chart(NAMES[run.store], run.results))
+    PAGE.write_text("\n".join([OPENING.read_text(), *(line for run in ordered for line in _section(run))]))
+    print(f"Written: {PAGE} and its pictures")
+
+
+def _section(run: Run) -> Iterator[str]:
+    yield from (f"## {NAMES[run.store]}", "")
+    yield from (f"- {name}: {value}" for name, value in run.about.items())
+    yield from steadiness(run)
+    yield from ("", f"![Tidemill on {NAMES[run.store]}, beside its peers]({_picture(run)})", "")
+    yield from ("### What was to be reached", "", *targets(run), "")
+    yield from (line.replace("## ", "### ", 1) for line in failures(run))
+    yield from ("### How each queue runs", "", *settings(run), "")
+    yield from ("### Every figure", "", *numbers(run.results), "")
+
+
+def _picture(run: Run) -> str:
+    return f"benchmarks-{run.store}.svg"
+
+
+if __name__ == "__main__":
+    write(Run(**json.loads(Path(name).read_text())) for name in sys.argv[1:])
