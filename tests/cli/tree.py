@@ -70,6 +70,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "db check": (),
     "db backup": ("copy.db",),
     "db compact": (),
+    "db copy": ("sqlite:///other.db",),
     "demo": (),
     "bench": ("--jobs", "10"),
     "completion": ("bash",),

@@ -20,7 +20,7 @@ _COMMANDS = {
     "explain": "Say why a job waits, or what became of it.",
     "top": "Watch queues and workers, refreshed each second.",
     "doctor": "Say whether the store, its queues and its workers are well.",
-    "db": "Look after the store itself: facts, check, backup, compact.",
+    "db": "Look after the store itself: facts, check, backup, copy, compact.",
     "demo": "Watch some jobs run, with all that can go wrong.",
     "bench": "Measure how many jobs a second this machine does.",
     "completion": "Print the script that completes commands in a shell.",

@@ -65,7 +65,7 @@ class Target:
     def run_or_empty(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]], app: Tidemill) -> T:
         """The same for what code alone can answer: as long as there is no store an empty one stands in for
         it, and none is made."""
-        _require_outside(app)
+        require_outside(app)
         if not _is_yet_to_be_made(app):
             return self.run(work, app=app)
         note(f"there is no database {Path(app.url.path).absolute()} yet: nothing waits and nobody works")
@@ -81,7 +81,7 @@ class Target:
 
     def run_and_make(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]], app: Tidemill) -> T:
         """The same for what may be the first use of a store: it is made when it is not there."""
-        _require_outside(app)
+        require_outside(app)
         return asyncio.run(_opened(app, work, declare=True))
 
 
@@ -118,7 +118,7 @@ def with_application(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _require_outside(app: Tidemill) -> None:
+def require_outside(app: Tidemill) -> None:
     if not app.brings_store and app.url.scheme == "memory":
         raise click.UsageError(
             "url: memory:// is always empty here, it lives inside the program that uses it; "
@@ -133,7 +133,7 @@ def _is_yet_to_be_made(app: Tidemill) -> bool:
 
 
 def _require_store(app: Tidemill) -> None:
-    _require_outside(app)
+    require_outside(app)
     path = Path(app.url.path)
     if app.brings_store or (path.exists() and path.stat().st_size):
         return

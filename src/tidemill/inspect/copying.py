@@ -84,8 +84,8 @@ async def _require_empty(target: Store) -> None:
     there = [what for what, rows in found.items() if rows]
     if there:
         raise ConfigurationError(
-            f"the target is not empty, it has {' and '.join(there)}: name an empty store, or say that this "
-            "is the rest of a copy that was interrupted"
+            f"the target is not empty, it has {' and '.join(there)}: name an empty store, or go on with "
+            "--resume where this is the rest of a copy that was interrupted"
         )
 
 

@@ -11,4 +11,4 @@ from tidemill.cli.target import Target, with_target
 @click.group(cls=Group)
 @with_target
 def db(target: Target) -> None:
-    """Look after the store itself: facts, check, backup, compact."""
+    """Look after the store itself: facts, check, backup, copy, compact."""

@@ -1,0 +1,60 @@
+"""`tidemill db copy`: everything of the store into another."""
+
+from __future__ import annotations
+
+import click
+
+from tidemill.app import Tidemill
+from tidemill.cli.output import note, print_json, printable
+from tidemill.cli.progress import counted
+from tidemill.cli.target import Target, require_outside, with_target
+from tidemill.inspect.copying import Copied
+from tidemill.inspect.copying import copy as copy_all
+
+
+@click.command()
+@click.argument("into", metavar="TO")
+@click.option("--resume", is_flag=True, help="TO holds the beginning of a copy that was interrupted: go on.")
+@with_target
+def copy(target: Target, into: str, *, resume: bool) -> int:
+    """Copy everything of the store into an empty one, given by its URL.
+
+    End workers and producers first. Exit code 1 when the two stores differ in the end."""
+    other = Tidemill(into)
+    require_outside(other)
+    try:
+        copied = target.run(lambda app: _copied(app, other, resume=resume))
+    except KeyboardInterrupt:
+        note("what is in TO is the beginning: the same command with --resume goes on")
+        raise
+    if target.json:
+        print_json(copied)
+    else:
+        _tell(copied)
+    return 1 if copied.differences else 0
+
+
+async def _copied(app: Tidemill, other: Tidemill, *, resume: bool) -> Copied:
+    try:
+        into = await other.client.store(declare=False)
+        jobs = sum(sum(states.values()) for states in (await app.store.counts()).values())
+        with counted("copying", jobs) as tell:
+            return await copy_all(app.store, into, resume=resume, tell=tell)
+    finally:
+        await other.close()
+
+
+def _tell(copied: Copied) -> None:
+    click.echo(
+        f"copied {copied.jobs} jobs, {copied.queues} queues, {copied.pools} pools, "
+        f"{copied.arrivals} arrivals and {copied.ids} remembered ids"
+    )
+    if copied.reclaimed:
+        click.echo(f"{copied.reclaimed} jobs of workers that had died were taken back first")
+    for sentence in copied.differences:
+        click.echo(printable(sentence))
+    if copied.differences:
+        click.echo(
+            "something changed while it was copied: end what writes to the source; jobs that came since then "
+            "come with --resume, for those that changed begin anew with an empty store"
+        )

@@ -1,0 +1,57 @@
+"""`db copy`: from one file into another."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.cli.support import Cli
+from tests.docs.pages import page
+
+AT = ("--app", "shop:app")
+COPY = ("db", "copy", "sqlite:///other.db", *AT)
+
+
+def test_everything_is_there(cli: Cli) -> None:
+    jobs = [cli.send(to) for to in ("a", "b")]
+    ran = cli(*COPY)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == "copied 2 jobs, 1 queues, 0 pools, 0 arrivals and 0 remembered ids\n"
+    for job in jobs:
+        there = cli("jobs", "show", job, "--url", "sqlite:///other.db", "--json").json
+        assert there == cli("jobs", "show", job, *AT, "--json").json
+
+
+def test_for_programs(cli: Cli) -> None:
+    cli.send("a")
+    found = cli(*COPY, "--json").json
+    assert (found["jobs"], found["differences"]) == (1, [])
+
+
+def test_a_target_that_is_not_empty_is_refused(cli: Cli) -> None:
+    cli.send("a")
+    cli(*COPY)
+    cli.send("b")
+    ran = cli(*COPY)
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert "not empty" in ran.err
+    assert "--resume" in ran.err
+    assert cli(*COPY, "--resume").code == 0
+
+
+def test_the_page_about_it(cli: Cli) -> None:
+    cli.send("a")
+    shown = re.findall(r"^tidemill (.+)$", page("how-to/move-to-another-store.md"), re.MULTILINE)
+    for command in shown:
+        moved = command.replace("redis://cache.internal:6379/0", "sqlite:///moved.db")
+        ran = cli(*moved.replace("jobs.db", "shop.db").split())
+        assert ran.code == 0, ran
+    assert "mail" in ran.out
+
+
+def test_into_memory_nothing_can_be_copied(cli: Cli, tmp_path: Path) -> None:
+    cli.send("a")
+    ran = cli("db", "copy", "memory://", *AT)
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    assert "memory:// is always empty" in ran.err
+    assert [path.name for path in tmp_path.glob("*.db")] == ["shop.db"]
