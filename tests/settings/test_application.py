@@ -71,11 +71,10 @@ def test_a_worker_takes_its_options_from_everywhere(folder: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("name", "url", "says"),
     [
-        ("REDIS_URL", "redis://:sk-secret@host", ["redis:// stores are not available", "set TIDEMILL_URL"]),
-        ("DATABASE_URL", "postgres://sk-secret@h/db", ["postgres:// stores are not", "set TIDEMILL_URL"]),
+        ("REDIS_URL", "http://:sk-secret@host", ["unknown scheme in 'http://***'", "set TIDEMILL_URL"]),
         ("DATABASE_URL", "mysql://sk-secret@h/db", ["unknown scheme in 'mysql://***'", "set TIDEMILL_URL"]),
         ("DATABASE_URL", "sqlite:///db.sqlite3", ["another program's database", "set TIDEMILL_URL"]),
-        ("TIDEMILL_URL", "redis://:sk-secret@host", ["redis:// stores are not available"]),
+        ("TIDEMILL_URL", "amqp://:sk-secret@host", ["amqp:// stores are not available"]),
     ],
 )
 def test_a_store_that_cannot_be_used_names_where_it_came_from_x5(
