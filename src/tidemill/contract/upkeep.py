@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -43,4 +43,14 @@ class Upkeep(Protocol):
 
     async def compact(self) -> None:
         """U4 Gives free space back to the machine. Nothing is written meanwhile, so callers may wait."""
+        ...
+
+
+@runtime_checkable
+class Tended(Protocol):
+    """A store that has to be looked after while it is busy."""
+
+    async def tend(self) -> bool:
+        """U5 Asked for every few seconds by the worker that leads this duty; harmless when two do it. True
+        when there is more to do at once."""
         ...

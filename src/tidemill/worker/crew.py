@@ -13,6 +13,7 @@ from typing import Any
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
 from tidemill.contract.transactions import Transactional
+from tidemill.contract.upkeep import Tended
 from tidemill.contract.wakeups import ARRIVALS
 from tidemill.core.claims import Claimed, Claims
 from tidemill.core.outcomes import Release
@@ -45,6 +46,7 @@ from tidemill.worker.spending import Metering
 from tidemill.worker.stats import Stats
 
 LAST_TRIP_WITHIN = 2.0
+TEND_EVERY = 5.0
 
 
 class Crew:
@@ -211,7 +213,12 @@ class Crew:
             every(options.reclaim_every / 2, "watch the clocks", None, reclaimer.watch, emitter),
             every(options.prune_every, "prune", self._leader, pruner.prune, emitter),
             self._admit(),
+            *self._tending(),
         ]
+
+    def _tending(self) -> Iterator[Coroutine[Any, Any, None]]:
+        if isinstance(self._store, Tended):
+            yield every(TEND_EVERY, "tend", self._leader, self._store.tend, self._emitter)
 
     async def _admit(self) -> None:
         """Not led: the leader might be the one worker that does not know the task. It listens only where

@@ -106,6 +106,14 @@ class Connection:
 
         return await self._until_done(on, repeatable=repeatable, patience=patience)
 
+    async def execute_alone(self, command: str, *, patience: float) -> None:
+        """What may not stand in a transaction, such as VACUUM."""
+
+        async def on(link: Link) -> None:
+            await link.execute(command, timeout=patience)
+
+        await self._until_done(on, repeatable=True, patience=patience)
+
     @asynccontextmanager
     async def step(self, *, patience: float = PATIENCE) -> AsyncIterator[Step]:
         """One transaction that is not tried again: for work that cannot be."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
 
 from tidemill.contract.upkeep import StoreFacts
-from tidemill.core.limits import Limit
-from tidemill.core.pools import PoolState, amount_of
-from tidemill.core.reserving import Reservation
-from tidemill.core.windows.concurrent import Concurrent
-from tidemill.core.windows.window import TINY
+from tidemill.core.recount import miscounted
 from tidemill.stores.sqlite import place, reader
 from tidemill.stores.sqlite.ledger import account_of, reservation_of
 from tidemill.stores.sqlite.statements import load
@@ -79,22 +75,8 @@ def _pools(transaction: Transaction) -> Iterator[str]:
         row = transaction.ledger.pool(pool)
         kept = [reservation_of(one) for (one,) in transaction.execute(SQL.reserved, (pool, key))]
         at = pool if not key else f"{pool} ({key})"
-        for limit in () if row is None else row.declared.limits:
-            counts, reserved = _under_way(account_of(text).state, limit), _reserved(kept, limit)
-            if abs(counts - reserved) > TINY:
-                yield f"pool {at!r} counts {counts:g} {limit.name} but {reserved:g} are reserved"
-
-
-def _under_way(state: PoolState, limit: Limit) -> float:
-    """What an account counts for calls that have not ended. What it entered for them passes by itself."""
-    window = state.window(limit)
-    return window.held if isinstance(window, Concurrent) else state.held.get(limit.name, 0.0)
-
-
-def _reserved(kept: Sequence[Reservation], limit: Limit) -> float:
-    if limit.per is None:
-        return sum(amount_of(one.units, limit) or 0.0 for one in kept if limit.name in one.marks)
-    return sum(one.held.get(limit.name, 0.0) for one in kept)
+        if row is not None:
+            yield from miscounted(at, row.declared.limits, account_of(text).state, kept)
 
 
 def _orphans(transaction: Transaction) -> Iterator[str]:

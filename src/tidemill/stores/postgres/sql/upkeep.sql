@@ -1,0 +1,78 @@
+-- Looking after the database.
+
+-- name: facts
+-- $1 schema
+SELECT current_setting('server_version') AS server,
+    current_setting('fsync') = 'on' AS flushes,
+    current_setting('synchronous_commit') <> 'off' AS waits,
+    current_setting('autovacuum') = 'on' AS vacuums,
+    current_setting('max_connections')::int AS connections,
+    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connected,
+    (SELECT max(version) FROM tidemill.migrations) AS version,
+    (
+        SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
+        WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
+    ) AS bytes;
+
+-- name: oldest (the transaction that keeps dead rows from being removed for longest)
+SELECT pid, application_name, extract(epoch FROM clock_timestamp() - xact_start) AS seconds
+FROM pg_stat_activity
+WHERE backend_xmin IS NOT NULL AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
+    AND backend_type = 'client backend'
+ORDER BY age(backend_xmin) DESC LIMIT 1;
+
+-- name: tables
+-- $1 schema
+SELECT relname::text AS name FROM pg_class
+WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
+ORDER BY relname;
+
+-- name: dead (the dead rows of tables where they are worth removing)
+-- $1 schema, $2 how many at least, $3 which share of the living
+SELECT relname::text AS name, n_dead_tup AS dead FROM pg_stat_all_tables
+WHERE schemaname = $1 AND n_dead_tup > $2 + $3 * n_live_tup
+ORDER BY relname;
+
+-- name: as_of_now
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
+
+-- name: lost_lanes (lanes with ready jobs that no claim would find)
+SELECT DISTINCT j.queue, j.lane FROM tidemill.jobs AS j
+WHERE j.state = 'ready'
+    AND NOT EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = j.queue AND l.lane = j.lane);
+
+-- name: wrong_heads (lanes whose head is not their first ready job; plain jobs have none)
+SELECT l.queue, l.lane FROM tidemill.lanes AS l
+LEFT JOIN LATERAL (
+    SELECT j.priority, j.seq FROM tidemill.jobs AS j
+    WHERE j.state = 'ready' AND j.queue = l.queue AND j.lane = l.lane
+    ORDER BY j.priority, j.due, j.seq LIMIT 1
+) AS head ON true
+WHERE l.lane <> '' AND (l.priority, l.seq) IS DISTINCT FROM (head.priority, head.seq);
+
+-- name: ownerless (units of claims that are over and that nobody will ever settle)
+SELECT r.job, r.pool FROM tidemill.reservations AS r
+WHERE NOT EXISTS (
+        SELECT FROM tidemill.jobs AS j
+        WHERE j.id = r.job AND j.state = 'running' AND j.fence = r.fence AND j.claim = r.claim
+    )
+    AND NOT EXISTS (
+        SELECT FROM tidemill.left_units AS u
+        WHERE u.job = r.job AND u.fence = r.fence AND u.claim = r.claim
+    );
+
+-- name: pools
+SELECT a.pool, a.key, a.account, p.declared,
+    ARRAY(SELECT r.reserved FROM tidemill.reservations AS r WHERE r.pool = a.pool AND r.key = a.key) AS reserved
+FROM tidemill.accounts AS a JOIN tidemill.pools AS p ON p.name = a.pool
+ORDER BY a.pool, a.key;
+
+-- name: orphans (what was kept of jobs that are gone)
+SELECT 'attempts' AS what, count(DISTINCT o.job) AS jobs, count(*) AS kept FROM tidemill.attempts AS o
+WHERE NOT EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.id = o.job)
+UNION ALL
+SELECT 'log lines', count(DISTINCT o.job), count(*) FROM tidemill.logs AS o
+WHERE NOT EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.id = o.job)
+UNION ALL
+SELECT 'checkpoints', count(DISTINCT o.job), count(*) FROM tidemill.checkpoints AS o
+WHERE NOT EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.id = o.job);
