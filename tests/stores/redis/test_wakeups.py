@@ -108,7 +108,7 @@ async def test_i23_without_a_bell_everything_else_works(connect: Connect) -> Non
         listener = await parked(handle, QUEUE)
         handle.wakeups.ring([QUEUE])
         assert not await listener.wait(QUIET)
-        _, warning = handle.warnings()
+        (warning,) = handle.warnings()
         assert "cannot be woken" in warning
         assert "NOPERM" in warning
         await handle.close()

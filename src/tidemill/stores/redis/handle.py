@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from tidemill.clock import Clock
 from tidemill.errors import StoreUnavailable
-from tidemill.stores.redis import policy
 from tidemill.stores.redis.address import Address
 from tidemill.stores.redis.bell import Bell
 from tidemill.stores.redis.clocks import GivenClock, ServerClock
@@ -42,14 +41,13 @@ class Handle:
         return self._shard
 
     def warnings(self) -> tuple[str, ...]:
-        """What is worth knowing of the server and the way to it, in whole sentences."""
-        found = [] if self.shard.server is None else list(policy.warnings(self.shard.server))
-        if self._bell is not None and self._bell.silent:
-            found.append(
-                f"workers cannot be woken ({self._bell.silent}): they look for jobs now and then, so jobs "
-                "start late; allow this user the channels of the prefix, and one more connection"
-            )
-        return tuple(found)
+        """What is worth knowing of the way to the server, in whole sentences."""
+        silent = "" if self._bell is None else self._bell.silent
+        says = (
+            f"workers cannot be woken ({silent}): they look for jobs now and then, so jobs start late; allow "
+            "this user the channels of the prefix, and one more connection"
+        )
+        return (says,) if silent else ()
 
     async def open(self) -> None:
         """Everything that belongs to a loop is made here, so that a handle closed on one may be opened

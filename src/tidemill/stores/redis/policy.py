@@ -24,6 +24,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     eviction: str
     appends: bool | None
     loading: bool
+    bytes: int | None
+    """What is kept, in memory; the server itself not counted."""
 
     @property
     def engine(self) -> str:
@@ -42,7 +44,13 @@ def read(info: bytes | str) -> Server:
         eviction=facts.get("maxmemory_policy", ""),
         appends=None if aof is None else aof == "1",
         loading=facts.get("loading", "0") not in ("0", ""),
+        bytes=_kept(facts),
     )
+
+
+def _kept(facts: dict[str, str]) -> int | None:
+    used, empty = facts.get("used_memory", ""), facts.get("used_memory_startup", "")
+    return int(used) - int(empty) if used.isdigit() and empty.isdigit() else None
 
 
 def check(server: Server, place: str) -> None:
