@@ -18,7 +18,8 @@ class Certificate:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "certificate.pem"
         self._key = folder / "key.pem"
-        words = f"req -x509 -nodes -days 2 -newkey rsa:2048 -subj /CN=localhost -addext {NAMES}".split()
+        kind = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
+        words = f"req -x509 -nodes -days 2 {kind} -subj /CN=localhost -addext {NAMES}".split()
         files = ["-keyout", str(self._key), "-out", str(self.path)]
         subprocess.run(["openssl", *words, *files], check=True, capture_output=True)
 
