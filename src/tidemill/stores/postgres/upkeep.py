@@ -61,14 +61,15 @@ def _warnings(connection: Connection, facts: asyncpg.Record, oldest: list[asyncp
     if facts["connected"] > FEW_LEFT * facts["connections"]:
         yield (
             f"{facts['connected']} of {facts['connections']} connections are taken, and the next process may "
-            "get none; raise max_connections, put a pooler before it, or allow every process fewer with ?connections="
+            "get none; raise max_connections, put a pooler before it, or allow every process fewer with "
+            "?connections="
         )
     for row in oldest:
         if row["seconds"] > LONG:
             who = f"{row['pid']} ({row['application_name'] or 'no name'})"
             yield (
-                f"the transaction of process {who} is open for {row['seconds'] / 60:.0f} minutes: until it ends "
-                "no dead row can be removed, and tables grow; end it, or see what it waits for"
+                f"the transaction of process {who} is open for {row['seconds'] / 60:.0f} minutes: until it "
+                "ends no dead row can be removed, and tables grow; end it, or see what it waits for"
             )
 
 
