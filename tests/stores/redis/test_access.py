@@ -1,0 +1,66 @@
+"""The access list of the page is enough, and no more than the prefix is reached with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docs.pages import page, section
+from tests.docs.session import blocks
+from tests.servers.program import HOST
+from tests.servers.redis import Redis
+from tests.stores.redis.conftest import Connect
+from tidemill.contract.wakeups import queue_topic
+from tidemill.errors import ConfigurationError, StoreUnavailable
+from tidemill.stores.redis import upkeep
+from tidemill.stores.redis.address import parse
+from tidemill.stores.redis.handle import Handle
+from tidemill.stores.redis.lines import finished
+
+QUEUE = queue_topic("q")
+
+
+def line() -> list[str]:
+    text = section(page("how-to/deploy-on-redis.md"), "A user of its own")
+    return next(body for _, body in blocks(text)).split()
+
+
+@pytest.fixture
+def url(redis_server: Redis, redis_prefix: str) -> Iterator[str]:
+    """Of a user with the page's rights on this test's prefix."""
+    command = [word.replace("{tidemill}", f"{{{redis_prefix}}}") for word in line()]
+    with redis_server.client() as client:
+        client.execute_command(*command)
+        yield f"redis://tidemill:password@{HOST}:{redis_server.port}"
+        client.acl_deluser("tidemill")
+
+
+async def test_the_pages_user_may_do_everything_needed(connect: Connect, url: str) -> None:
+    handle = await connect(url)
+    listener = handle.wakeups.listen([QUEUE])
+    listener.arm()
+    handle.wakeups.ring([QUEUE])
+    assert await listener.wait(5.0)
+    assert (await upkeep.describe(handle)).warnings[1:] == ()
+    await upkeep.compact(handle)
+    with handle.threads.shard() as shard:
+        assert await asyncio.to_thread(lambda: finished(shard.ask("PING"))) == b"PONG"
+
+
+async def test_the_pages_user_reaches_nothing_else(connect: Connect, url: str) -> None:
+    shard = (await connect(url)).shard
+    for command in (("GET", "other"), ("FLUSHALL",), ("CONFIG", "GET", "*"), ("KEYS", "*")):
+        with pytest.raises(StoreUnavailable, match="NOPERM"):
+            await shard.ask(*command)
+
+
+async def test_s1_a_user_without_the_rights_is_told_where_the_line_is(redis_server: Redis) -> None:
+    with redis_server.client() as client:
+        client.execute_command("ACL", "SETUSER", "poor", "on", ">password", "~*", "+@connection")
+        try:
+            with pytest.raises(ConfigurationError, match=r"forbids .*NOPERM.*ACL line"):
+                await Handle(parse(f"redis://poor:password@{HOST}:{redis_server.port}")).open()
+        finally:
+            client.acl_deluser("poor")
