@@ -80,10 +80,12 @@ def scheduled(queue: str) -> str:
 
 
 def running(queue: str) -> str:
+    """Its running jobs by their leases."""
     return f"running:{queue}"
 
 
 def held(worker: str) -> str:
+    """The jobs running in a worker's name."""
     return f"held:{worker}"
 
 
@@ -137,12 +139,18 @@ def place_of(text: bytes) -> PLACE:
     return msgspec.json.decode(text, type=tuple[str, str | None])
 
 
+def token(fence: int, claim_id: int) -> bytes:
+    """As it stands in a job's record: what is compared when a holder speaks."""
+    return fence.to_bytes(6) + claim_id.to_bytes(8)
+
+
 def claim(of: Claim) -> bytes:
-    return msgspec.json.encode(of)
+    job, fence, claim_id = of
+    return token(fence, claim_id) + job.encode()
 
 
-def claim_of(text: bytes) -> Claim:
-    return msgspec.json.decode(text, type=tuple[str, int, int])
+def claim_of(name: bytes) -> Claim:
+    return name[14:].decode(), int.from_bytes(name[:6]), int.from_bytes(name[6:14])
 
 
 def _both(first: str, second: str) -> str:

@@ -30,9 +30,11 @@ RESULT: Final = 16
 FATE: Final = 32
 MORE: Final = 64
 SPECIAL: Final = 128
-"""More than the short scripts know: pools, a lane, a unique key, a predecessor."""
+"""Its end has consequences the short scripts do not know: a unique key, a successor, pools."""
 HOLDS: Final = 256
 ALONE: Final = 512
+LANED: Final = 1024
+"""It stands in a lane of its own kind, not in the one that all plain jobs share."""
 
 HEAD = Struct(">cHHIhddIIIH")
 CLAIM = Struct(">HIQHIddH")
@@ -101,6 +103,7 @@ def packed(job: Job) -> bytes:
         | SPECIAL * more.is_special
         | HOLDS * job.unique_holds
         | ALONE * job.alone
+        | LANED * (job.lane != "")
     )
     head = HEAD.pack(
         LETTERS[job.state],
@@ -215,10 +218,11 @@ def unpacked(id_: str, record: bytes, lease: float | None = None) -> Job:
     )
 
 
-def in_hand(id_: str, record: bytes, queue: str, fence: int, claim: int) -> Claimed:
-    """As `core.transitions.in_hand` of a plain job that was ready: what its worker gets to see of it."""
+def in_hand(id_: str, record: bytes, fence: int, claim: int) -> Claimed:
+    """As `core.transitions.in_hand`, of a job that was ready in the lane of plain jobs."""
     _, flags, _, _, priority, created, due, attempts, crashes, generation, at = HEAD.unpack_from(record)
-    at += HEAD.size + 8 * (flags & EXPIRES)
+    queue = record[HEAD.size : HEAD.size + at].decode()
+    at += HEAD.size + 8 * (flags & EXPIRES) + 8 * (flags & HOLDS > 0)
     if flags & CLAIMED:
         at += CLAIM.size
         at += SHORT.unpack_from(record, at - 2)[0]
@@ -254,11 +258,6 @@ def tail(task: str, more: More, payload: bytes) -> bytes:
         return SHORT.pack(len(name)) + name + payload
     text = encode(more)
     return b"".join((SHORT.pack(len(name)), name, LONG.pack(len(text)), text, payload))
-
-
-def place_in_line(seq: int) -> bytes:
-    """Sorts as the number does."""
-    return seq.to_bytes(6)
 
 
 def in_lane(job: Job) -> bytes:
