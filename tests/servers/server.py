@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from abc import ABC, abstractmethod
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir
 from typing import Self
 
 from tests.servers.program import Program, free_port
 
 
 class Server(ABC):
-    """Its folder and its port are its own from the beginning until it is closed."""
+    """Its port is its own from the beginning, its folder from the first start, both until it is closed."""
 
     def __init__(self, kind: str) -> None:
         self.port = free_port()
-        self.folder = Path(mkdtemp(prefix=f"tidemill-{kind}-"))
+        self.folder = Path(gettempdir()) / f"tidemill-{kind}-{os.getpid()}-{self.port}"
         self._program: Program | None = None
 
     @abstractmethod
@@ -27,6 +28,8 @@ class Server(ABC):
 
     def start(self) -> None:
         """Also after `kill` or `end`: on the same port, with what the disk kept."""
+        if self._program is None:
+            self.folder.mkdir(mode=0o700)
         self._program = self._launch()
         self._program.answers(self._answers)
 
@@ -58,7 +61,8 @@ class Server(ABC):
     def close(self) -> None:
         if self._program is not None:
             self._program.end()
-        shutil.rmtree(self.folder)
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
 
     def __enter__(self) -> Self:
         try:
