@@ -16,14 +16,13 @@ local AGREE_EVERY, AGREED_WITHIN = 5, 12
 local clock = {}
 
 do
-  local words = {}
-  for word in string.gmatch(ARGV[1], '%S+') do words[#words + 1] = word end
-  if words[1] == 'given' then
-    clock.wall, clock.boot, clock.boot_id = tonumber(words[2]), tonumber(words[3]), words[4]
+  local how, first, second, third = string.match(ARGV[1], '^(%l+) (%S+) (%S+) (%S+)$')
+  if how == 'given' then
+    clock.wall, clock.boot, clock.boot_id = tonumber(first), tonumber(second), third
   else
     local time = redis.call('TIME')
-    local expected, doubt = tonumber(words[2]), tonumber(words[3])
-    clock.wall = tonumber(time[1]) + tonumber(time[2]) / 1000000 + tonumber(words[4])
+    local expected, doubt = tonumber(first), tonumber(second)
+    clock.wall = time[1] + time[2] / 1000000 + third
     local kept = redis.call('HMGET', shard, 'shift', 'agreed')
     local shift, agreed = tonumber(kept[1] or 0), tonumber(kept[2] or -math.huge)
     clock.boot, clock.boot_id = clock.wall - shift, 'server'
