@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from tidemill.clock import Clock
 from tidemill.core.accounts import Account
+from tidemill.core.job import Job
 from tidemill.core.ledger import PLACE, Reserved
+from tidemill.core.needs import is_aside
 from tidemill.engine import wants
 from tidemill.engine.lanes import Lane, Lanes
 from tidemill.engine.ledger import Books, Claim, Left, Pool
@@ -54,6 +56,12 @@ class LookedLanes(Lanes):
         lane.jobs = Partial(row.jobs, wants.LaneOf(self._queue, name))
         lane.shut, lane.lacks, lane.ripe = row.shut, row.lacks, row.ripe
         return lane
+
+    def add(self, job: Job, picks: int, *, fresh: bool) -> None:
+        """A job that was set aside is alone in its lane: nobody has to look whether it is there."""
+        if is_aside(job.lane):
+            self._lanes.is_new(job.lane)
+        super().add(job, picks, fresh=fresh)
 
     def has_shut(self, place: PLACE) -> bool:
         """Whether this step has made somebody wait for it, or knows of a group that waits."""

@@ -54,7 +54,7 @@ Pause = Callable[[int], Any]
 
 async def run(begin: Begin, plan: Plan, verb: Verb[T], entropy: Entropy, pause: Pause) -> tuple[T, Changes]:
     """What the verb answered, and what it changed."""
-    taken, tries = Taken(seqs=[]), 0
+    taken, tries = Taken(), 0
     while True:
         async with begin() as source:
             done = await _try(source, plan, verb, entropy, taken)

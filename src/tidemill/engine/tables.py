@@ -31,6 +31,9 @@ class Looked:
         self.read[want] = None
         return row
 
+    def knows(self, want: Want) -> bool:
+        return want in self._rows
+
     def beginning(self, want: Want) -> Beginning:
         """Of an order; nothing of it where it was not looked up."""
         found: Beginning = self._rows.get(want, UNKNOWN)
@@ -87,8 +90,9 @@ class Table(dict[K, V]):
         super().__setitem__(key, value)
 
     def is_new(self, key: K) -> None:
-        """There cannot be such a row yet."""
-        self._seen[key] = None
+        """There cannot be such a row, unless it was looked up."""
+        if not self._looked.knows(self._want(key)):
+            self._seen[key] = None
 
     def after(self) -> Iterator[tuple[K, V | None]]:
         """Every row that was asked for or written, as it is now."""

@@ -38,15 +38,41 @@ class StoppedClock:
 
 
 class Taken(msgspec.Struct):
-    """Numbers the store has given to this step. They stay its own when it begins anew."""
+    """Numbers the store has given to this step, and what it drew by lot. They stay its own when it begins
+    anew."""
 
     seqs: list[int] = []
     fence: int | None = None
+    claims: list[int] = []
+    chances: list[float] = []
+
+
+class Drawn:
+    """Lots of one step: whoever begins anew draws the same."""
+
+    def __init__(self, entropy: Entropy, taken: Taken) -> None:
+        self._entropy, self._taken = entropy, taken
+        self._claims = self._chances = 0
+
+    def new_id(self) -> str:
+        return self._entropy.new_id()
+
+    def claim_id(self) -> int:
+        self._claims += 1
+        if self._claims > len(self._taken.claims):
+            self._taken.claims.append(self._entropy.claim_id())
+        return self._taken.claims[self._claims - 1]
+
+    def chance(self) -> float:
+        self._chances += 1
+        if self._chances > len(self._taken.chances):
+            self._taken.chances.append(self._entropy.chance())
+        return self._taken.chances[self._chances - 1]
 
 
 class Workspace(Records):
     def __init__(self, rows: Rows, numbers: Numbers, taken: Taken, entropy: Entropy) -> None:
-        super().__init__(StoppedClock(numbers), entropy)
+        super().__init__(StoppedClock(numbers), Drawn(entropy, taken))
         self.looked = looked = Looked(rows)
         self.picks = self._picks_before = numbers.picks
         self._taken, self.seqs = taken, list[int]()
