@@ -25,7 +25,6 @@ MEASURES = {
     "drain_two": "drains:two_processes",
     "latency": "latency:at_a_hundred_a_second",
     "latency_in_process": "latency:in_process",
-    "latency_across_processes": "latency:one_at_a_time",
     "idle": "idle:idle",
     "footprint": "footprint:footprint",
     "growth": "growth:growth",

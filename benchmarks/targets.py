@@ -124,7 +124,7 @@ SQLITE = (
     _faster("drained by one process, beside durable Huey", ("drain", OWN), 5, "huey"),
     _below("worker's own CPU for a job that does nothing", 25, "µs", ("worker_cost", OWN, "loop_us_per_job")),
     _below("enqueue to start, one process, p50", 2, "ms", ("latency_in_process", OWN, "p50_ms")),
-    _below("enqueue to start, two processes, p50", 10, "ms", ("latency_across_processes", OWN, "p50_ms")),
+    _below("enqueue to start, two processes, p50", 10, "ms", ("latency", OWN, "p50_ms")),
     _below("idle worker", 1, "% of a core", ("idle", OWN, "cpu_percent_of_a_core")),
     _grows("CPU per job: last 10 000 beside first", 1.5, "growth"),
     _grows("CPU per job: last 10 000 beside 1 000 ready", 1.5, "growth", than=("small", "small_us")),

@@ -1,6 +1,6 @@
 """From the call that enqueues to the first line of the handler.
 
-The worker is idle when the job comes, and waits in whatever way its library waits.
+The worker is idle most of the time, and waits in whatever way its library waits.
 """
 
 from __future__ import annotations
@@ -20,15 +20,7 @@ RATE = 100.0
 
 def at_a_hundred_a_second(case: Case) -> dict[str, float]:
     """Sent by one process and run by another, without waiting for the job before."""
-    return across_processes(case, [_around(1 / RATE) for _ in range(int(case.size))])
-
-
-def one_at_a_time(case: Case) -> dict[str, float]:
-    """The same, slowly enough for the worker to be idle again."""
-    return across_processes(case, [_around(0.055) for _ in range(int(case.size))])
-
-
-def across_processes(case: Case, gaps: list[float]) -> dict[str, float]:
+    gaps = [_around(1 / RATE) for _ in range(int(case.size))]
     adapter = case.adapter()
     adapter.open(case.place.url)
     try:
