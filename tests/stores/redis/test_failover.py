@@ -97,8 +97,8 @@ async def test_a_cluster_is_asked_who_has_the_slot(redis_cluster: RedisCluster, 
     """Whatever node the URL names."""
     handle = Handle(parse(f"redis+cluster://{HOST}:{redis_cluster.nodes[number].port}", f"c{number}"))
     await handle.open()
-    assert handle.shard.node is not None
-    assert handle.shard.node.port == redis_cluster.node_of(handle.shard.root).port
+    assert handle.shard.connector.node is not None
+    assert handle.shard.connector.node.port == redis_cluster.node_of(handle.shard.root).port
     assert await fence(handle) == 1
     await handle.close()
 
@@ -113,8 +113,8 @@ async def test_i5_a_slot_that_moves_is_followed(redis_cluster: RedisCluster) -> 
     to = next(node for node in redis_cluster.nodes if node is not was)
     await asyncio.to_thread(redis_cluster.move, root, to)
     assert await fence(handle) > given
-    assert handle.shard.node is not None
-    assert handle.shard.node.port == to.port
+    assert handle.shard.connector.node is not None
+    assert handle.shard.connector.node.port == to.port
     async with asyncio.timeout(10):
         listener.arm()
         while not await listener.wait(0.05):
@@ -143,7 +143,7 @@ async def test_a_cluster_with_a_slot_that_nobody_has(redis_cluster: RedisCluster
         with node.client() as client:
             client.execute_command("CLUSTER DELSLOTS", slot)
     try:
-        with pytest.raises(StoreUnavailable, match=f"has the slot {slot}|CLUSTERDOWN"):
+        with pytest.raises(StoreUnavailable, match=r"no node of the Cluster has the slot|CLUSTERDOWN"):
             await handle.open()
     finally:
         with owner.client() as client:

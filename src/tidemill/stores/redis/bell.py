@@ -54,7 +54,7 @@ class Bell:
 
     def follow(self) -> None:
         """The shard has a new connection: perhaps to another server."""
-        if self._wire is not None and self._node != self._shard.node:
+        if self._wire is not None and self._node != self._shard.connector.node:
             self._wire.end("the primary is another server by now")
         self._wakeups.wake_all()
 
@@ -68,11 +68,11 @@ class Bell:
         return True
 
     async def _connect(self) -> None:
-        if self._shard.node is None:
+        if self._shard.connector.node is None:
             raise Lost("the shard is not connected")
         until = self._line.time() + PATIENCE
-        node = self._shard.node
-        wire = await self._line.connect(node, self._shard.tls, until)
+        node = self._shard.connector.node
+        wire = await self._line.connect(node, self._shard.connector.tls, until)
         try:
             await log_in(wire, self._shard.address.login, until)
             await expect(wire, until, b"SUBSCRIBE", self._shard.key(f"bell:{self._wakeups.handle}"))

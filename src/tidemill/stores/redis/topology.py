@@ -11,7 +11,7 @@ from tidemill.stores.redis.faults import Lost, Said
 from tidemill.stores.redis.greeting import expect, log_in
 from tidemill.stores.redis.lines import Connection, Line
 
-Question = Callable[[Connection, Node, float], Awaitable[Node]]
+Question = Callable[[Connection, Node, float], Awaitable[Node | None]]
 
 
 class Topology:
@@ -57,11 +57,15 @@ class Topology:
                 continue
             try:
                 await log_in(wire, login, by)
-                return await question(wire, node, by)
+                found = await question(wire, node, by)
             except Lost as lost:
                 why = Lost(f"{node}: {lost}")
+                continue
             finally:
                 await wire.close()
+            if found is None:
+                raise Lost("no node of the Cluster has the slot where the keys of this prefix are")
+            return found
         raise why
 
     async def _primary_by_name(self, wire: Connection, _: Node, until: float) -> Node:
@@ -74,7 +78,7 @@ class Topology:
             )
         return Node(found[0].decode(), int(found[1]))
 
-    async def _node_by_slot(self, wire: Connection, asked: Node, until: float) -> Node:
+    async def _node_by_slot(self, wire: Connection, asked: Node, until: float) -> Node | None:
         try:
             slot = await expect(wire, until, b"CLUSTER", b"KEYSLOT", self._address.root)
             ranges = await expect(wire, until, b"CLUSTER", b"SLOTS")
@@ -90,4 +94,4 @@ class Topology:
         for first, last, *_ in ranges:
             if first <= slot <= last:
                 return primaries[first]
-        raise Lost(f"no node of the Cluster has the slot {slot}, where the keys of this prefix are")
+        return None

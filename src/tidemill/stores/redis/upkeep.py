@@ -26,7 +26,7 @@ async def describe(handle: Handle) -> StoreFacts:
 
 def refuse_backup(handle: Handle, target: Path) -> ConfigurationError:
     """U3"""
-    node = handle.shard.node
+    node = handle.shard.connector.node
     where = "" if node is None else f" -s {node.path}" if node.path else f" -h {node.host} -p {node.port}"
     return ConfigurationError(
         f"{target}: a Redis server makes its own copies; run `redis-cli{where} --rdb {target}`, or BGSAVE "

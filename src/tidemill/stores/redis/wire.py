@@ -18,6 +18,8 @@ from tidemill.stores.redis.faults import Lost, Said
 from tidemill.stores.redis.forking import close_in_forks, close_silently
 
 LOOK_EVERY = 0.25
+SILENCE = 2.0
+"""A server that takes and gives not a byte for so long is asked again, on a new connection."""
 
 Argument = bytes | str | int | float
 pack = cast("Callable[[tuple[Argument, ...]], bytes]", hiredis.pack_command)
@@ -36,6 +38,7 @@ class Wire(asyncio.Protocol):
         self._under_way: deque[tuple[asyncio.Future[Any], float]] = deque()
         self._transport: asyncio.Transport | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._moved_at, self._unsent = 0.0, 0
         self.lost: Lost | None = None
         self.over: asyncio.Future[None] = loop.create_future()
         """Done when the socket is closed."""
@@ -49,6 +52,7 @@ class Wire(asyncio.Protocol):
             return answer
         self._under_way.append((answer, until))
         if self._watch is None:
+            self._moved_at = self._loop.time()
             self._watch = self._loop.call_later(LOOK_EVERY, self._look)
         self._transport.write(packed)
         return answer
@@ -83,6 +87,7 @@ class Wire(asyncio.Protocol):
         close_in_forks(self)
 
     def data_received(self, data: bytes) -> None:
+        self._moved_at = self._loop.time()
         self._reader.feed(data)
         try:
             while (reply := self._reader.gets()) is not False:
@@ -101,10 +106,15 @@ class Wire(asyncio.Protocol):
             self.over.set_result(None)
 
     def _look(self) -> None:
+        """A long request on a slow network is not silence: it is still being taken."""
         self._watch = None
-        if not self._under_way:
+        if not self._under_way or self._transport is None:
             return
-        if self._under_way[0][1] <= self._loop.time():
+        now, unsent = self._loop.time(), self._transport.get_write_buffer_size()
+        if unsent < self._unsent:
+            self._moved_at = now
+        self._unsent = unsent
+        if now >= self._under_way[0][1] or now - self._moved_at >= SILENCE:
             self.end("it did not answer in time")
         else:
             self._watch = self._loop.call_later(LOOK_EVERY, self._look)
