@@ -1,8 +1,20 @@
-"""A caller's own transaction: what only a store in a database can offer that its callers use too."""
+"""Transactions that a store shares with its callers: only one in a database they use too can."""
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from tidemill.core.claims import Settlement
+
+
+class Ending(msgspec.Struct):
+    """A transaction in which a job is to end. `connection` is the database library's own."""
+
+    connection: Any
+    settlement: Settlement | None = None
 
 
 @runtime_checkable
@@ -23,4 +35,12 @@ class Transactional(Protocol):
         self, connection: object, job: str, task: str, payload: bytes, options: bytes
     ) -> None:
         """Through a sync one, in the caller's thread."""
+        ...
+
+    def transaction(self, job: str, fence: int, claim: int) -> AbstractAsyncContextManager[Ending]:
+        """X4 A transaction of the store's own for whoever runs the job. It begins with a look at the claim,
+        which stays as it is until the end; one that is not current gets none (ClaimLost). When the block
+        ends well, the settlement it was given is recorded, and commits with whatever else was written on the
+        connection, or not at all. A settlement of the same claim later is answered AGAIN, as after a lost
+        reply (J40)."""
         ...

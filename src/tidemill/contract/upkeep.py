@@ -51,6 +51,6 @@ class Tended(Protocol):
     """A store that has to be looked after while it is busy."""
 
     async def tend(self) -> bool:
-        """U5 Asked for every few seconds by the worker that leads this duty; harmless when two do it. True
+        """U8 Asked for every few seconds by the worker that leads this duty; harmless when two do it. True
         when there is more to do at once."""
         ...

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, overload
 
 from tidemill.core.claims import Claimed
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidemill.tasks.metering import Meter
     from tidemill.tasks.pools import Pool
     from tidemill.tasks.steps import Steps
+    from tidemill.tasks.transactions import Transaction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,6 +30,7 @@ class Reporter(Protocol):
     def cancelled(self) -> bool: ...
     def meter(self) -> Meter: ...
     def steps(self) -> Steps: ...
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
 
 
 class Context:
@@ -37,6 +39,7 @@ class Context:
     handler has none."""
 
     __slots__ = (
+        "_inside",
         "_reporter",
         "attempt",
         "batch",
@@ -62,6 +65,7 @@ class Context:
         batch: tuple[str, ...] = (),
     ) -> None:
         self._reporter = reporter
+        self._inside = False
         self.job_id = job_id
         self.task = task
         self.queue = queue
@@ -133,6 +137,7 @@ class Context:
         A wait of a few seconds is waited here. For a longer one the attempt ends, uncharged, and the job
         comes back when the units are there, which are kept for it: what was done before is done again, except
         steps. The units stay taken until the attempt ends, and count as `ctx.used` says."""
+        self._refuse_inside("ctx.spend")
         return self._reporter.meter().spend(pool, key, _amounts(units))
 
     # Typed without `paid`, keywords of the function pass through; with it only positions do, because no
@@ -173,6 +178,7 @@ class Context:
         even when the job has another owner by then, and when a worker died in between nobody knows
         whether it was paid for. Then `on_unknown="retry"` calls again, and `on_unknown="park"` fails the
         job for a person to look at. Give a paid function's keywords by `functools.partial`."""
+        self._refuse_inside("ctx.step")
         return await self._reporter.steps().run(name, call, args, kwargs)
 
     @overload
@@ -187,7 +193,31 @@ class Context:
         self, name: str, call: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Any:
         """`step` for sync handlers: the function runs in the handler's own thread."""
+        self._refuse_inside("ctx.step_sync")
         return self._reporter.steps().run_sync(name, call, args, kwargs)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """On a postgresql:// store: write rows and end the job in one transaction.
+        `async with ctx.transaction() as tx: await tx.connection.execute(…); tx.done(result)`.
+
+        It begins by looking whether the job is still this attempt's, and stops the attempt if not. When the
+        block ends, the job is done, and that commits with the rows or not at all; then return. When it
+        raises, nothing is kept. Call providers before the block: `ctx.step` and `ctx.spend` are refused in
+        it, and the server ends a transaction that is left alone for ten seconds."""
+        self._refuse_inside("ctx.transaction")
+        async with self._reporter.transaction() as given:
+            self._inside = True
+            try:
+                yield given
+            finally:
+                self._inside = False
+
+    def _refuse_inside(self, verb: str) -> None:
+        if self._inside:
+            from tidemill.tasks.transactions import refused_inside
+
+            raise refused_inside(verb)
 
 
 def _amounts(units: Units) -> Units:

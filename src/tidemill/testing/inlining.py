@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -31,6 +31,7 @@ from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.tasks.metering import Meter
 from tidemill.tasks.steps import Steps
+from tidemill.tasks.transactions import Transaction, no_database
 from tidemill.telemetry.current import CURRENT
 from tidemill.testing.apart import call_apart, run_apart
 from tidemill.testing.looking import Looking
@@ -213,6 +214,9 @@ class _News:
 
     def steps(self) -> Steps:
         return self._steps
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        raise no_database()
 
     def as_heartbeat(self, worker: str, job: Claimed) -> Heartbeat:
         fraction, note = self._progress

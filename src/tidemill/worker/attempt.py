@@ -7,6 +7,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,6 +24,7 @@ from tidemill.worker.spending import Metering, Spending
 
 if TYPE_CHECKING:
     from tidemill.tasks.steps import Steps
+    from tidemill.tasks.transactions import Transaction
     from tidemill.worker.stepping import Stepping
 
 _FIRST_STEP = threading.Lock()
@@ -80,6 +82,8 @@ class Attempt(msgspec.Struct, eq=False):
     the clock that dates its lines. `spending` is about its pools, and None while it has to do with none.
     `stepping` about its steps, likewise.
     `call` is the call of a batch task it is a member of: that is what runs, and what is stopped.
+    `committed` is the outcome that went to the store in a transaction of the handler's: it stands, whatever
+    the handler does after it.
     """
 
     shared: ClassVar[bool] = False
@@ -102,6 +106,7 @@ class Attempt(msgspec.Struct, eq=False):
     spending: Spending | None = None
     call: Attempt | None = None
     stepping: Stepping | None = None
+    committed: Outcome | None = None
 
     @property
     def timeout(self) -> float:
@@ -113,7 +118,7 @@ class Attempt(msgspec.Struct, eq=False):
         return self.news is not None and self.news.pending
 
     def conclude(self, outcome: Outcome) -> None:
-        self.outcome = outcome
+        self.outcome = self.committed or outcome
 
     def settles(self) -> Sequence[Attempt]:
         """Whose outcomes go to the store with this one's."""
@@ -161,6 +166,11 @@ class Attempt(msgspec.Struct, eq=False):
 
             raise refused_in_batch()
         return self.keeper().steps
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        from tidemill.worker.committing import transaction
+
+        return transaction(self)
 
     def reserved(self, sent: float) -> None:
         """Its claim, which was sent at that time of the loop, took units for it."""

@@ -90,7 +90,9 @@ class Executor:
 
     def stop(self, attempt: Attempt, why: Stop) -> None:
         """Cancel an attempt; one that was not started just never will be. A member of a call that is lost
-        leaves the others to go on."""
+        leaves the others to go on. One that has committed its own end is not lost."""
+        if why is Stop.LOST and attempt.committed is not None:
+            return
         if isinstance(attempt.call, Call):
             if why is Stop.LOST and attempt.stop is None:
                 attempt.stop = why

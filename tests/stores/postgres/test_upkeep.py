@@ -1,4 +1,4 @@
-"""Looking after the database (U1 to U5)."""
+"""Looking after the database (U1 to U4, U8)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def dead_rows(connection: Connection) -> int:
     return int(rows[0][0])
 
 
-async def test_u5_dead_rows_are_removed_where_they_are_worth_it(connect: Connect, postgres_url: str) -> None:
+async def test_u8_dead_rows_are_removed_where_they_are_worth_it(connect: Connect, postgres_url: str) -> None:
     connection = await connect(postgres_url + "?connections=1")
     tends = Tending(connection)
     await connection.fetch(ADD, 500)
@@ -87,7 +87,7 @@ async def test_u5_dead_rows_are_removed_where_they_are_worth_it(connect: Connect
     assert not await dead_rows(connection)
 
 
-async def test_u5_what_an_open_transaction_still_needs_is_not_tried_again_and_again(
+async def test_u8_what_an_open_transaction_still_needs_is_not_tried_again_and_again(
     connect: Connect, postgres_url: str
 ) -> None:
     connection = await connect(postgres_url + "?connections=1")

@@ -49,6 +49,8 @@ class Connection:
 
     def _start(self) -> None:
         self.links = Links(self.address)
+        self.endings = Links(self.address)
+        """For `ending.transaction`: as many again."""
         self.wakeups = Wakeups(self.address, self.links, self.here, self.fetch)
         self._open = False
         self._pid = os.getpid()
@@ -56,7 +58,7 @@ class Connection:
     def mind_fork(self) -> None:
         """What a parent opened is the parent's."""
         if self._pid != os.getpid():
-            _inherited.append((self.links, self.wakeups))
+            _inherited.append((self.links, self.endings, self.wakeups))
             self._start()
 
     async def open(self) -> None:
@@ -69,6 +71,7 @@ class Connection:
             raise out_of_time(None, self.address) from error
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             raise translate(error, self.address) from error
+        self.endings.pooled = self.links.pooled
         self._open = True
 
     async def close(self) -> None:
@@ -76,6 +79,7 @@ class Connection:
         await self.wakeups.close()
         self._open = False
         await self.links.close()
+        await self.endings.close()
 
     def announce(self, topics: Iterable[str], ended: Collection[str] = ()) -> None:
         """For statements that were sent by `fetch`: what they changed is to be known."""
@@ -99,7 +103,7 @@ class Connection:
         remembers of an earlier call is wrong."""
 
         async def on(link: Link) -> T:
-            async with self._step_on(link) as step:
+            async with self.step_on(link) as step:
                 answer = await work(step)
             self.wakeups.announce(step.topics, step.ended)
             return answer
@@ -118,7 +122,7 @@ class Connection:
     async def step(self, *, patience: float = PATIENCE) -> AsyncIterator[Step]:
         """One transaction that is not tried again: for work that cannot be."""
         try:
-            async with asyncio.timeout(patience), self._link() as link, self._step_on(link) as step:
+            async with asyncio.timeout(patience), self._link() as link, self.step_on(link) as step:
                 yield step
             self.wakeups.announce(step.topics, step.ended)
         except TimeoutError as error:
@@ -126,7 +130,8 @@ class Connection:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             raise translate(error, self.address) from error
 
-    def _step_on(self, link: Link) -> Step:
+    def step_on(self, link: Link) -> Step:
+        """A transaction on a link that somebody else looks after."""
         return Step(link, self.clock, self.here, pooled=self.links.pooled)
 
     def here(self, sql: str) -> str:

@@ -113,6 +113,12 @@ _SENTENCES = (
         "too much to do, or a network that drops packets",
     ),
     Sentence(
+        (asyncpg.IdleInTransactionSessionTimeoutError,),
+        StoreUnavailable,
+        "a transaction was left alone for ten seconds, and the server ended it; nothing of it is kept. Make "
+        "calls to providers before it begins, or after it",
+    ),
+    Sentence(
         (asyncpg.TooManyConnectionsError,),
         StoreUnavailable,
         "the server has no connection left; raise max_connections, put a pooler before it, or allow every "

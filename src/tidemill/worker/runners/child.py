@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -26,6 +27,7 @@ from tidemill.tasks.metering import Meter
 from tidemill.tasks.pools import classifiers_of
 from tidemill.tasks.step_questions import Reply, StepQuestion
 from tidemill.tasks.steps import Steps, refused_in_batch
+from tidemill.tasks.transactions import Transaction
 from tidemill.telemetry.current import CURRENT
 from tidemill.worker import batch_verdicts as verdicts
 from tidemill.worker.attempt import storable
@@ -52,7 +54,7 @@ from tidemill.worker.runners.messages import (
     encode,
     for_child,
 )
-from tidemill.worker.runners.places import CannotIsolate, find
+from tidemill.worker.runners.places import NOT_APART, CannotIsolate, find
 from tidemill.worker.translate import outcome_of
 
 
@@ -82,6 +84,9 @@ class PipeReporter:
         if self._steps is None:
             raise refused_in_batch()
         return self._steps
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        raise CannotIsolate("ctx.transaction() ends the job on a connection of its worker's")
 
 
 class PipeTally:
@@ -191,6 +196,8 @@ def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Ended:
         args = (Context.of(run.job, reporter), *args)
     try:
         result = _call(definition, lambda: definition.handler(*args, **kwargs))
+    except CannotIsolate as error:
+        return Ended(Fail(Error("CannotIsolate", str(error)), NOT_APART))
     # Everything, a Rust panic too: leaving here would read as a crash. Signals do not raise in this process.
     except BaseException as error:  # noqa: BLE001
         judged = refused(reporter.meter(), error)

@@ -24,7 +24,7 @@ from tidemill.worker.attempt import Attempt
 from tidemill.worker.batch_verdicts import Item, Verdict
 from tidemill.worker.call import Call
 from tidemill.worker.runners.messages import Place, Prepare, Run
-from tidemill.worker.runners.places import CannotIsolate, place_of
+from tidemill.worker.runners.places import NOT_APART, CannotIsolate, place_of
 from tidemill.worker.runners.process import Died, IsolatedProcess
 from tidemill.worker.translate import Ends
 
@@ -73,6 +73,8 @@ class IsolatedRunner:
                 process.kill()
                 raise
             self._put_back(process)
+            if isinstance(outcome, Fail) and outcome.reason == NOT_APART:
+                raise CannotIsolate(outcome.error.message)
             return outcome
 
     async def _run_in(
@@ -135,5 +137,5 @@ def _policy(retry: Retry) -> dict[str, int | float | str]:
 
 
 def cannot_isolate(problem: str) -> Outcome:
-    sentence = f"this job must run in a process of its own, which cannot find its handler: {problem}"
-    return Fail(Error("CannotIsolate", sentence), "cannot isolate")
+    sentence = f"this job must run in a process of its own, and cannot: {problem}"
+    return Fail(Error("CannotIsolate", sentence), NOT_APART)

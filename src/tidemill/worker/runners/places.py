@@ -10,9 +10,11 @@ from tidemill.tasks.batches import define_batch
 from tidemill.tasks.definition import TaskDefinition, define
 from tidemill.worker.runners.messages import Place
 
+NOT_APART = "cannot isolate"
+
 
 class CannotIsolate(Exception):
-    """The handler cannot be found by import, so no other process can run it."""
+    """No other process can run the handler: it is not found by import, or needs something of its worker."""
 
 
 def place_of(definition: TaskDefinition) -> Place:
