@@ -28,13 +28,11 @@ ALIVE = "alive"
 NUMBERS = "numbers"
 LEADERS = "leaders"
 POOLS = "pools"
-ACCOUNTS = "accounts"
 LOOKED = "looked"
 RESERVED = "reserved"
 RESERVED_AT = "reserved_at"
 LEFT = "left"
 UNHEARD = "unheard"
-CHECKPOINTS = "checkpoints"
 MINUTES = "minutes"
 ARRIVALS = "arrivals"
 
@@ -129,6 +127,18 @@ def attempts(job: str) -> str:
 
 def logs(job: str) -> str:
     return f"logs:{job}"
+
+
+def lines(generation: int, attempt: int, job: str) -> str:
+    return f"lines:{generation}.{attempt}:{job}"
+
+
+def steps(job: str) -> str:
+    return f"steps:{job}"
+
+
+def accounts(pool: str) -> str:
+    return f"accounts:{pool}"
 
 
 def place(of: PLACE) -> str:
