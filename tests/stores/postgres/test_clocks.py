@@ -55,6 +55,20 @@ async def test_i26_everybody_believes_the_first_who_notices(connect: Connect) ->
     assert await corrections(old) == 1
 
 
+async def test_who_was_halted_is_not_believed_where_a_worker_knows_better(connection: Connection) -> None:
+    """Its own clock stood still with its virtual machine; the server's is right."""
+    before = await read(connection)
+    await step_server_clock(connection, 60)
+    await connection.fetch(
+        "INSERT INTO tidemill.workers (id, number, lease, seen) VALUES ('w', 1, $1, $2)",
+        before.boot + 90,
+        before.wall + 59,
+    )
+    for _ in range(2):
+        assert (await read(connection)).boot - before.boot == pytest.approx(60, abs=1)
+    assert not await corrections(connection)
+
+
 async def test_a_small_difference_is_none(connection: Connection) -> None:
     await read(connection)
     await step_server_clock(connection, 4)

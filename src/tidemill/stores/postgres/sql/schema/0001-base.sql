@@ -16,7 +16,8 @@ VALUES (extract(epoch FROM clock_timestamp()) - 1000000, gen_random_uuid()::text
 --   boot, epoch: what the caller expects the boot clock to say, and of which epoch; null when it has not
 --     heard it yet.
 -- A boot clock far from what a caller of the same epoch expects means that the server's wall clock was
--- stepped: `shift` is corrected, and the boot clock goes on.
+-- stepped: `shift` is corrected, and the boot clock goes on. A caller who lags may be a virtual machine that was
+-- halted: it is not believed when a worker was seen in the last 12 s, who would have noticed a step.
 CREATE FUNCTION tidemill.read_clock(
     INOUT wall double precision, INOUT boot double precision, INOUT epoch bigint
 ) LANGUAGE plpgsql AS $$
@@ -32,7 +33,12 @@ BEGIN
     wall := extract(epoch FROM clock_timestamp()) + stored.skew;
     boot := wall - stored.shift;
     epoch := stored.epoch;
-    IF heard = stored.epoch AND (boot > expected + 5 OR boot < expected - 2) THEN
+    IF heard = stored.epoch AND (
+        boot < expected - 2 OR boot > expected + 5 AND NOT EXISTS (
+            SELECT FROM tidemill.workers AS w
+            WHERE w.seen BETWEEN read_clock.wall - 12 AND read_clock.wall
+        )
+    ) THEN
         UPDATE tidemill.clock AS corrected
         SET shift = wall_now.wall - expected, epoch = corrected.epoch + 1
         FROM (SELECT read_clock.wall AS wall) AS wall_now
