@@ -30,7 +30,7 @@ class RecordsSource:
         rows = {want: self._answer(want, count) for want, count in wanted.items()}
         for want in wanted:
             if isinstance(want, wants.Ahead) and self._usual > 1 and want.queue in records.queues:
-                rows |= {ahead: self._answer(ahead, 0) for ahead in self._ahead(want)}
+                rows |= {ahead: self._answer(ahead, want.lanes) for ahead in self._ahead(want)}
         return rows, numbers
 
     def _ahead(self, want: wants.Ahead) -> Iterator[Want]:
@@ -41,11 +41,12 @@ class RecordsSource:
         boot, wall = records.clock.boot(), records.clock.wall()
         yield from (wants.JobOf(key[-1]) for key in queue.scheduled.walk() if key[0] <= wall)
         due = [lane for again, lane in self._wakes(name, self._usual).first if again <= boot]
-        served = [key[-1] for order in lanes._orders.values() for key in order.slice(0, want.limit)]
+        served = [key[-1] for order in lanes._orders.values() for key in order.slice(0, want.lanes)]
         yield from (wants.OpenLanes(name, group) for group in lanes._orders)
+        each = want.limit + 1 if len(served) == 1 else max(2, want.limit // max(1, len(served)) + 1)
         for lane in {*due, *served}:
             yield wants.LaneOf(name, lane)
-            yield from map(wants.JobOf, lanes.ids(lane, 0, want.limit + 1))
+            yield from map(wants.JobOf, lanes.ids(lane, 0, each))
 
     async def take_seqs(self, count: int) -> list[int]:
         return [self._records.next_seq() for _ in range(count)]

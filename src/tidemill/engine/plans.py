@@ -19,6 +19,9 @@ from tidemill.core.job import Group, Job, NewJob, lane_of
 from tidemill.engine import wants
 from tidemill.engine.wants import Want
 
+LANES = 64
+"""So many lanes of each group a claim looks at to begin with: some may not be ripe, or have to wait."""
+
 Follow = Callable[[Want, Any], Iterable[Want]]
 
 
@@ -27,10 +30,12 @@ def nothing(_want: Want, _row: Any) -> Iterable[Want]:
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`follow` is asked about every row that was found."""
+    """`follow` is asked about every row that was found, `widen` what else to look up with a row that was
+    missing, the n-th time that happens: what comes one by one should not be asked for one by one."""
 
     first: tuple[Want, ...]
     follow: Follow = nothing
+    widen: Callable[[int], Iterable[Want]] = lambda _: ()
 
 
 def insert(groups: Sequence[Group]) -> Plan:
@@ -52,8 +57,7 @@ def claim(request: ClaimRequest) -> Plan:
     first: list[Want] = [wants.WorkerOf(request.worker)]
     if request.ids is not None:
         return Plan((*first, *map(wants.JobOf, request.ids)), _changing)
-    first += [wants.Ahead(share.queue, request.limit) for share in request.shares]
-    return Plan(tuple(first), _claiming)
+    return Plan((*first, *_ahead(request, LANES)), _claiming, lambda missed: _ahead(request, LANES << missed))
 
 
 def settle(settlements: Sequence[Settlement], request: ClaimRequest | None) -> Plan:
@@ -64,9 +68,15 @@ def settle(settlements: Sequence[Settlement], request: ClaimRequest | None) -> P
         if item.spent is not None:
             places = {(seen.pool, seen.key) for seen in item.spent.observations}
             first += [want for place in places for want in _place(place)]
-    if request is not None:
-        first += claim(request).first
-    return Plan(tuple(first), _changing)
+    if request is None:
+        return Plan(tuple(first), _changing)
+    claiming = claim(request)
+    return Plan((*first, *claiming.first), _changing, claiming.widen)
+
+
+def _ahead(request: ClaimRequest, lanes: int) -> list[Want]:
+    lanes = max(lanes, request.limit)
+    return [wants.Ahead(share.queue, request.limit, lanes) for share in request.shares]
 
 
 def extend(heartbeat: Heartbeat) -> Plan:

@@ -203,11 +203,13 @@ class ArrivalOf(Want, frozen=True):
 class Ahead(Want, frozen=True):
     """→ anything. What a claim of `limit` jobs from the queue usually meets, answered as other wants: its
     QueueOf, Scheduled with the JobOf of those that are due, Wakes with the LaneOf of those whose time is
-    over, the first `limit` OpenLanes of every group, the LaneOf of these with their first jobs and the JobOf
-    of those: `limit` + 1 of an only lane, max(2, limit // lanes + 1) of each of several."""
+    over, ShutLanes of core.calls.UNRIPE, the first `lanes` OpenLanes of every group, the LaneOf of these with
+    their first jobs and the JobOf of those: `limit` + 1 of an only lane, max(2, limit // lanes + 1) of each
+    of several."""
 
     queue: str
     limit: int
+    lanes: int
 
 
 class Beginning(msgspec.Struct, frozen=True):
