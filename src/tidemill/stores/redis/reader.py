@@ -6,11 +6,11 @@ for a few milliseconds at most.
 
 from __future__ import annotations
 
-import msgspec
 from msgspec.structs import replace
 
 from tidemill.contract.reader import AttemptRecord, LogLine, WorkerInfo
-from tidemill.stores.redis import keys
+from tidemill.core.checkpoints import Checkpoint, Step
+from tidemill.stores.redis.details import details
 from tidemill.stores.redis.find import find, get, oldest_first
 from tidemill.stores.redis.lane_views import ahead, demand
 from tidemill.stores.redis.pool_views import pool_history, pools
@@ -19,19 +19,19 @@ from tidemill.stores.redis.rows import worker_of
 from tidemill.stores.redis.scripts import load
 from tidemill.stores.redis.shard import Shard
 
-LOGS, WORKERS = load("logs"), load("workers")
-_ATTEMPT = msgspec.json.Decoder(AttemptRecord)
-_LINE = msgspec.json.Decoder(LogLine)
+WORKERS = load("workers")
 
 __all__ = [
     "ahead",
     "attempts",
     "backlog",
+    "checkpoints",
     "counts",
     "demand",
     "find",
     "get",
     "history",
+    "kept_step",
     "logs",
     "oldest_first",
     "pool_history",
@@ -43,14 +43,22 @@ __all__ = [
 
 async def logs(shard: Shard, job: str) -> list[LogLine]:
     """R5."""
-    lines = [_LINE.decode(text) for text in await shard.run(LOGS, job, repeatable=True)]
-    return sorted(lines, key=lambda line: (line.generation, line.attempt))
+    return list((await details(shard, [job]))[0].logs)
 
 
 async def attempts(shard: Shard, job: str) -> list[AttemptRecord]:
     """R6."""
-    kept = await shard.ask(b"LRANGE", shard.key(keys.attempts(job)), 0, -1)
-    return [_ATTEMPT.decode(text) for text in kept]
+    return list((await details(shard, [job]))[0].attempts)
+
+
+async def checkpoints(shard: Shard, job: str) -> list[Checkpoint]:
+    """K6."""
+    return list((await details(shard, [job]))[0].checkpoints)
+
+
+async def kept_step(shard: Shard, job: str, step: Step) -> bytes | None:
+    """K7."""
+    return next((kept.result for kept in await checkpoints(shard, job) if kept.step == step), None)
 
 
 async def workers(shard: Shard) -> list[WorkerInfo]:
