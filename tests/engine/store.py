@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tests.engine.source import RecordsSource
 from tidemill.clock import Clock, Entropy
+from tidemill.contract.copying import Copies
 from tidemill.contract.jobs import Admission, Extended, Reclaimed
 from tidemill.core.changes import Amended, Change
 from tidemill.core.checkpoints import Beginning, OnUnknown, Step, Try
@@ -28,6 +29,7 @@ from tidemill.engine import (
     amend,
     checkpoints,
     claim,
+    copying,
     extend,
     insert,
     plans,
@@ -176,6 +178,10 @@ class LookingStore(MemoryStore):
 
     async def open_pool(self, pool: str, *, key: str | None = None) -> None:
         await self._run(plans.account(pool, key), lambda records: pools.open_again(records, (pool, key)))
+
+    async def copy_in(self, copies: Copies) -> None:
+        await self._run(plans.copy_in(copies), lambda records: copying.copy_in(records, copies))
+        await super().copy_in(Copies(arrivals=copies.arrivals, fence=copies.fence))
 
     async def begin_step(self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry") -> Beginning:
         return await self._run(

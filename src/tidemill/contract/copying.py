@@ -95,9 +95,9 @@ class Copying(Protocol):
         ...
 
     async def copy_in(self, copies: Copies) -> None:
-        """U7 Takes jobs, ids, queues and pools in, in one step, or nothing; then the rest. Jobs stand in line in
-        the order given, behind those that are there. A job or a request whose id is known stays as it is: a
-        copy may be repeated. Ids are remembered anew for MEMORY_OF_IDS. Queues and pools are written over;
+        """U7 Takes jobs, ids, queues and pools in, in one step, or nothing; then the rest. Jobs stand in line
+        in the order given, behind those that are there. A job or a request whose id is known stays as it is:
+        a copy may be repeated. Ids are remembered anew for MEMORY_OF_IDS. Queues and pools are written over;
         their minutes are added to those that are there; an account counts as one of another boot. From then
         on only higher fences than `fence` are given. A running job is refused (ConfigurationError): its
         holder would speak to the store it came from.
