@@ -126,16 +126,20 @@ def require_outside(app: Tidemill) -> None:
         )
 
 
-def _is_yet_to_be_made(app: Tidemill) -> bool:
+def _is_there(app: Tidemill) -> bool:
+    """What a server has under a prefix or a schema is made by looking at it, and costs nothing."""
     path = Path(app.url.path)
-    there = app.brings_store or (path.exists() and path.stat().st_size)
-    return not there and path.absolute().parent.is_dir()
+    return app.brings_store or bool(app.url.server) or (path.exists() and path.stat().st_size > 0)
+
+
+def _is_yet_to_be_made(app: Tidemill) -> bool:
+    return not _is_there(app) and Path(app.url.path).absolute().parent.is_dir()
 
 
 def _require_store(app: Tidemill) -> None:
     require_outside(app)
     path = Path(app.url.path)
-    if app.brings_store or (path.exists() and path.stat().st_size):
+    if _is_there(app):
         return
     if path.exists():
         raise StoreUnavailable(
