@@ -20,7 +20,7 @@ from tidemill.errors import StoreUnavailable
 from tidemill.stores.postgres import migrations
 from tidemill.stores.postgres.address import Address
 from tidemill.stores.postgres.clocks import StoreClock
-from tidemill.stores.postgres.faults import Kind, kind_of, out_of_time, translate
+from tidemill.stores.postgres.faults import TROUBLE, Kind, kind_of, out_of_time, translate
 from tidemill.stores.postgres.links import Link, Links
 from tidemill.stores.postgres.statements import moved
 from tidemill.stores.postgres.step import Step
@@ -69,7 +69,7 @@ class Connection:
                 await migrations.prepare(self.links, self.address, self.clock)
         except TimeoutError as error:
             raise out_of_time(None, self.address) from error
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except TROUBLE as error:
             raise translate(error, self.address) from error
         self.endings.pooled = self.links.pooled
         self._open = True
@@ -88,9 +88,32 @@ class Connection:
     async def fetch(
         self, sql: str, *values: Any, repeatable: bool = True, patience: float = PATIENCE
     ) -> list[Record]:
-        """One statement, which is a transaction of its own."""
-        statement = self.here(sql)
+        """One statement, which is a transaction of its own. Nearly always there is an idle link and nothing
+        goes wrong, and every job pays for what is done here."""
+        self._refuse_closed()
+        statement = self._moved.get(sql) or self.here(sql)
+        link = None if self.wakeups.is_parking else self.links.take_idle()
+        if link is None:
+            return await self._fetch(statement, values, repeatable=repeatable, patience=patience)
+        began = asyncio.get_running_loop().time()
+        try:
+            rows = await link.fetch(statement, *values, timeout=patience)
+        except TROUBLE as error:
+            self._mind(link, error)
+            if not may_repeat(error, repeatable=repeatable):
+                raise translate(error, self.address) from error
+        except BaseException:
+            self.links.drop(link)
+            raise
+        else:
+            self.links.give_back(link)
+            return rows
+        patience -= asyncio.get_running_loop().time() - began
+        return await self._fetch(statement, values, repeatable=repeatable, patience=patience)
 
+    async def _fetch(
+        self, statement: str, values: tuple[Any, ...], *, repeatable: bool, patience: float
+    ) -> list[Record]:
         async def on(link: Link) -> list[Record]:
             return await link.fetch(statement, *values)
 
@@ -127,7 +150,7 @@ class Connection:
             self.wakeups.announce(step.topics, step.ended)
         except TimeoutError as error:
             raise out_of_time(None, self.address) from error
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except TROUBLE as error:
             raise translate(error, self.address) from error
 
     def step_on(self, link: Link) -> Step:
@@ -155,7 +178,7 @@ class Connection:
                     try:
                         async with self._link() as link:
                             return await on(link)
-                    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+                    except TROUBLE as error:
                         if not may_repeat(error, repeatable=repeatable):
                             raise translate(error, self.address) from error
                         last = error
@@ -170,14 +193,18 @@ class Connection:
         link = await self.links.take()
         try:
             yield link
-        except asyncpg.PostgresError:
-            self.links.give_back(link)
-            raise
-        except BaseException:
-            self.links.drop(link)
+        except BaseException as error:
+            self._mind(link, error)
             raise
         else:
             self.links.give_back(link)
+
+    def _mind(self, link: Link, error: BaseException) -> None:
+        """What the server refused leaves a link in order; after anything else nobody knows."""
+        if isinstance(error, asyncpg.PostgresError):
+            self.links.give_back(link)
+        else:
+            self.links.drop(link)
 
     def _refuse_closed(self) -> None:
         self.mind_fork()

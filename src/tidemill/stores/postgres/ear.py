@@ -10,15 +10,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 
-import asyncpg
-
+from tidemill.stores.postgres.faults import TROUBLE
 from tidemill.stores.postgres.links import Link, Links, hang_up, terminate
 from tidemill.stores.postgres.statements import load
 
 SQL = load("wakeups")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
-_TROUBLE = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 
 
 class Ear:
@@ -79,7 +77,7 @@ class Ear:
         while True:
             try:
                 link = await self._open()
-            except _TROUBLE:
+            except TROUBLE:
                 self._all_written()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -87,7 +85,7 @@ class Ear:
             pause = _FIRST_PAUSE
             try:
                 await self._serve(link)
-            except _TROUBLE:
+            except TROUBLE:
                 terminate(link)
             except BaseException:
                 await hang_up(link)

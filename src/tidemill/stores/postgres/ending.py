@@ -10,22 +10,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-import asyncpg
-
 from tidemill.contract.transactions import Ending
 from tidemill.core.claims import Settlement
 from tidemill.core.outcomes import Answer
 from tidemill.errors import ClaimLost
 from tidemill.stores.postgres.connection import Connection
-from tidemill.stores.postgres.faults import translate
+from tidemill.stores.postgres.faults import TROUBLE, translate
 from tidemill.stores.postgres.links import Link
 from tidemill.stores.postgres.statements import load
 from tidemill.stores.postgres.step import Step
 
 SQL = load("ending")
 Settle = Callable[[Step, Sequence[Settlement]], Awaitable[Sequence[Answer]]]
-
-_TROUBLE = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 
 
 @asynccontextmanager
@@ -38,7 +34,7 @@ async def transaction(
         try:
             await step.__aenter__()
             current = await step.first(SQL.lock, job, fence, claim)
-        except _TROUBLE as error:
+        except TROUBLE as error:
             raise translate(error, connection.address) from error
         if current is None:
             raise ClaimLost(f"job {job} is somebody else's by now")
@@ -55,7 +51,7 @@ async def _commit(connection: Connection, step: Step, settle: Settle, ending: En
             if answers[0] in (Answer.STALE, Answer.GONE):
                 raise ClaimLost(f"job {ending.settlement.job} is somebody else's by now")
         await step.__aexit__(None, None, None)
-    except _TROUBLE as error:
+    except TROUBLE as error:
         raise translate(error, connection.address) from error
 
 
@@ -64,7 +60,7 @@ async def _link(connection: Connection) -> AsyncIterator[Link]:
     """Whatever is not committed is rolled back with the session that had it."""
     try:
         link = await connection.endings.take()
-    except _TROUBLE as error:
+    except TROUBLE as error:
         raise translate(error, connection.address) from error
     try:
         yield link

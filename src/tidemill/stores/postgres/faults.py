@@ -21,6 +21,9 @@ from tidemill.errors import (
 )
 from tidemill.stores.postgres.address import Address
 
+TROUBLE = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+"""What a database can raise; a timeout is an OSError too."""
+
 
 class Kind(Enum):
     ROLLED_BACK = "rolled back"
@@ -42,11 +45,17 @@ _LOST = (
     asyncpg.IdleInTransactionSessionTimeoutError,
 )
 
+_ROLLED_BACK = (
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.UniqueViolationError,  # of a row that somebody else has written since it was looked for
+)
+
 
 def kind_of(error: BaseException) -> Kind:
-    if isinstance(error, asyncpg.SerializationError | asyncpg.DeadlockDetectedError):
+    if isinstance(error, _ROLLED_BACK):
         return Kind.ROLLED_BACK
-    if isinstance(error, ssl.SSLError):
+    if isinstance(error, ssl.SSLError | TimeoutError):
         return Kind.FINAL
     if isinstance(error, _LOST) or _is_closed(error):
         return Kind.LOST

@@ -37,14 +37,19 @@ class Links:
         self._opening = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
+    def take_idle(self) -> Link | None:
+        """A link that was alive when it was last seen, if one is free."""
+        while self._idle:
+            link = self._idle.pop()
+            if not link.is_closed():
+                return link
+            self._all.discard(link)
+        return None
+
     async def take(self) -> Link:
-        """A link that was alive when it was last seen."""
         while True:
-            while self._idle:
-                link = self._idle.pop()
-                if not link.is_closed():
-                    return link
-                self._all.discard(link)
+            if (link := self.take_idle()) is not None:
+                return link
             if len(self._all) + self._opening < self._address.connections:
                 return await self._open()
             await self._wait_for_one()

@@ -10,6 +10,7 @@ import asyncpg
 
 from tidemill.contract.jobs import Reading
 from tidemill.stores.postgres.clocks import StoreClock
+from tidemill.stores.postgres.faults import TROUBLE
 from tidemill.stores.postgres.links import SESSION, Link
 from tidemill.stores.postgres.statements import load
 
@@ -60,7 +61,7 @@ class Step:
     async def __aenter__(self) -> Self:
         try:
             await self.link.execute(_BEGIN_ANYWHERE if self._pooled else _BEGIN)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except TROUBLE as error:
             raise _before_commit(error) from None
         return self
 
@@ -77,7 +78,7 @@ class Step:
     async def _roll_back(self) -> None:
         try:
             await self.link.execute("ROLLBACK")
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        except TROUBLE:
             self.link.terminate()  # what it was doing is over when the server notices
 
 
