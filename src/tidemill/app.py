@@ -432,6 +432,11 @@ def make_store(url: StoreUrl, clock: Clock, entropy: Entropy) -> Store:
             from tidemill.stores.redis import RedisStore
 
         return RedisStore(url.server, clock=_unless_the_systems(clock), entropy=entropy)
+    if url.scheme.startswith("postgres"):
+        with _from_extra("postgres", "asyncpg"):
+            from tidemill.stores.postgres import PostgresStore
+
+        return PostgresStore(url.server, clock=_unless_the_systems(clock), entropy=entropy)
     from tidemill.stores.sqlite import SqliteStore
 
     return SqliteStore(url.path, clock=clock, entropy=entropy)
