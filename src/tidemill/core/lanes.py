@@ -51,6 +51,10 @@ PASS_AT_ONCE = 1000
 """How many jobs one claim sets aside at most: a night of expired jobs is cleared in many claims."""
 
 
+GIVE_WAY_AT_ONCE = 64
+"""How many lanes give way to others in one claim at most: the next one goes on behind them."""
+
+
 class Picked(msgspec.Struct, Generic[E]):
     """`served` holds the last pick of each lane that got one; `picks` goes on counting them. `calls` is how
     many were made of the jobs: one each, but for batches.
@@ -67,6 +71,11 @@ class Picked(msgspec.Struct, Generic[E]):
     aside: list[E] = msgspec.field(default_factory=list)
     shut_lanes: list[str] = msgspec.field(default_factory=list)
     shut_groups: dict[str, int] = msgspec.field(default_factory=dict)
+
+    @property
+    def gave_way(self) -> bool:
+        """Enough lanes have, for one claim."""
+        return len(self.shut_lanes) >= GIVE_WAY_AT_ONCE
 
     @property
     def set_aside(self) -> int:
@@ -112,7 +121,7 @@ def pick(  # noqa: C901 - one rule after the other, and all of them about the he
             heapq.heappush(order, (lane.priority, lane.served, lane.seq, lane.name, lane.room))
 
     chunk = limit + 1 if len(order) == 1 else max(2, limit // max(1, len(order)) + 1)
-    while order and picked.calls < limit and len(picked.jobs) < most:
+    while order and picked.calls < limit and len(picked.jobs) < most and not picked.gave_way:
         _, served, _, name, room = heapq.heappop(order)
         rival = order[0][0] if order else None
         lane, group = queues[name], groups[name]

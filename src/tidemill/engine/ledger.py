@@ -74,6 +74,10 @@ class Books:
     def reservations(self, place: PLACE) -> int:
         return self._open.of(place)
 
+    def count_open(self, place: PLACE, reservations: int) -> None:
+        """For whoever reads what others hold."""
+        self._open.change(place, reservations)
+
     def remark(self, pool: str, what: Remark) -> None:
         minutes, minute = self.history.setdefault(pool, {}), self._clock.wall() // 60 * 60
         minutes[minute] = minutes.get(minute, Remark()).plus(what)

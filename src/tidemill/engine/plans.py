@@ -16,11 +16,9 @@ from tidemill.contract.jobs import Admission
 from tidemill.core.calls import needs_alone
 from tidemill.core.claims import ClaimRequest, Heartbeat, Settlement
 from tidemill.core.job import Group, Job, NewJob, lane_of
+from tidemill.core.lanes import GIVE_WAY_AT_ONCE
 from tidemill.engine import wants
 from tidemill.engine.wants import Want
-
-LANES = 64
-"""So many lanes of each group a claim looks at to begin with: some may not be ripe, or have to wait."""
 
 Follow = Callable[[Want, Any], Iterable[Want]]
 
@@ -30,12 +28,10 @@ def nothing(_want: Want, _row: Any) -> Iterable[Want]:
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`follow` is asked about every row that was found, `widen` what else to look up with a row that was
-    missing, the n-th time that happens: what comes one by one should not be asked for one by one."""
+    """`follow` is asked about every row that was found."""
 
     first: tuple[Want, ...]
     follow: Follow = nothing
-    widen: Callable[[int], Iterable[Want]] = lambda _: ()
 
 
 def insert(groups: Sequence[Group]) -> Plan:
@@ -57,7 +53,10 @@ def claim(request: ClaimRequest) -> Plan:
     first: list[Want] = [wants.WorkerOf(request.worker)]
     if request.ids is not None:
         return Plan((*first, *map(wants.JobOf, request.ids)), _changing)
-    return Plan((*first, *_ahead(request, LANES)), _claiming, lambda missed: _ahead(request, LANES << missed))
+    # Each job that is taken makes one lane give way; so many do without a job, of a share and of the rest.
+    lanes = request.limit + 2 * GIVE_WAY_AT_ONCE + 1
+    first += [wants.Ahead(share.queue, request.limit, lanes) for share in request.shares]
+    return Plan(tuple(first), _claiming)
 
 
 def settle(settlements: Sequence[Settlement], request: ClaimRequest | None) -> Plan:
@@ -68,15 +67,9 @@ def settle(settlements: Sequence[Settlement], request: ClaimRequest | None) -> P
         if item.spent is not None:
             places = {(seen.pool, seen.key) for seen in item.spent.observations}
             first += [want for place in places for want in _place(place)]
-    if request is None:
-        return Plan(tuple(first), _changing)
-    claiming = claim(request)
-    return Plan((*first, *claiming.first), _changing, claiming.widen)
-
-
-def _ahead(request: ClaimRequest, lanes: int) -> list[Want]:
-    lanes = max(lanes, request.limit)
-    return [wants.Ahead(share.queue, request.limit, lanes) for share in request.shares]
+    if request is not None:
+        first += claim(request).first
+    return Plan(tuple(first), _changing)
 
 
 def extend(heartbeat: Heartbeat) -> Plan:

@@ -74,7 +74,7 @@ async def _try(
         try:
             answer = verb(space)
         except Unloaded as missing:
-            await look.widen(missing)
+            await look.follow({missing.want: missing.count})
             continue
         if await _has_its_numbers(source, space, taken):
             changes = changes_of(space, look.rows)
@@ -97,12 +97,6 @@ class _Look:
     def __init__(self, source: Source, plan: Plan) -> None:
         self._source, self._plan = source, plan
         self.rows: dict[Want, Any] = {}
-        self._missed = 0
-
-    async def widen(self, missing: Unloaded) -> None:
-        self._missed += 1
-        more = dict.fromkeys(self._plan.widen(self._missed), 0)
-        await self.follow(more | {missing.want: missing.count})
 
     async def follow(self, wanted: Mapping[Want, int]) -> Numbers:
         """Those, and all that follows from them. Answers the clocks of the first look."""

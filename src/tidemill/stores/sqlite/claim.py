@@ -277,7 +277,7 @@ def _take(claiming: Claiming, queue: str, wanted: int) -> bool:
     if picked.passed:
         claiming.look(queue, again=True)  # an end may have released a job, with other needs
         return False
-    return picked.calls < limit and not offer.is_cut
+    return picked.calls < limit and not offer.is_cut and not picked.gave_way
 
 
 def _set_aside(transaction: Transaction, ids: list[str]) -> None:
