@@ -9,3 +9,7 @@ How it stays fast and safe:
 * The server's clock is the truth, and a step of it moves no lease and no window (`clocks.py`).
 * Idle processes are woken by NOTIFY, and only when one of them is parked (`wakeups.py`).
 """
+
+from tidemill.stores.postgres.store import PostgresStore
+
+__all__ = ["PostgresStore"]

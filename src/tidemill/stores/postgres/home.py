@@ -1,0 +1,59 @@
+"""What every verb needs: the connection, chance, and a way to take a slow step."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from typing import TypeVar
+
+from tidemill.clock import Entropy
+from tidemill.contract.wakeups import job_topic
+from tidemill.engine import steps
+from tidemill.engine.plans import Plan
+from tidemill.engine.steps import Verb
+from tidemill.stores.postgres.connection import Connection
+from tidemill.stores.postgres.source import Source
+from tidemill.stores.postgres.step import Step
+
+T = TypeVar("T")
+
+_JOB = job_topic("")
+
+
+class Home:
+    def __init__(self, connection: Connection, entropy: Entropy) -> None:
+        self.connection, self.entropy = connection, entropy
+
+    def peek_claim_id(self) -> int:
+        """The one that would be drawn next. A claim that finds nothing draws none, and who sends a claim
+        cannot know: randomness that can be replayed must not depend on how a store asks."""
+        return deepcopy(self.entropy).claim_id()
+
+    async def run(self, plan: Plan, verb: Verb[T], *, repeatable: bool = True) -> T:
+        """Look, decide, commit: in one transaction."""
+
+        async def work(step: Step) -> T:
+            return await self.run_in(step, plan, verb)
+
+        return await self.connection.run(work, repeatable=repeatable)
+
+    async def run_in(self, step: Step, plan: Plan, verb: Verb[T]) -> T:
+        source = Source(step)
+        await source.begin()
+
+        @asynccontextmanager
+        async def begin() -> AsyncIterator[Source]:
+            yield source
+
+        answer, changes = await steps.run(begin, plan, verb, self.entropy, _never)
+        for topic in changes.topics:
+            if topic.startswith(_JOB):
+                step.ended.append(topic.removeprefix(_JOB))
+            else:
+                step.topics.add(topic)
+        return answer
+
+
+async def _never(_tries: int) -> None:
+    raise AssertionError("what a step has read is locked until it has written")

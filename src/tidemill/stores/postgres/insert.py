@@ -1,0 +1,82 @@
+"""insert: requests become jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from msgspec.structs import replace
+
+from tidemill.contract.wakeups import queue_topic
+from tidemill.core.job import Group, NewJob, problem_with
+from tidemill.core.queues import Inserted, Verdict
+from tidemill.engine import insert as engine
+from tidemill.engine import plans
+from tidemill.stores.postgres.home import Home
+from tidemill.stores.postgres.rows import text_of
+from tidemill.stores.postgres.statements import load
+
+SQL = load("plain")
+
+
+async def insert(home: Home, groups: Sequence[Group]) -> list[list[Inserted]]:
+    """Groups are taken in order: those that follow one another and are plain go in together."""
+    answers: list[list[Inserted]] = []
+    for plain, some in groupby(groups, _is_plain):
+        together = list(some)
+        answers += await (_insert_plain if plain else _insert_slowly)(home, together)
+    return answers
+
+
+def _is_plain(group: Group) -> bool:
+    return all(map(_is_plain_job, group.jobs)) and problem_with(group) is None
+
+
+def _is_plain_job(job: NewJob) -> bool:
+    return job.key is None and not job.needs and job.unique is None and job.batching is None
+
+
+async def _insert_plain(home: Home, groups: list[Group]) -> list[list[Inserted]]:
+    jobs = [job for group in groups for job in group.jobs]
+    ids = [job.id for job in jobs]
+    if len(set(ids)) < len(ids):
+        return await _insert_slowly(home, groups)
+    queues = list({group.queue: None for group in groups})
+    rows = await home.connection.fetch(
+        SQL.insert,
+        *home.connection.clock.asked(),
+        queues,
+        ids,
+        [group.queue for group in groups for _ in group.jobs],
+        [job.task for job in jobs],
+        [job.payload.decode() for job in jobs],
+        [job.priority for job in jobs],
+        [job.delay for job in jobs],
+        [job.at for job in jobs],
+        [job.expires for job in jobs],
+        [job.timeout for job in jobs],
+        [job.trace for job in jobs],
+        [text_of(job.tags) if job.tags else None for job in jobs],
+    )
+    if rows:
+        home.connection.announce(map(queue_topic, queues))
+    accepted = {row[0] for row in rows}
+    if len(accepted) == len(ids):
+        return [[Inserted(Verdict.ACCEPTED, job.id) for job in group.jobs] for group in groups]
+    return await _insert_others(home, groups, accepted)
+
+
+async def _insert_others(home: Home, groups: list[Group], accepted: set[str]) -> list[list[Inserted]]:
+    """Somebody has sent some of them before, perhaps we ourselves."""
+    rest = [
+        replace(group, jobs=tuple(job for job in group.jobs if job.id not in accepted)) for group in groups
+    ]
+    told = iter([answer for of_group in await _insert_slowly(home, rest) for answer in of_group])
+    return [
+        [Inserted(Verdict.ACCEPTED, job.id) if job.id in accepted else next(told) for job in group.jobs]
+        for group in groups
+    ]
+
+
+async def _insert_slowly(home: Home, groups: list[Group]) -> list[list[Inserted]]:
+    return await home.run(plans.insert(groups), lambda records: engine.insert(records, groups))

@@ -1,0 +1,19 @@
+-- Everything there is, for another store, and from one.
+
+-- name: jobs
+-- $1 behind, $2 how many
+SELECT {columns} FROM tidemill.jobs WHERE seq > $1 ORDER BY seq LIMIT $2;
+
+-- name: ids
+-- $1 behind, $2 how many, $3 wall, $4 boot, $5 boot id
+SELECT id, verdict, job, fence, claim FROM tidemill.remembered
+WHERE id > $1 AND (wall > $3 OR (boot_id = $5 AND boot > $4)) ORDER BY id LIMIT $2;
+
+-- name: arrivals
+-- $1 ids, $2 tasks, $3 payloads, $4 options, $5 arrived
+INSERT INTO tidemill.arrivals (id, task, payload, options, arrived)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::double precision[]);
+
+-- name: raise_fence
+-- $1 at least
+SELECT setval('tidemill.fences', GREATEST(last_value, $1::bigint)) FROM tidemill.fences;

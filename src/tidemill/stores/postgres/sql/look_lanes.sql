@@ -1,0 +1,99 @@
+-- Queues and their lanes, as a step wants to know them.
+
+-- name: queues
+-- $1 names
+SELECT name, declared, override, pause FROM tidemill.queues WHERE name = ANY($1::text[]);
+
+-- name: groups (of lanes, with how many there are: more than any step empties is enough)
+-- $1 queues
+SELECT g.queue, g.grp, (
+    SELECT count(*) FROM (
+        SELECT FROM tidemill.lanes AS l WHERE l.queue = g.queue AND l.grp = g.grp LIMIT 5000
+    ) AS few
+) AS lanes
+FROM (
+    WITH RECURSIVE found (queue, grp) AS (
+        SELECT w.queue, (SELECT min(l.grp) FROM tidemill.lanes AS l WHERE l.queue = w.queue)
+        FROM unnest($1::text[]) AS w (queue)
+        UNION ALL
+        SELECT f.queue, (SELECT min(l.grp) FROM tidemill.lanes AS l WHERE l.queue = f.queue AND l.grp > f.grp)
+        FROM found AS f WHERE f.grp IS NOT NULL
+    )
+    SELECT queue, grp FROM found WHERE grp IS NOT NULL
+) AS g;
+
+-- name: blocks
+-- $1 queues
+SELECT queue, grp, pool, key, until, again, urgency FROM tidemill.blocks WHERE queue = ANY($1::text[]);
+
+-- name: lanes
+-- $1 queues, $2 lanes
+SELECT l.queue, l.lane, l.served, l.pool, l.key, l.until, l.again, l.urgency, l.lacks, l.ripe
+FROM unnest($1::text[], $2::text[]) AS w (queue, lane)
+JOIN tidemill.lanes AS l ON l.queue = w.queue AND l.lane = w.lane;
+
+-- name: keys (the first jobs of lanes)
+-- $1 queues, $2 lanes, $3 how many of each
+SELECT w.queue, w.lane, j.priority, j.due, j.seq, j.id
+FROM unnest($1::text[], $2::text[], $3::integer[]) AS w (queue, lane, jobs)
+CROSS JOIN LATERAL (
+    SELECT o.priority, o.due, o.seq, o.id FROM tidemill.jobs AS o
+    WHERE o.state = 'ready' AND o.queue = w.queue AND o.lane = w.lane
+    ORDER BY o.priority, o.due, o.seq LIMIT w.jobs
+) AS j;
+
+-- name: heads (the same as whole jobs; of lanes that only steps touch)
+-- $1 queues, $2 lanes, $3 how many of each
+SELECT j.*
+FROM unnest($1::text[], $2::text[], $3::integer[]) AS w (queue, lane, jobs)
+CROSS JOIN LATERAL (
+    SELECT {columns} FROM tidemill.jobs AS o
+    WHERE o.state = 'ready' AND o.queue = w.queue AND o.lane = w.lane
+    ORDER BY o.priority, o.due, o.seq LIMIT w.jobs
+) AS j;
+
+-- name: plain (the first of the lane '')
+-- $1 queue, $2 how many
+SELECT {columns} FROM tidemill.jobs
+WHERE state = 'ready' AND queue = $1 AND lane = ''
+ORDER BY priority, due, seq LIMIT $2 FOR UPDATE SKIP LOCKED;
+
+-- name: open
+-- $1 queue, $2 group, $3 how many
+SELECT priority, served, seq, lane FROM tidemill.lanes
+WHERE queue = $1 AND grp = $2 AND again IS NULL AND lane <> ''
+ORDER BY priority, served, seq LIMIT $3;
+
+-- name: due
+-- $1 queue, $2 wall, $3 how many
+SELECT {columns} FROM tidemill.jobs
+WHERE state = 'scheduled' AND queue = $1 AND due <= $2 ORDER BY due, seq LIMIT $3 FOR UPDATE SKIP LOCKED;
+
+-- name: later
+-- $1 queue, $2 wall, $3 how many
+SELECT due, seq, id FROM tidemill.jobs
+WHERE state = 'scheduled' AND queue = $1 AND due > $2 ORDER BY due, seq LIMIT $3;
+
+-- name: wakes
+-- $1 queue, $2 how many
+SELECT again, lane FROM tidemill.lanes
+WHERE queue = $1 AND again IS NOT NULL ORDER BY again, lane LIMIT $2;
+
+-- name: shut
+-- $1 queues, $2 pools, $3 keys
+SELECT w.queue, w.pool, w.key, l.lane
+FROM unnest($1::text[], $2::text[], $3::text[]) AS w (queue, pool, key)
+JOIN tidemill.lanes AS l ON l.pool = w.pool AND l.key = w.key AND l.queue = w.queue
+WHERE l.again IS NOT NULL;
+
+-- name: waiting_for
+-- $1 pools, $2 keys
+SELECT w.pool, w.key, l.queue
+FROM unnest($1::text[], $2::text[]) AS w (pool, key)
+JOIN tidemill.lanes AS l ON l.pool = w.pool AND l.key = w.key
+WHERE l.again IS NOT NULL
+UNION
+SELECT w.pool, w.key, b.queue
+FROM unnest($1::text[], $2::text[]) AS w (pool, key)
+JOIN tidemill.blocks AS b ON b.pool = w.pool AND b.key = w.key
+ORDER BY 3;

@@ -1,0 +1,85 @@
+-- Ended jobs leave by age and count; expired ones end; ids are forgotten.
+
+-- name: expired
+-- $1 wall, $2 how many
+SELECT id FROM tidemill.jobs
+WHERE expires IS NOT NULL AND state IN ('scheduled', 'ready', 'waiting') AND expires <= $1
+ORDER BY expires, seq LIMIT $2;
+
+-- name: shelves (how many there are of each)
+SELECT queue, state, count(*) AS jobs FROM tidemill.jobs WHERE finished IS NOT NULL GROUP BY queue, state;
+
+-- name: oldest (that hold no key for a period)
+-- $1 queue, $2 state, $3 wall, $4 how many
+SELECT seq, finished FROM tidemill.jobs
+WHERE finished IS NOT NULL AND queue = $1 AND state = $2
+AND NOT (unique_holds AND COALESCE(unique_until > $3, true))
+ORDER BY finished, seq LIMIT $4;
+
+-- name: drop
+-- $1 places in line, $2 wall and $3 boot until when they are remembered, $4 boot id
+WITH gone AS (
+    DELETE FROM tidemill.jobs WHERE seq = ANY($1::bigint[]) RETURNING id, fence, claim
+), logs AS (
+    DELETE FROM tidemill.logs WHERE job = ANY(ARRAY(SELECT id FROM gone))
+), attempts AS (
+    DELETE FROM tidemill.attempts WHERE job = ANY(ARRAY(SELECT id FROM gone))
+), checkpoints AS (
+    DELETE FROM tidemill.checkpoints WHERE job = ANY(ARRAY(SELECT id FROM gone))
+)
+INSERT INTO tidemill.remembered (id, verdict, job, fence, claim, wall, boot, boot_id)
+SELECT id, 'accepted', id, fence, claim, $2, $3, $4 FROM gone
+ON CONFLICT (id) DO UPDATE SET verdict = EXCLUDED.verdict, job = EXCLUDED.job, fence = EXCLUDED.fence,
+    claim = EXCLUDED.claim, wall = EXCLUDED.wall, boot = EXCLUDED.boot, boot_id = EXCLUDED.boot_id;
+
+-- name: forget_ids
+-- $1 wall, $2 boot, $3 boot id, $4 how many
+DELETE FROM tidemill.remembered WHERE id = ANY(ARRAY(
+    SELECT id FROM tidemill.remembered WHERE wall <= $1 AND (boot_id <> $3 OR boot <= $2)
+    ORDER BY wall LIMIT $4
+)) RETURNING 1;
+
+-- name: forget_minutes
+-- $1 the oldest that is kept
+WITH pools AS (DELETE FROM tidemill.pool_history WHERE minute < $1)
+DELETE FROM tidemill.history WHERE minute < $1;
+
+-- name: fold_minutes (every step has appended a row)
+-- $1 from, $2 to
+WITH many AS MATERIALIZED (
+    SELECT queue, minute FROM tidemill.history WHERE minute >= $1 AND minute < $2
+    GROUP BY queue, minute HAVING count(*) > 1
+), folded AS (
+    DELETE FROM tidemill.history AS h USING many AS m
+    WHERE h.queue = m.queue AND h.minute = m.minute RETURNING h.*
+)
+INSERT INTO tidemill.history (queue, minute, done, failed, cancelled, retried, reclaimed)
+SELECT queue, minute, sum(done), sum(failed), sum(cancelled), sum(retried), sum(reclaimed)
+FROM folded GROUP BY queue, minute;
+
+-- name: forget_unheard
+-- $1 wall
+DELETE FROM tidemill.unheard WHERE since <= $1;
+
+-- name: forget_workers
+-- $1 boot
+DELETE FROM tidemill.workers AS w WHERE w.lease < $1 AND NOT EXISTS (
+    SELECT FROM tidemill.jobs AS j WHERE j.state = 'running' AND j.worker = w.id
+);
+
+-- name: longest_unseen
+-- $1 wall, $2 how many
+SELECT a.pool, a.key, a.account, p.declared, p.override,
+    EXISTS (SELECT FROM tidemill.reservations AS r WHERE r.pool = a.pool AND r.key = a.key) AS is_held
+FROM tidemill.accounts AS a JOIN tidemill.pools AS p ON p.name = a.pool
+WHERE a.key <> '' AND a.looked < $1 ORDER BY a.looked, a.pool, a.key LIMIT $2;
+
+-- name: forget_accounts
+-- $1 pools, $2 keys
+DELETE FROM tidemill.accounts AS a USING unnest($1::text[], $2::text[]) AS w (pool, key)
+WHERE a.pool = w.pool AND a.key = w.key;
+
+-- name: look_at_accounts
+-- $1 pools, $2 keys, $3 wall
+UPDATE tidemill.accounts AS a SET looked = $3 FROM unnest($1::text[], $2::text[]) AS w (pool, key)
+WHERE a.pool = w.pool AND a.key = w.key;

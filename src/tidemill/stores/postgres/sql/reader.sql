@@ -1,0 +1,130 @@
+-- Reading, in the way of nobody.
+
+-- name: get
+-- $1 ids
+SELECT {columns} FROM tidemill.jobs WHERE id = ANY($1::text[]);
+
+-- name: counts (each from the index of its state)
+SELECT queue, 'ready' AS state, count(*) AS jobs FROM tidemill.jobs WHERE state = 'ready' GROUP BY queue
+UNION ALL
+SELECT queue, 'scheduled', count(*) FROM tidemill.jobs WHERE state = 'scheduled' GROUP BY queue
+UNION ALL
+SELECT queue, 'waiting', count(*) FROM tidemill.jobs WHERE state = 'waiting' GROUP BY queue
+UNION ALL
+SELECT queue, 'running', count(*) FROM tidemill.jobs WHERE state = 'running' GROUP BY queue
+UNION ALL
+SELECT queue, state, count(*) FROM tidemill.jobs WHERE finished IS NOT NULL GROUP BY queue, state;
+
+-- name: history
+-- $1 queue, $2 since
+SELECT minute, sum(done)::bigint, sum(failed)::bigint, sum(cancelled)::bigint, sum(retried)::bigint,
+    sum(reclaimed)::bigint
+FROM tidemill.history WHERE queue = $1 AND minute >= $2 GROUP BY minute ORDER BY minute;
+
+-- name: logs
+-- $1 job, $2 how many of each attempt
+SELECT generation, attempt, at, line FROM (
+    SELECT generation, attempt, at, line, number,
+        row_number() OVER (PARTITION BY generation, attempt ORDER BY number DESC) AS age
+    FROM tidemill.logs WHERE job = $1
+) AS said WHERE age <= $2 ORDER BY generation, attempt, number;
+
+-- name: attempts
+-- $1 job, $2 how many
+SELECT generation, attempt, started, ended, worker, outcome, error FROM (
+    SELECT * FROM tidemill.attempts WHERE job = $1 ORDER BY number DESC LIMIT $2
+) AS last ORDER BY number;
+
+-- name: workers
+-- $1 wall, $2 boot, $3 epoch
+SELECT w.id, w.host, w.pid, w.queues, w.concurrency, w.seen,
+    (SELECT count(*) FROM tidemill.jobs AS j WHERE j.state = 'running' AND j.worker = w.id) AS holds
+FROM tidemill.workers AS w WHERE w.lease > (SELECT boot FROM tidemill.read_clock($1, $2, $3)) ORDER BY w.id;
+
+-- name: backlog (of each lane and priority the earliest due: the jobs between are passed over)
+-- $1 queue
+WITH RECURSIVE place (lane, priority) AS (
+    (SELECT lane, priority FROM tidemill.jobs WHERE state = 'ready' AND queue = $1
+     ORDER BY lane, priority LIMIT 1)
+    UNION ALL
+    SELECT n.lane, n.priority FROM place AS p CROSS JOIN LATERAL (
+        SELECT j.lane, j.priority FROM tidemill.jobs AS j
+        WHERE j.state = 'ready' AND j.queue = $1 AND (j.lane, j.priority) > (p.lane, p.priority)
+        ORDER BY j.lane, j.priority LIMIT 1
+    ) AS n
+)
+SELECT
+    (SELECT min(f.due) FROM place AS p CROSS JOIN LATERAL (
+        SELECT j.due FROM tidemill.jobs AS j
+        WHERE j.state = 'ready' AND j.queue = $1 AND j.lane = p.lane AND j.priority = p.priority
+        ORDER BY j.due LIMIT 1
+    ) AS f) AS oldest_ready,
+    (SELECT min(due) FROM tidemill.jobs WHERE state = 'scheduled' AND queue = $1) AS next_due,
+    (SELECT count(*) FROM tidemill.jobs WHERE state = 'scheduled' AND queue = $1 AND attempts > 0) AS retrying,
+    GREATEST(
+        (SELECT max(finished) FROM tidemill.jobs
+         WHERE finished IS NOT NULL AND queue = $1 AND state = 'done'),
+        (SELECT max(finished) FROM tidemill.jobs
+         WHERE finished IS NOT NULL AND queue = $1 AND state = 'failed'),
+        (SELECT max(finished) FROM tidemill.jobs
+         WHERE finished IS NOT NULL AND queue = $1 AND state = 'cancelled'),
+        (SELECT minute FROM tidemill.history WHERE queue = $1 AND done + failed + cancelled > 0
+         ORDER BY minute DESC LIMIT 1)
+    ) AS last_ended;
+
+-- name: ahead
+-- $1 job, $2 how many are counted at most
+SELECT (
+    SELECT count(*) FROM (
+        SELECT FROM tidemill.jobs AS o
+        WHERE o.state = 'ready' AND o.queue = j.queue AND o.lane = j.lane
+        AND (o.priority, o.due, o.seq) < (j.priority, j.due, j.seq) LIMIT $2
+    ) AS before
+) AS ahead
+FROM tidemill.jobs AS j WHERE j.id = $1 AND j.state = 'ready';
+
+-- name: demand (lanes whose jobs need pools or share calls: their names have parts)
+-- $1 how many are looked at
+SELECT l.queue, l.lane, p.priority, p.jobs, s.needs, s.batching, s.extra
+FROM tidemill.lanes AS l
+CROSS JOIN LATERAL (
+    SELECT j.priority, count(*) AS jobs FROM tidemill.jobs AS j
+    WHERE j.state = 'ready' AND j.queue = l.queue AND j.lane = l.lane GROUP BY j.priority
+) AS p
+CROSS JOIN LATERAL (
+    SELECT j.needs, j.batching, j.extra, j.due, j.seq FROM tidemill.jobs AS j
+    WHERE j.state = 'ready' AND j.queue = l.queue AND j.lane = l.lane AND j.priority = p.priority
+    ORDER BY j.due, j.seq LIMIT $1
+) AS s
+WHERE strpos(l.lane, chr(31)) > 0
+ORDER BY l.queue, l.lane, p.priority, s.due, s.seq;
+
+-- name: queues
+SELECT name, declared, override, pause FROM tidemill.queues ORDER BY name;
+
+-- name: arrivals
+-- $1 behind, $2 how many
+SELECT seq, id, task, payload, options, arrived FROM tidemill.arrivals WHERE seq > $1 ORDER BY seq LIMIT $2;
+
+-- name: checkpoints
+-- $1 job
+SELECT name, arguments, paid, begun, fence, claim, try, kept, result, unknown FROM tidemill.checkpoints
+WHERE job = $1 ORDER BY number;
+
+-- name: result
+-- $1 job, $2 name, $3 arguments
+SELECT result FROM tidemill.checkpoints WHERE job = $1 AND name = $2 AND arguments = $3;
+
+-- name: pools
+SELECT name, declared, override FROM tidemill.pools;
+
+-- name: accounts
+SELECT pool, key, account FROM tidemill.accounts;
+
+-- name: open_reservations
+SELECT pool, key, count(*) AS open FROM tidemill.reservations GROUP BY pool, key;
+
+-- name: pool_history
+-- $1 pool, $2 since
+SELECT minute, calls, units, refusals FROM tidemill.pool_history
+WHERE pool = $1 AND minute >= $2 ORDER BY minute;

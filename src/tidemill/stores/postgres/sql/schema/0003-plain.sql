@@ -1,0 +1,365 @@
+-- The hot path: plain jobs, whole batches of them in one call. A job is plain when it has no key, no pools, no
+-- unique key and shares no calls: it stands in the lane '', and nobody has to be asked about it.
+-- Whatever is not plain is left alone, and the caller is told.
+--
+-- Plans are made for indexes, once: a table that was empty when it was analysed would be read whole for ever.
+-- Rows that somebody else has locked are passed over, so nothing here waits for a slow step but for the row
+-- of the worker itself.
+
+-- A plain job comes into a lane that was left without one: it counts as served now.
+CREATE FUNCTION tidemill.open_lane(name text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM tidemill.lanes AS l
+    WHERE l.queue = name AND l.lane = '' AND l.vacant FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        UPDATE tidemill.lanes AS l
+        SET vacant = false, served = (SELECT last_value FROM tidemill.picks)
+        WHERE l.queue = name AND l.lane = '';
+    END IF;
+END
+$$;
+
+-- Groups of plain jobs, all or none. Answers the ids that are new; nothing when one of them may be known, or
+-- one of the queues is not, or has a limit: then nothing was changed.
+CREATE FUNCTION tidemill.insert_plain(
+    given_wall double precision, expected double precision, heard bigint, known_queues text[],
+    ids text[], queues text[], tasks text[], payloads text[], priorities integer[],
+    delays double precision[], ats double precision[], expiries double precision[],
+    timeouts double precision[], traces text[], tagged text[]
+) RETURNS SETOF text LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    now double precision;
+    name text;
+BEGIN
+    IF (SELECT count(*) FROM tidemill.queues AS q WHERE q.name = ANY(known_queues) AND q.inserts)
+        < cardinality(known_queues)
+        OR EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.id = ANY(ids))
+        OR EXISTS (SELECT FROM tidemill.remembered AS r WHERE r.id = ANY(ids))
+    THEN
+        RETURN;
+    END IF;
+    SELECT c.wall INTO now FROM tidemill.read_clock(given_wall, expected, heard) AS c;
+    FOREACH name IN ARRAY known_queues LOOP
+        IF EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = name AND l.lane = '' AND l.vacant) AND EXISTS (
+            SELECT FROM unnest(queues, delays, ats) AS new (queue, delay, at)
+            WHERE new.queue = name AND COALESCE(new.at, now + new.delay) <= now
+        ) THEN
+            PERFORM tidemill.open_lane(name);
+        END IF;
+    END LOOP;
+    RETURN QUERY
+    INSERT INTO tidemill.jobs AS j (
+        seq, id, queue, task, payload, state, priority, created, due, expires, timeout, trace, tags
+    )
+    SELECT nextval('tidemill.places'), new.id, new.queue, new.task, new.payload,
+        CASE WHEN COALESCE(new.at, now + new.delay) > now THEN 'scheduled' ELSE 'ready' END,
+        new.priority, now, GREATEST(COALESCE(new.at, now + new.delay), now), now + new.expires, new.timeout,
+        new.trace, new.tags
+    FROM unnest(ids, queues, tasks, payloads, priorities, delays, ats, expiries, timeouts, traces, tagged)
+        AS new (id, queue, task, payload, priority, delay, at, expires, timeout, trace, tags)
+    ON CONFLICT (id) DO NOTHING
+    RETURNING j.id;
+END
+$$;
+
+-- Up to `most` jobs of the queues: of each as many as its share, then of each what is left. The last row has no
+-- job and says how it went: `plain` is false when nothing was done because something is not plain.
+-- `of_worker` may be null: nothing is asked for.
+CREATE FUNCTION tidemill.claim_plain(
+    given_wall double precision, expected double precision, heard bigint, of_worker text, its_number bigint,
+    queues text[], shares integer[], most integer, for_seconds double precision, claim_id bigint
+) RETURNS TABLE (
+    id text, queue text, task text, payload text, attempts integer, priority integer, crashes integer,
+    generation integer, timeout double precision, trace text, created double precision,
+    due double precision, part text, fence bigint,
+    plain boolean, wall double precision, boot double precision, epoch bigint, more boolean, next_due double precision,
+    promoted text[]
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+    clock record;
+    last_number bigint;
+    known text[] := '{}';
+    rung text[] := '{}';
+    name text;
+    left_over integer := most;
+    wanted integer;
+    taken integer;
+    at integer := 0;
+    is_more boolean := false;
+    its_fence bigint;
+    its_picks bigint;
+    total integer;
+BEGIN
+    SELECT c.wall, c.boot, c.epoch INTO clock
+    FROM tidemill.read_clock(given_wall, expected, heard) AS c;
+    plain := of_worker IS NOT NULL;
+    wall := clock.wall;
+    boot := clock.boot;
+    epoch := clock.epoch;
+    IF NOT plain THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    LOOP
+        SELECT w.number INTO last_number FROM tidemill.workers AS w WHERE w.id = of_worker FOR UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO tidemill.workers AS w (id, number, lease, seen)
+        VALUES (of_worker, 0, clock.boot + for_seconds, clock.wall)
+        ON CONFLICT DO NOTHING;
+    END LOOP;
+    total := cardinality(queues);
+    IF last_number >= its_number OR EXISTS (
+        SELECT FROM tidemill.queues AS q
+        WHERE q.name = ANY(queues) AND (
+            NOT q.gives
+            OR EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = q.name AND l.lane > '')
+            OR EXISTS (
+                SELECT FROM tidemill.jobs AS j
+                WHERE j.queue = q.name AND j.state = 'scheduled' AND j.due <= clock.wall AND j.lane > ''
+            )
+            OR EXISTS (
+                SELECT FROM tidemill.jobs AS j
+                WHERE j.queue = q.name AND j.expires IS NOT NULL
+                AND j.state IN ('scheduled', 'ready', 'waiting') AND j.expires <= clock.wall
+            )
+        )
+    ) THEN
+        plain := false;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    UPDATE tidemill.workers AS w SET number = its_number WHERE w.id = of_worker;
+    -- Twice round: the shares, and then what is left.
+    WHILE at < 2 * total LOOP
+        name := queues[at % total + 1];
+        IF at < total THEN
+            IF EXISTS (
+                SELECT FROM tidemill.jobs AS j
+                WHERE j.queue = name AND j.state = 'scheduled' AND j.due <= clock.wall
+            ) THEN
+                PERFORM tidemill.open_lane(name);
+                UPDATE tidemill.jobs AS j SET state = 'ready'
+                WHERE j.seq = ANY(ARRAY(
+                    SELECT o.seq FROM tidemill.jobs AS o
+                    WHERE o.queue = name AND o.state = 'scheduled' AND o.due <= clock.wall
+                    ORDER BY o.due, o.seq LIMIT 1000 FOR UPDATE SKIP LOCKED
+                ));
+                rung := rung || name;
+            END IF;
+            wanted := LEAST(shares[at + 1], left_over);
+        ELSE
+            wanted := left_over;
+        END IF;
+        at := at + 1;
+        CONTINUE WHEN wanted <= 0;
+        RETURN QUERY
+        WITH picked AS MATERIALIZED (
+            SELECT o.seq FROM tidemill.jobs AS o
+            WHERE o.queue = name AND o.lane = '' AND o.state = 'ready'
+            AND (its_fence IS NULL OR o.fence < its_fence)
+            ORDER BY o.priority, o.due, o.seq LIMIT wanted FOR UPDATE SKIP LOCKED
+        ), given AS MATERIALIZED (
+            -- After all of them are locked: nobody can have given any of them a later fence.
+            SELECT COALESCE(its_fence, nextval('tidemill.fences')) AS fence
+            FROM (SELECT count(*) AS jobs FROM picked) AS counted WHERE counted.jobs > 0
+        ), claimed AS (
+            UPDATE tidemill.jobs AS j
+            SET state = 'running', fence = (SELECT g.fence FROM given AS g), claim = claim_id,
+                worker = of_worker, number = its_number, lease = clock.boot + for_seconds,
+                alone = j.crashes > 0, started = clock.wall, progress = NULL, note = NULL, call = ''
+            WHERE j.seq = ANY(ARRAY(SELECT p.seq FROM picked AS p)) AND j.state = 'ready'
+            RETURNING j.*
+        )
+        SELECT c.id, c.queue, c.task, c.payload, c.attempts, c.priority, c.crashes, c.generation, c.timeout,
+            c.trace, c.created, c.due, c.part, c.fence,
+            true, clock.wall, clock.boot, clock.epoch, NULL::boolean, NULL::double precision, NULL::text[]
+        FROM claimed AS c ORDER BY c.priority, c.due, c.seq;
+        GET DIAGNOSTICS taken = ROW_COUNT;
+        CONTINUE WHEN taken = 0;
+        IF its_fence IS NULL THEN
+            its_fence := currval('tidemill.fences');
+        END IF;
+        left_over := left_over - taken;
+        SELECT setval('tidemill.picks', p.last_value + taken) INTO its_picks FROM tidemill.picks AS p;
+        PERFORM FROM tidemill.lanes AS l WHERE l.queue = name AND l.lane = '' FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            UPDATE tidemill.lanes AS l
+            SET served = its_picks, vacant = NOT EXISTS (
+                SELECT FROM tidemill.jobs AS j WHERE j.queue = name AND j.lane = '' AND j.state = 'ready'
+            )
+            WHERE l.queue = name AND l.lane = '';
+        END IF;
+    END LOOP;
+    FOREACH name IN ARRAY queues LOOP
+        is_more := is_more OR EXISTS (
+            SELECT FROM tidemill.jobs AS j WHERE j.queue = name AND j.lane = '' AND j.state = 'ready'
+        );
+        next_due := LEAST(next_due, (
+            SELECT j.due FROM tidemill.jobs AS j WHERE j.queue = name AND j.state = 'scheduled'
+            ORDER BY j.due LIMIT 1
+        ));
+    END LOOP;
+    id := NULL;
+    more := is_more;
+    promoted := rung;
+    fence := its_fence;
+    RETURN NEXT;
+END
+$$;
+
+-- What became of plain jobs. `kinds` are the tags of core.outcomes. Answers which of them (from 1) are left to
+-- be settled otherwise, and the queues that have something to start now or later.
+CREATE FUNCTION tidemill.settle_plain(
+    given_wall double precision, expected double precision, heard bigint, ids text[], fences bigint[],
+    claims bigint[], kinds text[], results text[], errors text[], reasons text[],
+    delays double precision[], priorities integer[], OUT left_over integer[], OUT rung text[]
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    now double precision;
+    name text;
+    done bigint[];
+BEGIN
+    SELECT c.wall INTO now FROM tidemill.read_clock(given_wall, expected, heard) AS c;
+    WITH held AS MATERIALIZED (
+        SELECT s.ordinality AS number, j.seq, s.kind, s.result, s.error, s.reason, s.delay, s.priority,
+            j.generation, j.attempts, j.started, j.worker
+        FROM unnest(ids, fences, claims, kinds, results, errors, reasons, delays, priorities)
+            WITH ORDINALITY AS s (id, fence, claim, kind, result, error, reason, delay, priority)
+        JOIN tidemill.jobs AS j ON j.id = s.id
+        WHERE j.state = 'running' AND j.fence = s.fence AND j.claim = s.claim
+        AND j.unique_key IS NULL AND j.needs IS NULL AND j.extra IS NULL
+        AND (j.lane = '' OR s.kind IN ('done', 'fail', 'cancelled') OR s.delay > 0)
+        AND NOT EXISTS (
+            SELECT FROM tidemill.reservations AS r
+            WHERE r.job = s.id AND r.fence = s.fence AND r.claim = s.claim
+        )
+        FOR UPDATE OF j SKIP LOCKED
+    ), settled AS (
+        UPDATE tidemill.jobs AS j
+        SET state = CASE h.kind WHEN 'done' THEN 'done' WHEN 'fail' THEN 'failed'
+                WHEN 'cancelled' THEN 'cancelled' WHEN 'release' THEN 'ready'
+                ELSE CASE WHEN h.delay > 0 THEN 'scheduled' ELSE 'ready' END END,
+            attempts = j.attempts + CASE WHEN h.kind IN ('done', 'fail', 'retry') THEN 1 ELSE 0 END,
+            finished = CASE WHEN h.kind IN ('done', 'fail', 'cancelled') THEN now ELSE j.finished END,
+            reason = CASE WHEN h.kind IN ('done', 'fail', 'cancelled') THEN h.reason ELSE j.reason END,
+            result = CASE WHEN h.kind = 'done' THEN h.result ELSE j.result END,
+            error = CASE WHEN h.kind IN ('done', 'fail', 'retry') THEN h.error ELSE j.error END,
+            priority = CASE WHEN h.kind = 'retry' THEN COALESCE(h.priority, j.priority) ELSE j.priority END,
+            due = CASE WHEN h.kind IN ('retry', 'snooze') THEN now + h.delay ELSE j.due END,
+            unknown_for = CASE WHEN h.kind IN ('retry', 'snooze') THEN 0 ELSE j.unknown_for END,
+            note = CASE WHEN h.kind = 'snooze' THEN COALESCE(h.reason, j.note) ELSE j.note END
+        FROM held AS h
+        WHERE j.seq = h.seq AND j.state = 'running'
+        RETURNING j.id, j.queue, j.state, h.number, h.kind, h.error, h.generation, h.attempts, h.started,
+            h.worker
+    ), counted AS (
+        INSERT INTO tidemill.history (queue, minute, done, failed, cancelled, retried)
+        SELECT s.queue, floor(now / 60) * 60, count(*) FILTER (WHERE s.kind = 'done'),
+            count(*) FILTER (WHERE s.kind = 'fail'), count(*) FILTER (WHERE s.kind = 'cancelled'),
+            count(*) FILTER (WHERE s.kind = 'retry')
+        FROM settled AS s WHERE s.kind IN ('done', 'fail', 'cancelled', 'retry') GROUP BY s.queue
+    ), noted AS (
+        INSERT INTO tidemill.attempts (job, generation, attempt, started, ended, worker, outcome, error)
+        SELECT s.id, s.generation, s.attempts + 1, s.started, now, s.worker, s.kind, s.error
+        FROM settled AS s WHERE s.kind IN ('retry', 'fail')
+    )
+    SELECT array_agg(s.number),
+        array_agg(DISTINCT s.queue) FILTER (WHERE s.state IN ('ready', 'scheduled') OR EXISTS (
+            SELECT FROM tidemill.queues AS q WHERE q.name = s.queue AND q.rings
+        ))
+    INTO done, rung FROM settled AS s;
+    left_over := '{}';
+    IF COALESCE(cardinality(done), 0) < cardinality(ids) THEN
+        left_over := ARRAY(
+            SELECT o.number FROM generate_series(1, cardinality(ids)) AS o (number)
+            WHERE o.number <> ALL(COALESCE(done, '{}'))
+        );
+    END IF;
+    IF rung IS NOT NULL THEN
+        FOREACH name IN ARRAY rung LOOP
+            PERFORM FROM tidemill.jobs AS j WHERE j.queue = name AND j.lane = '' AND j.state = 'ready' LIMIT 1;
+            IF FOUND THEN
+                PERFORM tidemill.open_lane(name);
+            END IF;
+        END LOOP;
+    END IF;
+END
+$$;
+
+-- A worker says what it holds. `plain` is false, and nothing was changed, when a job runs in its name that it
+-- does not list. `current` says of each listed claim whether it is; one that somebody has locked just now (its
+-- own handler's transaction, a person who cancels it) is renewed the next time.
+CREATE FUNCTION tidemill.extend_plain(
+    given_wall double precision, expected double precision, heard bigint, of_worker text, received bigint,
+    for_seconds double precision, its_host text, its_pid bigint, its_queues text, its_concurrency integer,
+    ids text[], fences bigint[], claims bigint[], renewed boolean[], progresses double precision[],
+    notes text[], log_jobs text[], log_ages double precision[], log_lines text[],
+    OUT plain boolean, OUT current boolean[]
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    clock record;
+    listed bigint;
+BEGIN
+    SELECT c.wall, c.boot INTO clock FROM tidemill.read_clock(given_wall, expected, heard) AS c;
+    SELECT array_agg(j.seq IS NOT NULL ORDER BY h.ordinality),
+        count(*) FILTER (WHERE j.number <= received AND j.worker = of_worker)
+    INTO current, listed
+    FROM unnest(ids, fences, claims) WITH ORDINALITY AS h (id, fence, claim)
+    LEFT JOIN tidemill.jobs AS j
+        ON j.id = h.id AND j.fence = h.fence AND j.claim = h.claim AND j.state = 'running';
+    current := COALESCE(current, '{}');
+    plain := listed >= (
+        SELECT count(*) FROM tidemill.jobs AS j
+        WHERE j.state = 'running' AND j.worker = of_worker AND j.number <= received
+    );
+    IF NOT plain THEN
+        RETURN;
+    END IF;
+    WITH held AS MATERIALIZED (
+        SELECT j.seq, h.renewed, h.progress, h.note
+        FROM unnest(ids, fences, claims, renewed, progresses, notes)
+            AS h (id, fence, claim, renewed, progress, note)
+        JOIN tidemill.jobs AS j ON j.id = h.id
+        WHERE j.fence = h.fence AND j.claim = h.claim AND j.state = 'running'
+        AND (h.renewed OR h.progress IS NOT NULL OR h.note IS NOT NULL)
+        FOR UPDATE OF j SKIP LOCKED
+    )
+    UPDATE tidemill.jobs AS j
+    SET lease = CASE WHEN h.renewed THEN clock.boot + for_seconds ELSE j.lease END,
+        progress = COALESCE(h.progress, j.progress), note = COALESCE(h.note, j.note)
+    FROM held AS h
+    WHERE j.seq = h.seq AND j.state = 'running';
+    IF cardinality(log_jobs) > 0 THEN
+        INSERT INTO tidemill.logs (job, generation, attempt, at, line)
+        SELECT j.id, j.generation, j.attempts + 1, clock.wall - l.age, l.line
+        FROM unnest(log_jobs, log_ages, log_lines) WITH ORDINALITY AS l (job, age, line)
+        JOIN tidemill.jobs AS j ON j.id = l.job
+        WHERE j.id = ANY(SELECT h.id FROM unnest(ids, current) AS h (id, current) WHERE h.current)
+        ORDER BY l.ordinality;
+        DELETE FROM tidemill.logs AS l
+        USING (
+            SELECT DISTINCT j.id, j.generation, j.attempts + 1 AS attempt
+            FROM unnest(log_jobs) AS w (job) JOIN tidemill.jobs AS j ON j.id = w.job
+        ) AS of_job
+        WHERE l.job = of_job.id AND l.generation = of_job.generation AND l.attempt = of_job.attempt
+        AND l.number <= (
+            SELECT k.number FROM tidemill.logs AS k
+            WHERE k.job = of_job.id AND k.generation = of_job.generation AND k.attempt = of_job.attempt
+            ORDER BY k.number DESC OFFSET 200 LIMIT 1
+        );
+    END IF;
+    INSERT INTO tidemill.workers AS w (id, number, lease, seen, host, pid, queues, concurrency)
+    VALUES (of_worker, 0, clock.boot + for_seconds, clock.wall, its_host, its_pid, its_queues, its_concurrency)
+    ON CONFLICT (id) DO UPDATE SET lease = EXCLUDED.lease, seen = EXCLUDED.seen, host = EXCLUDED.host,
+        pid = EXCLUDED.pid, queues = EXCLUDED.queues, concurrency = EXCLUDED.concurrency;
+END
+$$;

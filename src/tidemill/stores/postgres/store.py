@@ -1,0 +1,346 @@
+"""The store as everybody else sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from tidemill.clock import Clock, Entropy, SystemEntropy
+from tidemill.contract.copying import Copies, IdPage, JobCopy
+from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.pools import PoolMinute, PoolView
+from tidemill.contract.queues import QueueInfo
+from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
+from tidemill.contract.transactions import Ending
+from tidemill.contract.upkeep import Progress, StoreFacts
+from tidemill.core.changes import Amended, Change
+from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
+from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.demand import Demand
+from tidemill.core.filters import Filter
+from tidemill.core.job import Group, Job
+from tidemill.core.needs import Need
+from tidemill.core.outcomes import Answer
+from tidemill.core.pools import PoolChanges, PoolSettings
+from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
+from tidemill.core.spending import Observation
+from tidemill.core.states import State
+from tidemill.engine import admit, amend, checkpoints, plans, reclaim, steering
+from tidemill.engine import pools as pooling
+from tidemill.engine.plans import Plan
+from tidemill.engine.records import Records
+from tidemill.stores.postgres import copying, ending, outside, pool_views, reader, upkeep
+from tidemill.stores.postgres.address import Address
+from tidemill.stores.postgres.boots import notice_boot
+from tidemill.stores.postgres.claim import claim
+from tidemill.stores.postgres.connection import Connection
+from tidemill.stores.postgres.extend import extend
+from tidemill.stores.postgres.home import Home
+from tidemill.stores.postgres.insert import insert
+from tidemill.stores.postgres.listener import PostgresListener
+from tidemill.stores.postgres.prune import prune
+from tidemill.stores.postgres.settle import settle, settle_in
+from tidemill.stores.postgres.statements import load
+from tidemill.stores.postgres.tending import Tending
+
+CLOCK = load("clock")
+
+
+class PostgresStore:
+    """`clock` is a test's; without one the server's clock is the truth."""
+
+    blocking = None
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        self._address, self._clock = Address.parse(url, schema), clock
+        self._entropy = entropy or SystemEntropy()
+        self._connect()
+
+    def _connect(self) -> None:
+        self._connection = Connection(self._address, self._clock)
+        self._home = Home(self._connection, self._entropy)
+        self._tending = Tending(self._connection)
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    async def open(self) -> Self:
+        await self._connection.open()
+        if self._clock is not None:
+            self._connection.clock.boot_id = self._clock.boot_id
+            await notice_boot(self._home)
+        return self
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    def another(self) -> Self:
+        other = object.__new__(type(self))
+        other._address, other._clock, other._entropy = self._address, self._clock, self._entropy
+        other._connect()
+        return other
+
+    async def _slowly(self, plan: Plan, verb: Callable[[Records], None]) -> None:
+        await self._home.run(plan, verb)
+
+    # -- jobs
+
+    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+        return await insert(self._home, groups)
+
+    async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
+        return await reader.arrivals(self._connection, limit, after)
+
+    async def admit(self, admissions: Sequence[Admission]) -> int:
+        plan = plans.admit(admissions)
+        return await self._home.run(plan, lambda records: admit.admit(records, admissions))
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        return await claim(self._home, request)
+
+    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        return await settle(self._home, settlements, request)
+
+    async def extend(self, heartbeat: Heartbeat) -> Extended:
+        return await extend(self._home, heartbeat)
+
+    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
+        return await self._home.run(plans.reclaim(dead), lambda records: reclaim.reclaim(records, dead))
+
+    async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+        """Who is meant is looked for first: none of them has to be locked for it."""
+        meant = await reader.oldest(self._connection, wanted, limit)
+        if not meant:
+            return Amended((), ())
+        named = replace(wanted, ids=meant)
+        return await self._home.run(
+            plans.change(meant), lambda records: amend.amend(records, named, change, limit), repeatable=False
+        )
+
+    async def prune(self, limit: int = 1000) -> Pruned:
+        return await prune(self._home, limit)
+
+    async def read_clock(self) -> Reading:
+        (row,) = await self._connection.fetch(CLOCK.read_clock, *self._connection.clock.asked())
+        return self._connection.clock.heard(row["wall"], row["boot"], row["epoch"])
+
+    # -- queues
+
+    async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
+        if queues:
+            await self._slowly(plans.queues(queues), lambda records: steering.declare(records, queues))
+
+    async def override(
+        self,
+        queue: str,
+        changes: QueueChanges,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | UnsetType | None = UNSET,
+    ) -> None:
+        change = partial(overridden, changes=changes, by=by, reason=reason, until=until)
+        await self._slowly(plans.queues([queue]), lambda records: steering.override(records, queue, change))
+
+    async def clear_override(self, queue: str, names: Sequence[str] = ()) -> None:
+        await self._slowly(
+            plans.queues([queue]), lambda records: steering.clear_override(records, queue, names)
+        )
+
+    async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
+        await self._slowly(
+            plans.queues([queue]), lambda records: steering.pause(records, queue, until, reason)
+        )
+
+    async def resume(self, queue: str) -> None:
+        await self._slowly(plans.queues([queue]), lambda records: steering.resume(records, queue))
+
+    async def queues(self) -> list[QueueInfo]:
+        return await reader.queues(self._connection)
+
+    # -- pools
+
+    async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
+        if pools:
+            await self._slowly(plans.pools(pools), lambda records: pooling.declare(records, pools))
+
+    async def override_pool(
+        self,
+        pool: str,
+        changes: PoolChanges | None,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | None = None,
+    ) -> None:
+        await self._slowly(
+            plans.pools([pool]),
+            lambda records: pooling.override(records, pool, changes, by=by, reason=reason, until=until),
+        )
+
+    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
+        return await self._home.run(
+            plans.change([job]),
+            lambda records: pooling.reserve(records, job, fence, claim, need),
+            repeatable=False,
+        )
+
+    async def observe(self, observations: Sequence[Observation]) -> None:
+        if observations:
+            await self._home.run(
+                plans.pools({seen.pool for seen in observations}),
+                lambda records: pooling.observe(records, observations),
+                repeatable=False,
+            )
+
+    async def close_pool(
+        self,
+        pool: str,
+        *,
+        key: str | None = None,
+        until: float | None = None,
+        by: str,
+        reason: str | None = None,
+    ) -> None:
+        await self._slowly(
+            plans.account(pool, key), lambda records: pooling.close(records, (pool, key), until, by, reason)
+        )
+
+    async def open_pool(self, pool: str, *, key: str | None = None) -> None:
+        await self._slowly(plans.account(pool, key), lambda records: pooling.open_again(records, (pool, key)))
+
+    async def pools(self) -> list[PoolView]:
+        return await pool_views.every(self._connection, self._entropy)
+
+    async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
+        return await pool_views.history(self._connection, pool, since)
+
+    # -- checkpoints
+
+    async def begin_step(self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry") -> Beginning:
+        return await self._home.run(
+            plans.steps(job), lambda records: checkpoints.begin(records, job, by, step, on_unknown)
+        )
+
+    async def forget_step(self, job: str, by: Try, step: Step) -> None:
+        await self._slowly(plans.steps(job), lambda records: checkpoints.forget(records, job, by, step))
+
+    async def keep_step(
+        self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
+    ) -> tuple[Answer, bytes]:
+        return await self._home.run(
+            plans.steps(job), lambda records: checkpoints.keep(records, job, by, step, result, paid=paid)
+        )
+
+    async def checkpoints(self, job: str) -> list[Checkpoint]:
+        return await reader.checkpoints(self._connection, job)
+
+    async def kept_step(self, job: str, step: Step) -> bytes | None:
+        return await reader.kept_step(self._connection, job, step)
+
+    # -- chores
+
+    async def lead(self, duty: str, worker: str, lease: float) -> bool:
+        return await self._home.run(
+            plans.lead(duty), lambda records: steering.lead(records, duty, worker, lease)
+        )
+
+    async def resign(self, duty: str, worker: str) -> None:
+        await self._slowly(plans.lead(duty), lambda records: steering.resign(records, duty, worker))
+
+    # -- reading
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        return await reader.get(self._connection, ids)
+
+    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
+        return await reader.find(self._connection, wanted, limit, cursor)
+
+    async def counts(self) -> dict[str, dict[State, int]]:
+        return await reader.counts(self._connection)
+
+    async def history(self, queue: str, since: float) -> list[Minute]:
+        return await reader.history(self._connection, queue, since)
+
+    async def logs(self, job: str) -> list[LogLine]:
+        return await reader.logs(self._connection, job)
+
+    async def attempts(self, job: str) -> list[AttemptRecord]:
+        return await reader.attempts(self._connection, job)
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await reader.workers(self._connection)
+
+    async def backlog(self, queue: str) -> Backlog:
+        return await reader.backlog(self._connection, queue)
+
+    async def ahead(self, job: str) -> int | None:
+        return await reader.ahead(self._connection, job)
+
+    async def demand(self) -> list[Demand]:
+        return await reader.demand(self._connection)
+
+    # -- transactions shared with callers
+
+    async def send_inside(
+        self, connection: object, job: str, task: str, payload: bytes, options: bytes
+    ) -> None:
+        await outside.send(connection, self._address, _words(job, task, payload, options))
+
+    def send_inside_sync(
+        self, connection: object, job: str, task: str, payload: bytes, options: bytes
+    ) -> None:
+        outside.send_sync(connection, self._address, _words(job, task, payload, options))
+
+    def transaction(self, job: str, fence: int, claim: int) -> AbstractAsyncContextManager[Ending]:
+        return ending.transaction(self._connection, partial(settle_in, self._home), job, fence, claim)
+
+    # -- looking after the store
+
+    async def describe(self) -> StoreFacts:
+        return await upkeep.describe(self._connection)
+
+    async def check(self) -> tuple[str, ...]:
+        return await upkeep.check(self._connection)
+
+    async def backup(self, target: Path, progress: Progress | None = None) -> None:  # noqa: ARG002 - the contract's
+        raise upkeep.refuse_backup(self._connection, target)
+
+    async def compact(self) -> None:
+        await upkeep.compact(self._connection)
+
+    async def tend(self) -> bool:
+        return await self._tending.tend()
+
+    async def copy_jobs(self, after: int = 0, limit: int = 100) -> list[JobCopy]:
+        return await copying.copy_jobs(self._connection, after, limit)
+
+    async def copy_ids(self, cursor: str = "") -> IdPage:
+        return await copying.copy_ids(self._connection, cursor)
+
+    async def copy_in(self, copies: Copies) -> None:
+        await copying.copy_in(self._home, copies)
+
+    def listen(self, topics: Iterable[str]) -> PostgresListener:
+        return self._connection.wakeups.listen(topics)
+
+    def ring(self, topics: Iterable[str]) -> None:
+        self._connection.announce(topics)
+
+
+def _words(job: str, task: str, payload: bytes, options: bytes) -> outside.Words:
+    return job, task, payload.decode(), options.decode()
