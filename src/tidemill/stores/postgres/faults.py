@@ -21,7 +21,7 @@ from tidemill.errors import (
 )
 from tidemill.stores.postgres.address import Address
 
-TROUBLE = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+TROUBLE = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 """What a database can raise; a timeout is an OSError too."""
 
 

@@ -68,6 +68,13 @@ class Links:
         self._call_next()
 
     async def close(self) -> None:
+        """S2: what is under way may finish, within a verb's time."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + CONNECT_PATIENCE
+        while len(self._idle) < len(self._all) and loop.time() < end:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(end):
+                    await self._wait_for_one()
         every, self._idle, self._all = self._all, [], set()
         for link in every:
             await hang_up(link)
