@@ -5,10 +5,13 @@ Shows that the verbs need nothing but what they ask for, and what writing their 
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tidemill.contract.reader import ATTEMPTS_KEPT, LOG_LINES
 from tidemill.core.calls import UNRIPE
+from tidemill.core.pool_history import Remark
 from tidemill.engine import wants
 from tidemill.engine.changes import Changes, Moved
 from tidemill.engine.ledger import Left
@@ -177,7 +180,6 @@ def _looked(row: Any) -> int:
 
 
 def _write(records: Records, changes: Changes) -> None:
-    books = records.books
     for name, row in changes.queues.items():
         queue = records.queue(name)
         queue.declared, queue.override, queue.pause = row.declared, row.override, row.pause
@@ -193,6 +195,12 @@ def _write(records: Records, changes: Changes) -> None:
         if mark is not None:
             marks[group] = mark
     records.picks += changes.picked
+    _write_rows(records, changes)
+    _write_reservations(records, changes)
+    _append(records, changes)
+
+
+def _write_rows(records: Records, changes: Changes) -> None:
     for request, known in changes.remembered.items():
         records.memory.pop(request, None)
         records.memory[request] = known
@@ -205,12 +213,10 @@ def _write(records: Records, changes: Changes) -> None:
             records.leaders[duty] = leader
     for job, steps in changes.checkpoints.items():
         records.checkpoints[job] = {checkpoint.step: checkpoint for checkpoint in steps}
-    books.pools.update(changes.pools)
+    records.books.pools.update(changes.pools)
     for place, account in changes.accounts.items():
-        books.accounts[place] = account
-        books._looked[place] = records.clock.wall()
-    _write_reservations(records, changes)
-    _append(records, changes)
+        records.books.accounts[place] = account
+        records.books._looked[place] = records.clock.wall()
 
 
 def _place(moved: Moved) -> tuple[bool, int]:
@@ -262,11 +268,6 @@ def _write_reservations(records: Records, changes: Changes) -> None:
 
 
 def _append(records: Records, changes: Changes) -> None:
-    from collections import Counter, deque
-
-    from tidemill.contract.reader import ATTEMPTS_KEPT, LOG_LINES
-    from tidemill.core.pool_history import Remark
-
     for job, attempts in changes.attempts.items():
         records.attempts.setdefault(job, deque(maxlen=ATTEMPTS_KEPT)).extend(attempts)
     for job, lines in changes.logs.items():
