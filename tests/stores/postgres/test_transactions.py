@@ -1,0 +1,255 @@
+"""Jobs that commit with a caller's rows, and rows that commit with a job's end (X1 to X4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+
+from tidemill import Context, Limit, Retry, Tidemill, Unique
+from tidemill.client.handle import JobHandle
+from tidemill.client.inside import ArrivingHandle
+from tidemill.core.claims import ClaimRequest, Share
+from tidemill.core.states import State
+from tidemill.errors import ConfigurationError, InvalidJob, JobFailed, JobNotFound
+from tidemill.stores.postgres import PostgresStore
+
+
+@pytest.fixture
+async def app(postgres_url: str) -> AsyncIterator[Tidemill]:
+    """An application, and a table of its own in the same database."""
+    theirs = await asyncpg.connect(postgres_url)
+    await theirs.execute("CREATE TABLE public.rows (n int)")
+    await theirs.close()
+    async with Tidemill(postgres_url) as app:
+        yield app
+
+
+@asynccontextmanager
+async def working(app: Tidemill, **options: Any) -> AsyncIterator[None]:
+    worker = app.worker(concurrency=4, **options)
+    running = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        worker.stop()
+        await running
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    connection = await asyncpg.connect(url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def written(url: str) -> list[int]:
+    async with connected(url) as connection:
+        return [row["n"] for row in await connection.fetch("SELECT n FROM public.rows ORDER BY n")]
+
+
+# -- sending
+
+
+async def test_x1_a_job_commits_or_vanishes_with_the_callers_rows(app: Tidemill, postgres_url: str) -> None:
+    @app.task(name="add", queue="sums", priority=7)
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with connected(postgres_url) as connection, working(app):
+        with pytest.raises(ZeroDivisionError):
+            async with connection.transaction():
+                lost = await add.using(connection=connection).enqueue(1, 1)
+                raise ZeroDivisionError
+        async with connection.transaction():
+            sent = await add.using(connection=connection, priority=3, tags=["x"]).enqueue(1, b=2)
+            await connection.execute("INSERT INTO public.rows VALUES (1)")
+            with pytest.raises(JobNotFound, match="its transaction is not committed"):
+                await sent.result(timeout=0.1)
+        assert await sent.result(timeout=10) == 3
+        job = await sent.status()
+        assert (job.queue, job.priority, job.tags) == ("sums", 3, ("x",))
+        with pytest.raises(JobNotFound):
+            await lost.result(timeout=0.1)
+
+
+async def test_x1_from_a_program_without_a_loop(app: Tidemill, postgres_url: str) -> None:
+    @app.task(name="add")
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    def send() -> JobHandle[int]:
+        with psycopg.connect(postgres_url) as connection:
+            return add.using(connection=connection, unique=Unique("k", period=60)).enqueue_sync(2, 2)
+
+    async with working(app):
+        sent = await asyncio.to_thread(send)
+        assert await sent.result(timeout=10) == 4
+    await asyncio.to_thread(app.close_sync)
+
+
+async def test_x1_plain_sql_and_a_request_that_cannot_be_a_job(app: Tidemill, postgres_url: str) -> None:
+    @app.task(name="add")
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with connected(postgres_url) as connection, working(app):
+        good = await connection.fetchval("""SELECT tidemill.enqueue('add', '{"a": 2, "b": 3}')""")
+        bad = await connection.fetchval("""SELECT tidemill.enqueue('add', '{"a": "two", "b": 3}')""")
+        assert await ArrivingHandle[int](app.client, good).result(timeout=10) == 5
+        with pytest.raises(JobFailed, match=r"payload: .*a"):
+            await ArrivingHandle[int](app.client, bad).result(timeout=10)
+
+
+async def test_x3_where_it_cannot_be(app: Tidemill, postgres_url: str) -> None:
+    elsewhere = Tidemill("memory://")
+
+    @elsewhere.task(name="there")
+    async def there(ctx: Context, a: int) -> None:
+        async with ctx.transaction():
+            raise AssertionError
+
+    async with connected(postgres_url) as connection, elsewhere:
+        with pytest.raises(ConfigurationError, match="use a postgresql:// store, or send the job after"):
+            await there.using(connection=connection).enqueue(1)
+        with pytest.raises(InvalidJob, match="enqueue_many has a call of its own"):
+            there.using(connection=connection).job(1)
+        async with working(elsewhere):
+            with pytest.raises(JobFailed, match="this store is not in a database"):
+                await (await there.enqueue(1)).result(timeout=10)
+
+
+# -- ending
+
+
+async def write_row(ctx: Context, n: int) -> int:
+    """At the top of a module: a job with a crash on record is looked for by name."""
+    async with ctx.transaction() as tx:
+        await tx.connection.execute("INSERT INTO public.rows VALUES ($1)", n)
+        tx.done(n * 10)
+    return n * 10
+
+
+async def test_x4_rows_and_the_end_of_the_job_commit_together(app: Tidemill, postgres_url: str) -> None:
+    write = app.task(name="write")(write_row)
+    sent = await write.enqueue(1)
+    async with working(app):
+        assert await sent.result(timeout=10) == 10
+    assert await written(postgres_url) == [1]
+    assert (await app.store.counts())["default"][State.DONE] == 1
+    assert not await app.store.attempts(sent.id)
+
+
+async def test_x4_what_raises_in_it_leaves_nothing(app: Tidemill, postgres_url: str) -> None:
+    """Neither rows nor an end: the next attempt begins anew. The error is the handler's own."""
+
+    @app.task(name="write", retry=Retry(attempts=2, first=0))
+    async def write(ctx: Context) -> None:
+        async with ctx.transaction() as tx:
+            await tx.connection.execute("INSERT INTO public.rows VALUES ($1)", ctx.attempt)
+            if ctx.attempt == 1:
+                await tx.connection.execute("SELECT 1/0")
+
+    sent = await write.enqueue()
+    async with working(app):
+        await sent.result(timeout=10)
+    assert await written(postgres_url) == [2]
+    (first,) = await app.store.attempts(sent.id)
+    assert first.error is not None
+    assert first.error.type.endswith("DivisionByZeroError")
+
+
+async def test_x4_the_end_stands_whatever_the_handler_does_after_it(app: Tidemill, postgres_url: str) -> None:
+    """Also when a heartbeat finds the job done while its handler still runs."""
+    beaten, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task(name="write", retry=Retry(attempts=3, first=0))
+    async def write(ctx: Context) -> str:
+        async with ctx.transaction() as tx:
+            await tx.connection.execute("INSERT INTO public.rows VALUES (1)")
+            tx.done("the result")
+        beaten.set()
+        await go_on.wait()
+        raise ValueError("too late")
+
+    sent = await write.enqueue()
+    async with working(app, lease=1.0, heartbeat=0.1):
+        assert await sent.result(timeout=10) == "the result"
+        await beaten.wait()
+        for _ in range(3):
+            await asyncio.sleep(0.1)  # the heartbeat's own time
+        go_on.set()
+    job = await sent.status()
+    assert (job.state, job.attempts) == (State.DONE, 1)
+    assert await written(postgres_url) == [1]
+
+
+async def test_x4_i6_who_lost_the_job_writes_nothing(app: Tidemill, postgres_url: str) -> None:
+    begun, lost = asyncio.Event(), asyncio.Event()
+
+    @app.task(name="write")
+    async def write(ctx: Context) -> None:
+        begun.set()
+        await lost.wait()
+        async with ctx.transaction() as tx:
+            await tx.connection.execute("INSERT INTO public.rows VALUES (1)")
+
+    sent = await write.enqueue()
+    async with working(app, lease=60.0):
+        await begun.wait()
+        job = await sent.status()
+        assert job.worker is not None
+        other = await PostgresStore(postgres_url).open()
+        await other.reclaim([job.worker])
+        await other.pause("default")
+        await other.close()
+        lost.set()
+    assert (await sent.status()).state is State.READY
+    assert not await written(postgres_url)
+
+
+async def test_x4_nothing_that_takes_its_time_is_done_in_it(app: Tidemill, postgres_url: str) -> None:
+    metered = app.pool("metered", Limit.requests(10, per="second"))
+    said: list[str] = []
+
+    async def call() -> int:
+        raise AssertionError
+
+    @app.task(name="write", retry=Retry(attempts=1))
+    async def write(ctx: Context) -> None:
+        async with ctx.transaction() as tx:
+            await tx.connection.execute("INSERT INTO public.rows VALUES (1)")
+            for attempted in (lambda: ctx.spend(metered), ctx.transaction):
+                with pytest.raises(ConfigurationError) as refused:
+                    await attempted().__aenter__()
+                said.append(str(refused.value))
+            await ctx.step("call", call, paid=True)
+
+    sent = await write.enqueue()
+    async with working(app):
+        with pytest.raises(JobFailed, match=r"ctx\.step inside ctx\.transaction\(\)"):
+            await sent.result(timeout=10)
+    assert not await written(postgres_url)
+    assert [line.split(" ")[0] for line in said] == ["ctx.spend", "ctx.transaction"]
+
+
+async def test_x4_a_job_with_a_crash_on_record_may_use_it(app: Tidemill, postgres_url: str) -> None:
+    """It begins in a process of its own, which has no connection of the worker's, and is run again here."""
+    write = app.task(name="write")(write_row)
+    sent = await write.enqueue(4)
+    store = app.store
+    shares = (Share("default", 1),)
+    claimed = await store.claim(ClaimRequest(worker="dead", number=1, shares=shares, limit=1, lease=60.0))
+    assert claimed.jobs
+    await store.reclaim(["dead"])
+    assert (await sent.status()).crashes
+    async with working(app):
+        assert await sent.result(timeout=30) == 40
+    assert await written(postgres_url) == [4]
