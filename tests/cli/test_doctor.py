@@ -302,3 +302,17 @@ def test_an_unreachable_store_is_one_bad_finding(cli: Cli) -> None:
     ran = cli("doctor", "--url", "sqlite:///nowhere.db", "--json")
     (found,) = ran.json["findings"]
     assert (ran.code, found["level"], found["about"]) == (1, "bad", "store")
+
+
+def test_x6_a_health_check_asks_for_a_worker_of_this_host_only(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.on_store(lambda store: serve(store, "mail"))
+    ran = cli("doctor", "--here", "--app", "shop:app")
+    assert ran.code == 1, "the worker that lives is another host's"
+    assert "restart it" in ran.out
+    monkeypatch.setattr(
+        "tidemill.cli.doctor.command.gethostname", lambda: ""
+    )  # as that worker says of itself
+    ran = cli("doctor", "--here", "--app", "shop:app")
+    assert (ran.code, ran.out.count("\n")) == (0, 1)

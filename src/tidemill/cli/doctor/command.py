@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from socket import gethostname
 
 import click
 
@@ -13,7 +14,7 @@ from tidemill.cli.doctor.pools import about_pools
 from tidemill.cli.doctor.queues import about_queues
 from tidemill.cli.doctor.settings import about_settings
 from tidemill.cli.doctor.store import about_store
-from tidemill.cli.doctor.workers import about_workers
+from tidemill.cli.doctor.workers import about_workers, about_workers_here
 from tidemill.cli.output import print_json, printable
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
@@ -22,17 +23,18 @@ from tidemill.settings import Effective
 
 
 @click.command()
+@click.option("--here", is_flag=True, help="Only whether a worker of this host lives: for a health check.")
 @with_target
-def doctor(target: Target) -> int:
+def doctor(target: Target, *, here: bool) -> int:
     """Say whether the store, its queues and its workers are well. Exit code 1 when not."""
     app = target.application()
     try:
-        findings = target.run(lambda app: _examine(app, target), app=app)
+        findings = target.run(lambda app: _is_here(app) if here else _examine(app, target), app=app)
+        settings = [] if here else app.settings.effective(app.queues)
     except StoreError as error:
         findings = [_unusable(app, error)]
-        _show(findings, app.settings.effective(app.queues) if target.json else [], as_json=target.json)
-        return 1
-    _show(findings, app.settings.effective(app.queues), as_json=target.json)
+        settings = app.settings.effective(app.queues) if target.json else []
+    _show(findings, settings, as_json=target.json)
     return 1 if any(finding.level == "bad" for finding in findings) else 0
 
 
@@ -46,6 +48,11 @@ async def _examine(app: Tidemill, target: Target) -> list[Finding]:
         *about_pools(app, overview, target),
         *await about_jobs(app, overview, target),
     ]
+
+
+async def _is_here(app: Tidemill) -> list[Finding]:
+    """What is wrong elsewhere is no reason to restart this host's worker."""
+    return list(about_workers_here(await app.inspect.workers(), gethostname()))
 
 
 def _unusable(app: Tidemill, error: StoreError) -> Finding:

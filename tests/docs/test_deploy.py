@@ -1,0 +1,63 @@
+"""X6: what the deploy folder says can be run: its commands exist, its settings are read."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from tidemill.cli.root import root
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+COMPOSE = sorted(DEPLOY.glob("compose.*.yaml"))
+
+
+def parsed(arguments: list[str]) -> click.Context:
+    """What the command line makes of them; it ends with an error for what it does not know."""
+    command = root.get_command(click.Context(root), arguments[0])
+    assert command is not None
+    return command.make_context(arguments[0], arguments[1:])
+
+
+@pytest.mark.parametrize("path", COMPOSE, ids=lambda path: path.name)
+def test_x6_compose_files_start_workers_that_the_command_line_knows(path: Path) -> None:
+    services: dict[str, Any] = yaml.safe_load(path.read_text())["services"]
+    command = ["shop.jobs:app" if "APP" in word else word for word in services["worker"]["command"]]
+    grace = parsed(command).params["grace"]
+    assert grace < float(services["worker"]["stop_grace_period"].removesuffix("s"))
+    (server,) = set(services) - {"worker"}
+    check = services[server]["healthcheck"]
+    assert (check["interval"], check["timeout"], check["retries"]) == ("10s", "3s", 3)
+    assert services[server]["volumes"]
+    assert server in services["worker"]["environment"]["TIDEMILL_URL"]
+
+
+def test_x6_redis_keeps_what_it_was_told() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.redis.yaml").read_text())["services"]
+    said = " ".join(services["redis"]["command"])
+    assert "--appendonly yes --appendfsync always --maxmemory-policy noeviction" in said
+
+
+def test_x6_the_unit_waits_longer_than_its_worker() -> None:
+    unit = (DEPLOY / "tidemill-worker@.service").read_text()
+    line = re.search(r"^ExecStart=\S+/tidemill (.*)$", unit, re.MULTILINE)
+    patience = re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+    assert line is not None
+    assert patience is not None
+    assert parsed(shlex.split(line[1].replace("%i", "shop.jobs:app"))).params["grace"] < int(patience[1])
+
+
+def test_x6_the_image_is_not_root_and_says_whether_it_lives() -> None:
+    image = (DEPLOY / "Dockerfile").read_text()
+    assert re.search(r"^USER tidemill$", image, re.MULTILINE)
+    check = re.search(r"^HEALTHCHECK .*?CMD (\[.*?\])$", image, re.MULTILINE | re.DOTALL)
+    assert check is not None
+    program, *command = json.loads(check[1])
+    assert program == "tidemill"
+    assert parsed(command).params["here"]
