@@ -32,8 +32,8 @@ class Place:
     def bytes_used(self) -> int:
         return FACTS[self.store].bytes_used(self.url)
 
-    def asked(self) -> int:
-        """What the server was asked so far: commands, or transactions."""
+    def asked(self) -> dict[str, int]:
+        """How often the server was asked so far."""
         return FACTS[self.store].asked(self.url)
 
 
@@ -42,15 +42,15 @@ class Facts(ABC):
     def bytes_used(self, url: str) -> int: ...
 
     @abstractmethod
-    def asked(self, url: str) -> int: ...
+    def asked(self, url: str) -> dict[str, int]: ...
 
 
 class FolderFacts(Facts):
     def bytes_used(self, url: str) -> int:
         return sum(file.stat().st_size for file in Path(url).iterdir())
 
-    def asked(self, url: str) -> int:  # noqa: ARG002 - a file counts nothing
-        return 0
+    def asked(self, url: str) -> dict[str, int]:  # noqa: ARG002 - a file counts nothing
+        return {}
 
 
 class RedisFacts(Facts):
@@ -59,8 +59,13 @@ class RedisFacts(Facts):
         said = _info(url, "memory")
         return int(said["used_memory"]) - int(said.get("mem_clients_normal", 0))
 
-    def asked(self, url: str) -> int:
-        return int(_info(url, "stats")["total_commands_processed"])
+    def asked(self, url: str) -> dict[str, int]:
+        """Redis counts what clients send, and every command, those inside a script one by one."""
+        said = _info(url, "stats")
+        return {
+            "asked": int(said["total_reads_processed"]),
+            "commands": int(said["total_commands_processed"]),
+        }
 
 
 def _info(url: str, section: str) -> dict[str, int]:
@@ -73,10 +78,10 @@ class PostgresFacts(Facts):
     def bytes_used(self, url: str) -> int:
         return self._one(url, "SELECT pg_database_size(current_database())")
 
-    def asked(self, url: str) -> int:
-        return self._one(
-            url, "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
-        )
+    def asked(self, url: str) -> dict[str, int]:
+        """Transactions; a lone statement is one."""
+        counted = "xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
+        return {"asked": self._one(url, f"SELECT {counted}")}
 
     def _one(self, url: str, question: str) -> int:
         with psycopg.connect(url, autocommit=True) as connection:

@@ -94,7 +94,7 @@ REDIS = (
     _below("enqueue to start at 100 a second, p50", 0.8, "ms", ("latency", AWAITED, "p50_ms")),
     _below("enqueue to start at 100 a second, p99", 2, "ms", ("latency", AWAITED, "p99_ms")),
     _below("a ready job with 208 bytes of arguments", 560, "bytes", ("footprint", AWAITED, "bytes_per_job")),
-    _below("idle worker asks", 2, "commands a second", ("idle", OWN, "asked_per_second")),
+    _below("idle worker asks", 2, "times a second", ("idle", OWN, "asked_per_second")),
     _below("idle worker", 0.5, "% of a core", ("idle", OWN, "cpu_percent_of_a_core")),
     _grows("CPU per job, server included: last 10 000 beside first", 1.5, "growth"),
 )

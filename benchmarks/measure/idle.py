@@ -27,11 +27,14 @@ def idle(case: Case) -> dict[str, float]:
         figures = {"cpu_percent_of_a_core": (cpu_seconds(*crew.pids) - cpu) / seconds * 100}
         if case.place.pid is not None:
             figures["with_server_percent"] = (cpu_seconds(*pids) - whole) / seconds * 100
-            figures["asked_per_second"] = max(0, case.place.asked() - asked - _looks(case)) / seconds
+            figures |= {
+                f"{name}_per_second": max(0, number - asked[name] - _looks(case)[name]) / seconds
+                for name, number in case.place.asked().items()
+            }
         return figures
 
 
-def _looks(case: Case) -> int:
-    """What looking twice asks the server itself."""
+def _looks(case: Case) -> dict[str, int]:
+    """What looking asks the server itself."""
     before = case.place.asked()
-    return case.place.asked() - before
+    return {name: number - before[name] for name, number in case.place.asked().items()}

@@ -9,7 +9,7 @@ from chancy import Chancy, Queue, Worker, job
 from benchmarks.adapters.shapes import OnLoop, pieces
 from benchmarks.tally import Row
 
-CONCURRENCY = 100
+CONCURRENCY = 500
 
 ROW: list[Row] = []
 """Jobs name their function; what it needs it finds here."""

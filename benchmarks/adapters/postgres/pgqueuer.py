@@ -13,7 +13,7 @@ from pgqueuer.models import Job
 from benchmarks.adapters.shapes import OnLoop, pieces
 from benchmarks.tally import Row
 
-BATCH = 1000
+BATCH = 1_000
 CONNECTIONS = 10
 
 

@@ -12,7 +12,8 @@ from arq.worker import Worker
 from benchmarks.adapters.shapes import OnLoop
 from benchmarks.tally import Row
 
-MAX_JOBS, POLL = 100, 0.01
+MAX_JOBS = 100
+POLL = 0.01
 
 
 class Arq(OnLoop):

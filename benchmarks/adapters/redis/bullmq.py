@@ -10,7 +10,7 @@ from bullmq import Queue, Worker
 from benchmarks.adapters.shapes import OnLoop, pieces
 from benchmarks.tally import Row
 
-CONCURRENCY = 50
+CONCURRENCY = 20
 FORGOTTEN = {"removeOnComplete": True}
 
 

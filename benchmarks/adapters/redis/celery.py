@@ -7,7 +7,7 @@ import celery
 from benchmarks.adapters.shapes import Blocking, Started, nobody
 from benchmarks.tally import Row
 
-PREFETCH = 100
+PREFETCH = 1_000
 
 
 class CeleryOnRedis(Blocking):

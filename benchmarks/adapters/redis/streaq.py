@@ -11,11 +11,13 @@ from streaq import Worker
 from benchmarks.adapters.shapes import OnLoop, Started, nobody, pieces
 from benchmarks.tally import Row
 
-CONCURRENCY = 64
+CONCURRENCY = 16
 
 
 class Streaq(OnLoop):
-    settings = f"uvloop; concurrency={CONCURRENCY}, prefetch the same (its default), results dropped (ttl=0)"
+    settings = (
+        f"uvloop; concurrency={CONCURRENCY} and as many prefetched (its defaults), results dropped (ttl=0)"
+    )
     acknowledges = "removes the job after it ran; a dead worker's jobs run again"
 
     async def connect(self, url: str) -> None:
