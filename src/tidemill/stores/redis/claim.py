@@ -1,0 +1,76 @@
+"""claim: one script where all that is ready is plain, else the engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemill.clock import Entropy, SystemEntropy
+from tidemill.core.claims import ClaimRequest, Claims
+from tidemill.engine import claim as engine
+from tidemill.engine import plans
+from tidemill.stores.redis import scripts
+from tidemill.stores.redis.records import in_hand
+from tidemill.stores.redis.slow import Slow
+from tidemill.stores.redis.wire import Argument
+
+CLAIM = scripts.load("claim")
+
+SLOW, CLAIM_WANTED = b"slow", b"claim"
+
+
+async def claim(slow: Slow, request: ClaimRequest) -> Claims:
+    if request.ids is None:
+        draw = Draw(slow.entropy)
+        reply = CLAIM_WANTED
+        while reply == CLAIM_WANTED:
+            reply = await slow.shard.run(CLAIM, *words(request, draw), repeatable=True)
+        if reply != SLOW:
+            return claims(reply, draw)
+    return await by_the_engine(slow, request)
+
+
+async def by_the_engine(slow: Slow, request: ClaimRequest) -> Claims:
+    return await slow.run(plans.claim(request), lambda records: engine.claim(records, request))
+
+
+class Draw:
+    """The claim id of one claim. An entropy that can be replayed is asked when there is something to claim
+    and not before, as the specification does; that takes a second trip, which is for tests only."""
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._entropy, self.claim_id = entropy, 0
+        if isinstance(entropy, SystemEntropy):
+            self.claim_id = entropy.claim_id()
+        self._is_asked = bool(self.claim_id)
+
+    def word(self) -> bytes:
+        if not self._is_asked:
+            self._is_asked = True
+            return b""
+        self.claim_id = self.claim_id or self._entropy.claim_id()
+        return self.claim_id.to_bytes(8)
+
+
+def words(request: ClaimRequest, draw: Draw) -> list[Argument]:
+    found: list[Argument] = [
+        request.worker,
+        request.number,
+        request.lease,
+        draw.word(),
+        request.limit,
+        len(request.shares),
+    ]
+    for share in request.shares:
+        found += (share.queue, share.jobs)
+    return found
+
+
+def claims(reply: list[Any], draw: Draw) -> Claims:
+    fence, more, next_due = reply[:3]
+    return Claims(
+        jobs=[
+            in_hand(reply[at].decode(), reply[at + 1], fence, draw.claim_id) for at in range(3, len(reply), 2)
+        ],
+        more=bool(more),
+        next_due=float(next_due) if next_due else None,
+    )

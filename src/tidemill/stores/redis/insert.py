@@ -1,0 +1,81 @@
+"""insert: plain jobs by one script for all groups, any others by the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from struct import Struct
+
+from tidemill.core.job import Group, NewJob, problem_with
+from tidemill.core.queues import Inserted, Verdict
+from tidemill.engine import insert as engine
+from tidemill.engine import plans
+from tidemill.stores.redis import scripts
+from tidemill.stores.redis.records import EXPIRES, MORE, NO_MORE, TIME, More, tail
+from tidemill.stores.redis.slow import Slow
+from tidemill.stores.redis.wire import Argument
+
+INSERT = scripts.load("insert")
+DELAY, AT = 2048, 4096
+BODY = Struct(">Hh")
+
+
+async def insert(slow: Slow, groups: Sequence[Group]) -> list[list[Inserted]]:
+    """Groups are taken in order, so that places in line are given in the order jobs were sent."""
+    answers: list[list[Inserted]] = []
+    while left := groups[len(answers) :]:
+        plain = list(takewhile(_is_plain, left))
+        done = int(await slow.shard.run(INSERT, *_words(plain), repeatable=True)) if plain else 0
+        answers += [[Inserted(Verdict.ACCEPTED, job.id) for job in group.jobs] for group in plain[:done]]
+        if done < len(plain):
+            answers += await _by_the_engine(slow, plain[done : done + 1])
+        else:
+            special = list(takewhile(lambda group: not _is_plain(group), left[done:]))
+            answers += await _by_the_engine(slow, special) if special else []
+    return answers
+
+
+async def _by_the_engine(slow: Slow, groups: Sequence[Group]) -> list[list[Inserted]]:
+    return await slow.run(plans.insert(groups), lambda records: engine.insert(records, groups))
+
+
+def _is_plain(group: Group) -> bool:
+    return (
+        all(_is_plain_job(job) for job in group.jobs)
+        and len({job.id for job in group.jobs}) == len(group.jobs)
+        and problem_with(group) is None
+    )
+
+
+def _is_plain_job(job: NewJob) -> bool:
+    return job.key is None and job.unique is None and not job.needs and job.batching is None
+
+
+def _words(groups: Sequence[Group]) -> list[Argument]:
+    words: list[Argument] = [len(groups)]
+    for group in groups:
+        words += (group.queue, len(group.jobs))
+        for job in group.jobs:
+            words += (job.id, _body(job))
+    return words
+
+
+def _body(job: NewJob) -> bytes:
+    """All of its record but what only the store knows."""
+    if not job.delay and job.at is None and job.expires is None and not _has_more(job):
+        return BODY.pack(0, job.priority) + tail(job.task, NO_MORE, job.payload)
+    more = More("", job.timeout, job.trace, job.tags)
+    times = ((DELAY, job.delay if job.at is None else 0.0), (AT, job.at), (EXPIRES, job.expires))
+    given = [(flag, time) for flag, time in times if time is not None and (time or flag != DELAY)]
+    flags = sum(flag for flag, _ in given) | MORE * (more != NO_MORE)
+    return b"".join(
+        (
+            BODY.pack(flags, job.priority),
+            *(TIME.pack(time) for _, time in given),
+            tail(job.task, more, job.payload),
+        )
+    )
+
+
+def _has_more(job: NewJob) -> bool:
+    return job.timeout is not None or job.trace is not None or bool(job.tags)

@@ -1,0 +1,47 @@
+-- The layout of a job's record (stores/redis/records.py), as far as scripts look into it.
+local EXPIRES, CLAIMED, NEWS, ENDED, RESULT, FATE = 1, 2, 4, 8, 16, 32
+local SPECIAL, HOLDS, ALONE, LANED = 128, 256, 512, 1024
+
+local band, bor, bnot = bit.band, bit.bor, bit.bnot
+local sub, pack, unpack_ = string.sub, struct.pack, struct.unpack
+
+-- state, flags, seq, priority, created, due, attempts, crashes, generation, queue, and where the next begins
+local function head(record)
+  return unpack_('>c1HI6hddIIIHc0', record)
+end
+
+local function has(flags, flag)
+  return band(flags, flag) ~= 0
+end
+
+-- Where the claim stands, or would stand.
+local function claim_at(flags, at)
+  if has(flags, EXPIRES) then at = at + 8 end
+  if has(flags, HOLDS) then at = at + 8 end
+  return at
+end
+
+-- Where the piece behind a claim begins.
+local function after_claim(record, flags, at)
+  if has(flags, CLAIMED) then
+    at = at + 38 + unpack_('>H', record, at + 36)
+  end
+  return at
+end
+
+-- Where the piece behind a text with its length begins, if there is one.
+local function after_text(record, present, at)
+  if present then
+    at = at + 4 + unpack_('>I', record, at)
+  end
+  return at
+end
+
+-- How every order but that of lanes names a job.
+local function member_of(seq, id)
+  return pack('>I6', seq) .. id
+end
+
+local function id_of(member)
+  return sub(member, 7)
+end

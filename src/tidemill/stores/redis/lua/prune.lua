@@ -1,0 +1,82 @@
+-- Ended jobs leave by their queue's retention, oldest ended first.
+--   ARGV[2]  how many at most
+--   ARGV[3]  how many seconds their ids are remembered
+--   then of each shelf: its queue, its state, the age in seconds and the number to be kept, '' for any
+-- Answers how many left.
+-- uses: clock records many
+local CHUNK = 250
+local limit, memory = tonumber(ARGV[2]), tonumber(ARGV[3])
+local boot_id = clock.boot_id
+local term = pack('>dd', clock.wall + memory, clock.boot + memory) .. pack('>H', #boot_id) .. boot_id
+local NOBODY = string.rep('\0', 14)
+
+local dropped, gone, remembered, forgotten, pages, details = 0, {}, {}, {}, {}, {}
+
+-- What a job that is gone leaves behind; nothing where its key is still held.
+local function leave(member, record)
+  local _, flags, seq, _, _, _, _, _, _, _, rest = head(record)
+  local held = has(flags, EXPIRES) and rest + 8 or rest
+  if has(flags, HOLDS) and unpack_('>d', record, held) > clock.wall then return false end
+  local id, at = id_of(member), claim_at(flags, rest)
+  gone[#gone + 1] = id
+  remembered[#remembered + 1] = id
+  remembered[#remembered + 1] = 'a' .. (has(flags, CLAIMED) and sub(record, at, at + 13) or NOBODY) .. term
+  forgotten[#forgotten + 1] = clock.wall + memory
+  forgotten[#forgotten + 1] = id
+  gather(pages, math.floor(seq / 100), seq % 100)
+  for _, kind in ipairs({ 'attempts:', 'steps:', 'logs:' }) do details[#details + 1] = root .. kind .. id end
+  return true
+end
+
+local function clear(queue, state, age, keep)
+  local key = root .. state .. ':' .. queue
+  local surplus = keep == '' and 0 or math.max(0, redis.call('ZCARD', key) - tonumber(keep))
+  local oldest_kept = age == '' and -math.huge or clock.wall - tonumber(age)
+  local found, from, taken = 0, 0, {}
+  while true do
+    local members = redis.call('ZRANGE', key, from, from + CHUNK - 1, 'WITHSCORES')
+    local ids = {}
+    for at = 1, #members, 2 do ids[#ids + 1] = id_of(members[at]) end
+    local records = get_many(root .. 'jobs', ids)
+    for at, record in ipairs(records) do
+      local is_young = tonumber(members[2 * at]) > oldest_kept
+      if dropped >= limit or (is_young and found >= surplus) then
+        call_many('ZREM', key, taken)
+        return found
+      end
+      if leave(members[2 * at - 1], record) then
+        taken[#taken + 1] = members[2 * at - 1]
+        found, dropped = found + 1, dropped + 1
+      end
+    end
+    from = from + CHUNK
+    if #members < 2 * CHUNK then
+      call_many('ZREM', key, taken)
+      return found
+    end
+  end
+end
+
+for at = 4, #ARGV, 4 do
+  local found = dropped < limit and clear(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]) or 0
+  if found > 0 then redis.call('HINCRBY', root .. 'counts', ARGV[at + 1] .. ':' .. ARGV[at], -found) end
+end
+if dropped == 0 then return 0 end
+
+for at = 3, #details, 3 do
+  for _, attempt in ipairs(redis.call('SMEMBERS', details[at])) do
+    redis.call('DEL', root .. 'lines:' .. attempt .. ':' .. gone[at / 3])
+  end
+end
+for from = 1, #details, AT_ONCE do
+  redis.call('DEL', unpack(details, from, math.min(from + AT_ONCE - 1, #details)))
+end
+call_many('HDEL', root .. 'jobs', gone)
+for page, places in pairs(pages) do
+  local name = string.format('%.0f', page)
+  call_many('HDEL', root .. 'page:' .. name, places)
+  if redis.call('EXISTS', root .. 'page:' .. name) == 0 then redis.call('ZREM', root .. 'pages', name) end
+end
+call_many('HSET', root .. 'remembered', remembered)
+call_many('ZADD', root .. 'forget', forgotten)
+return dropped

@@ -1,0 +1,77 @@
+"""prune: ended jobs leave by their queue's retention, expired ones end, old ids are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
+from tidemill.contract.reader import HISTORY_KEPT
+from tidemill.core import transitions, usage
+from tidemill.core.ledger import PLACE
+from tidemill.core.queues import HOUR
+from tidemill.core.states import FINAL, PENDING
+from tidemill.engine import plans, wants
+from tidemill.engine.moves import move
+from tidemill.engine.records import Records
+from tidemill.stores.redis import keys, scripts
+from tidemill.stores.redis.queue_views import queues
+from tidemill.stores.redis.records import seq_and_id
+from tidemill.stores.redis.slow import Slow
+from tidemill.stores.redis.wire import Argument
+
+PRUNE, FORGET = scripts.load("prune"), scripts.load("forget")
+
+
+async def prune(slow: Slow, limit: int) -> Pruned:
+    shard = slow.shard
+    wall, _ = await shard.read_clock()
+    expired = await _expire(slow, limit, wall)
+    shelves: list[Argument] = []
+    for queue in await queues(shard):
+        for state in sorted(FINAL):
+            kept = queue.settings.retention(state)
+            bounds = ("" if bound is None else bound for bound in (kept.age, kept.count))
+            shelves += (queue.name, state.value, *bounds)
+    pruned = int(await shard.run(PRUNE, limit, MEMORY_OF_IDS, *shelves, repeatable=True)) if shelves else 0
+    oldest = (wall - HISTORY_KEPT) // 60 * 60
+    forgotten = int(await shard.run(FORGET, limit, oldest, HOUR, repeatable=True))
+    await _forget_resting(slow, limit, wall)
+    return Pruned(pruned, expired, more=limit in (pruned, expired, forgotten))
+
+
+async def _expire(slow: Slow, limit: int, wall: float) -> int:
+    """The longest expired first."""
+    shard = slow.shard
+    over = await shard.ask("ZRANGEBYSCORE", shard.key(keys.EXPIRING), "-inf", wall, "LIMIT", 0, limit)
+    ids = [seq_and_id(member)[1] for member in over]
+    return await slow.run(plans.change(ids), lambda records: _expired(records, ids)) if ids else 0
+
+
+def _expired(records: Records, ids: Sequence[str]) -> int:
+    now, count = records.clock.wall(), 0
+    for id_ in ids:
+        job = records.jobs.get(id_)
+        if job is not None and job.state in PENDING and transitions.is_expired(job, now):
+            move(records, transitions.expired(job, now), now)
+            count += 1
+    return count
+
+
+async def _forget_resting(slow: Slow, limit: int, wall: float) -> None:
+    """Keys nobody uses any more: an account that is not there would answer the same."""
+    shard, since = slow.shard, f"({wall - usage.UNUSED_FOR!r}"
+    unused = await shard.ask("ZRANGEBYSCORE", shard.key(keys.LOOKED), "-inf", since, "LIMIT", 0, limit)
+    for place in map(keys.place_of, unused):
+        await _forget_if_at_rest(slow, place)
+
+
+async def _forget_if_at_rest(slow: Slow, place: PLACE) -> None:
+    source = slow.source()
+    wanted = (wants.PoolOf(place[0]), wants.AccountOf(place), wants.ReservedAt(place))
+    space = await source.space(wanted)
+    known = space.books.load(place)
+    at_rest = known is None or usage.at_rest(*known, space.books.now())
+    if at_rest and not space.books.reservations(place):
+        await source.forget_account(place, wanted)
+    else:
+        await slow.shard.ask("ZADD", slow.shard.key(keys.LOOKED), space.clock.wall(), keys.place(place))

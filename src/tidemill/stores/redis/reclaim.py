@@ -1,0 +1,22 @@
+"""reclaim: as many steps as it takes, each of a bounded number of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemill.contract.jobs import Reclaimed
+from tidemill.engine import plans
+from tidemill.engine import reclaim as engine
+from tidemill.stores.redis.looks import OVERDUE_AT_ONCE
+from tidemill.stores.redis.slow import Slow
+
+
+async def reclaim(slow: Slow, dead: Sequence[str]) -> Reclaimed:
+    ready: list[str] = []
+    poison: list[str] = []
+    while True:
+        found = await slow.run(plans.reclaim(dead), lambda records: engine.reclaim(records, dead))
+        ready += found.ready
+        poison += found.poison
+        if len(found.ready) + len(found.poison) < OVERDUE_AT_ONCE:
+            return Reclaimed(tuple(ready), tuple(poison))

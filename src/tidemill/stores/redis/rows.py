@@ -1,0 +1,173 @@
+"""Rows other than jobs, as they are kept in Redis."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tidemill.contract.reader import WorkerInfo
+from tidemill.core.checkpoints import Checkpoint
+from tidemill.core.ledger import Reserved, Shut
+from tidemill.core.pools import PoolOverride, PoolSettings
+from tidemill.core.queues import Override, Pause, QueueChanges, QueueSettings, Verdict
+from tidemill.engine.ledger import Left, Pool
+from tidemill.engine.records import Leader, Remembered, Term
+from tidemill.engine.wants import Beginning, LaneRow, QueueRow
+from tidemill.stores.redis.keys import token
+
+encode = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class QueueText(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`declared` names only what differs from the default: scripts see at a glance that nothing does."""
+
+    declared: QueueChanges | UnsetType = UNSET
+    override: Override | None = None
+    pause: Pause | None = None
+
+
+class WorkerText(msgspec.Struct, frozen=True, omit_defaults=True):
+    seen: float = 0.0
+    host: str = ""
+    pid: int = 0
+    queues: tuple[str, ...] = ()
+    concurrency: int = 0
+
+    def info(self, worker: str) -> WorkerInfo:
+        return WorkerInfo(
+            id=worker,
+            host=self.host,
+            pid=self.pid,
+            queues=self.queues,
+            concurrency=self.concurrency,
+            holds=0,  # counted when it is read
+            seen=self.seen,
+        )
+
+
+class PoolText(msgspec.Struct, frozen=True, omit_defaults=True):
+    declared: PoolSettings
+    override: PoolOverride | None = None
+
+
+class _Why(msgspec.Struct, frozen=True, array_like=True):
+    shut: Shut | None
+    lacks: int
+    ripe: float | None
+
+
+_queue, _worker, _pool, _leader, _left, _reserved = (
+    msgspec.json.Decoder(kind).decode
+    for kind in (QueueText, WorkerText, PoolText, Leader, Left, tuple[Reserved, ...])
+)
+_why, _marks, _checkpoint = (
+    msgspec.msgpack.Decoder(kind).decode for kind in (_Why, dict[str, Shut], Checkpoint)
+)
+
+_DEFAULTS = QueueSettings()
+_TERM = Struct(">ddH")
+_VERDICTS: Final = {Verdict.ACCEPTED: b"a", Verdict.EXISTING: b"e"}
+_LETTERS: Final = {letter: verdict for verdict, letter in _VERDICTS.items()}
+
+
+def queue_text(row: QueueRow) -> bytes:
+    given = {
+        name: value
+        for name in _DEFAULTS.__struct_fields__
+        if (value := getattr(row.declared, name)) != getattr(_DEFAULTS, name)
+    }
+    declared = QueueChanges(**given) if given else UNSET
+    return encode(QueueText(declared, row.override, row.pause))
+
+
+def queue_of(text: bytes) -> QueueRow:
+    """Without its groups."""
+    row: QueueText = _queue(text)
+    declared = _DEFAULTS if isinstance(row.declared, UnsetType) else row.declared.over(_DEFAULTS)
+    return QueueRow(declared, row.override, row.pause)
+
+
+def worker_text(info: WorkerInfo) -> bytes:
+    return encode(WorkerText(info.seen, info.host, info.pid, info.queues, info.concurrency))
+
+
+def worker_of(worker: str, text: bytes) -> WorkerInfo:
+    row: WorkerText = _worker(text)
+    return row.info(worker)
+
+
+def pool_text(pool: Pool) -> bytes:
+    return encode(PoolText(pool.declared, pool.override))
+
+
+def pool_of(text: bytes) -> Pool:
+    row: PoolText = _pool(text)
+    return Pool(row.declared, row.override)
+
+
+def leader_of(text: bytes) -> Leader:
+    found: Leader = _leader(text)
+    return found
+
+
+def left_of(text: bytes) -> Left:
+    found: Left = _left(text)
+    return found
+
+
+def reserved_of(text: bytes) -> tuple[Reserved, ...]:
+    found: tuple[Reserved, ...] = _reserved(text)
+    return found
+
+
+def lane_text(row: LaneRow) -> bytes:
+    """Whether it is shut and when it was served comes first: commit.lua keeps the order of lanes by it."""
+    is_shut = b"\1" if row.shut is not None else b"\0"
+    return is_shut + row.served.to_bytes(6) + _pack(_Why(row.shut, row.lacks, row.ripe))
+
+
+def lane_of(text: bytes, jobs: Beginning) -> LaneRow:
+    why: _Why = _why(text[7:])
+    return LaneRow(int.from_bytes(text[1:7]), why.shut, why.lacks, why.ripe, jobs)
+
+
+def marks_text(marks: dict[str, Shut]) -> bytes:
+    return _pack(marks)
+
+
+def marks_of(text: bytes) -> dict[str, Shut]:
+    found: dict[str, Shut] = _marks(text)
+    return found
+
+
+def step_text(number: int, kept: Checkpoint) -> bytes:
+    return number.to_bytes(4) + _pack(kept)
+
+
+def step_of(text: bytes) -> Checkpoint:
+    found: Checkpoint = _checkpoint(text[4:])
+    return found
+
+
+def remembered_text(request: str, known: Remembered) -> bytes:
+    """A job that is gone stands for itself: then its id is not written twice."""
+    job = b"" if known.id == request else known.id.encode()
+    boot_id = known.term.boot_id.encode()
+    term = _TERM.pack(known.term.wall, known.term.boot, len(boot_id)) + boot_id
+    return _VERDICTS[known.verdict] + token(known.fence, known.claim) + term + job
+
+
+def remembered_of(request: str, text: bytes) -> Remembered:
+    wall, boot, length = _TERM.unpack_from(text, 15)
+    end = 15 + _TERM.size + length
+    return Remembered(
+        _LETTERS[text[:1]],
+        text[end:].decode() or request,
+        int.from_bytes(text[1:7]),
+        int.from_bytes(text[7:15]),
+        Term(wall, boot, text[15 + _TERM.size : end].decode()),
+    )

@@ -1,0 +1,336 @@
+"""The store as everybody else sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from tidemill.clock import Clock, Entropy, SystemEntropy
+from tidemill.contract.copying import Copies, IdPage, JobCopy
+from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.pools import PoolMinute, PoolView
+from tidemill.contract.queues import QueueInfo
+from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
+from tidemill.contract.upkeep import Progress, StoreFacts
+from tidemill.core.changes import Amended, Change
+from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
+from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.demand import Demand
+from tidemill.core.filters import Filter, checked
+from tidemill.core.job import Group, Job
+from tidemill.core.needs import Need
+from tidemill.core.outcomes import Answer
+from tidemill.core.pools import PoolChanges, PoolSettings
+from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
+from tidemill.core.spending import Observation
+from tidemill.core.states import State
+from tidemill.engine import admit, checkpoints, plans, steering
+from tidemill.engine import amend as amending
+from tidemill.engine import pools as pooling
+from tidemill.engine.plans import Plan
+from tidemill.engine.records import Records
+from tidemill.stores.redis import arrivals, copying, reader, reclaim, upkeep
+from tidemill.stores.redis.address import parse
+from tidemill.stores.redis.boots import notice_boot
+from tidemill.stores.redis.check import check
+from tidemill.stores.redis.claim import claim
+from tidemill.stores.redis.extend import extend
+from tidemill.stores.redis.handle import Handle
+from tidemill.stores.redis.insert import insert
+from tidemill.stores.redis.lines import finished
+from tidemill.stores.redis.prune import prune
+from tidemill.stores.redis.settle import settle
+from tidemill.stores.redis.slow import Slow
+from tidemill.stores.redis.wakeups import RedisListener
+
+T = TypeVar("T")
+
+
+async def amend(slow: Slow, wanted: Filter, change: Change, limit: int) -> Amended:
+    """Who is meant is found first; in the step itself only they are looked at once more."""
+    checked(wanted)
+    meant = tuple(await reader.oldest_first(slow.shard, wanted, limit))
+    if not meant:
+        return Amended((), ())
+    named = replace(wanted, ids=meant)
+    return await slow.run(
+        plans.change(meant), lambda records: amending.amend(records, named, change, limit)
+    )
+
+
+class RedisBlocking:
+    """The verbs a program without an event loop needs, each on a connection of its thread."""
+
+    def __init__(self, handle: Handle, entropy: Entropy) -> None:
+        self._handle, self._entropy = handle, entropy
+
+    def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+        with self._handle.threads.shard() as shard:
+            return finished(insert(Slow(shard, self._entropy), groups))
+
+    def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+        with self._handle.threads.shard() as shard:
+            return finished(amend(Slow(shard, self._entropy), wanted, change, limit))
+
+    def get(self, ids: Sequence[str]) -> list[Job | None]:
+        with self._handle.threads.shard() as shard:
+            return finished(reader.get(shard, ids))
+
+
+class RedisStore:
+    """Without a `clock` the server's is the truth. `skew` is for tests of a server whose clock is stepped."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        skew: Callable[[], float] | None = None,
+    ) -> None:
+        self._use(Handle(parse(url, prefix), clock, skew), entropy or SystemEntropy())
+
+    def _use(self, handle: Handle, entropy: Entropy) -> None:
+        self._handle, self._entropy = handle, entropy
+        self.blocking = RedisBlocking(handle, entropy)
+
+    @property
+    def _slow(self) -> Slow:
+        return Slow(self._handle.shard, self._entropy)
+
+    async def _run(self, plan: Plan, verb: Callable[[Records], T]) -> T:
+        return await self._slow.run(plan, verb)
+
+    async def open(self) -> Self:
+        await self._handle.open()
+        try:
+            await notice_boot(self._slow)
+        except BaseException:
+            await self._handle.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        await self._handle.close()
+
+    def another(self) -> Self:
+        other = object.__new__(type(self))
+        other._use(self._handle.another(), self._entropy)
+        return other
+
+    # -- jobs
+
+    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+        return await insert(self._slow, groups)
+
+    async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
+        return await arrivals.arrivals(self._handle.shard, limit, after)
+
+    async def admit(self, admissions: Sequence[Admission]) -> int:
+        if not admissions:
+            return 0
+        return await self._run(plans.admit(admissions), lambda records: admit.admit(records, admissions))
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        return await claim(self._slow, request)
+
+    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        return await settle(self._slow, settlements, request)
+
+    async def extend(self, heartbeat: Heartbeat) -> Extended:
+        return await extend(self._slow, heartbeat)
+
+    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
+        return await reclaim.reclaim(self._slow, dead)
+
+    async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+        return await amend(self._slow, wanted, change, limit)
+
+    async def prune(self, limit: int = 1000) -> Pruned:
+        return await prune(self._slow, limit)
+
+    async def read_clock(self) -> Reading:
+        return Reading(*await self._handle.shard.read_clock())
+
+    # -- queues
+
+    async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
+        if queues:
+            await self._run(plans.queues(queues), lambda records: steering.declare(records, queues))
+
+    async def override(
+        self,
+        queue: str,
+        changes: QueueChanges,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | UnsetType | None = UNSET,
+    ) -> None:
+        change = partial(overridden, changes=changes, by=by, reason=reason, until=until)
+        await self._run(plans.queues([queue]), lambda records: steering.override(records, queue, change))
+
+    async def clear_override(self, queue: str, names: Sequence[str] = ()) -> None:
+        await self._run(plans.queues([queue]), lambda records: steering.clear_override(records, queue, names))
+
+    async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
+        await self._run(plans.queues([queue]), lambda records: steering.pause(records, queue, until, reason))
+
+    async def resume(self, queue: str) -> None:
+        await self._run(plans.queues([queue]), lambda records: steering.resume(records, queue))
+
+    async def queues(self) -> list[QueueInfo]:
+        return await reader.queues(self._handle.shard)
+
+    # -- pools
+
+    async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
+        if pools:
+            await self._run(plans.pools(pools), lambda records: pooling.declare(records, pools))
+
+    async def override_pool(
+        self,
+        pool: str,
+        changes: PoolChanges | None,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: float | None = None,
+    ) -> None:
+        await self._run(
+            plans.pools([pool]),
+            lambda records: pooling.override(records, pool, changes, by=by, reason=reason, until=until),
+        )
+
+    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
+        return await self._run(
+            plans.change([job]), lambda records: pooling.reserve(records, job, fence, claim, need)
+        )
+
+    async def observe(self, observations: Sequence[Observation]) -> None:
+        if observations:
+            names = {seen.pool for seen in observations}
+            await self._run(plans.pools(names), lambda records: pooling.observe(records, observations))
+
+    async def close_pool(
+        self,
+        pool: str,
+        *,
+        key: str | None = None,
+        until: float | None = None,
+        by: str,
+        reason: str | None = None,
+    ) -> None:
+        await self._run(
+            plans.account(pool, key), lambda records: pooling.close(records, (pool, key), until, by, reason)
+        )
+
+    async def open_pool(self, pool: str, *, key: str | None = None) -> None:
+        await self._run(plans.account(pool, key), lambda records: pooling.open_again(records, (pool, key)))
+
+    async def pools(self) -> list[PoolView]:
+        return await reader.pools(self._handle.shard)
+
+    async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
+        return await reader.pool_history(self._handle.shard, pool, since)
+
+    # -- checkpoints
+
+    async def begin_step(self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry") -> Beginning:
+        return await self._run(
+            plans.steps(job), lambda records: checkpoints.begin(records, job, by, step, on_unknown)
+        )
+
+    async def forget_step(self, job: str, by: Try, step: Step) -> None:
+        await self._run(plans.steps(job), lambda records: checkpoints.forget(records, job, by, step))
+
+    async def keep_step(
+        self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
+    ) -> tuple[Answer, bytes]:
+        return await self._run(
+            plans.steps(job),
+            lambda records: checkpoints.keep(records, job, by, step, result, paid=paid),
+        )
+
+    async def checkpoints(self, job: str) -> list[Checkpoint]:
+        return await reader.checkpoints(self._handle.shard, job)
+
+    async def kept_step(self, job: str, step: Step) -> bytes | None:
+        return await reader.kept_step(self._handle.shard, job, step)
+
+    # -- leaders
+
+    async def lead(self, duty: str, worker: str, lease: float) -> bool:
+        return await self._run(plans.lead(duty), lambda records: steering.lead(records, duty, worker, lease))
+
+    async def resign(self, duty: str, worker: str) -> None:
+        await self._run(plans.lead(duty), lambda records: steering.resign(records, duty, worker))
+
+    # -- reading
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        return await reader.get(self._handle.shard, ids)
+
+    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
+        return await reader.find(self._handle.shard, wanted, limit, cursor)
+
+    async def counts(self) -> dict[str, dict[State, int]]:
+        return await reader.counts(self._handle.shard)
+
+    async def history(self, queue: str, since: float) -> list[Minute]:
+        return await reader.history(self._handle.shard, queue, since)
+
+    async def logs(self, job: str) -> list[LogLine]:
+        return await reader.logs(self._handle.shard, job)
+
+    async def attempts(self, job: str) -> list[AttemptRecord]:
+        return await reader.attempts(self._handle.shard, job)
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await reader.workers(self._handle.shard)
+
+    async def backlog(self, queue: str) -> Backlog:
+        return await reader.backlog(self._handle.shard, queue)
+
+    async def ahead(self, job: str) -> int | None:
+        return await reader.ahead(self._handle.shard, job)
+
+    async def demand(self) -> list[Demand]:
+        return await reader.demand(self._handle.shard)
+
+    # -- looking after it
+
+    async def describe(self) -> StoreFacts:
+        return await upkeep.describe(self._handle)
+
+    async def check(self) -> tuple[str, ...]:
+        return await check(self._handle.shard)
+
+    async def backup(self, target: Path, progress: Progress | None = None) -> None:  # noqa: ARG002 - the contract's
+        raise upkeep.refuse_backup(self._handle, target)
+
+    async def compact(self) -> None:
+        await upkeep.compact(self._handle)
+
+    async def copy_jobs(self, after: int = 0, limit: int = 100) -> list[JobCopy]:
+        return await copying.copy_jobs(self._handle.shard, after, limit)
+
+    async def copy_ids(self, cursor: str = "") -> IdPage:
+        return await copying.copy_ids(self._handle.shard, cursor)
+
+    async def copy_in(self, copies: Copies) -> None:
+        await copying.copy_in(self._slow, copies)
+
+    # -- wake-ups
+
+    def listen(self, topics: Iterable[str]) -> RedisListener:
+        return self._handle.wakeups.listen(topics)
+
+    def ring(self, topics: Iterable[str]) -> None:
+        self._handle.wakeups.ring(topics)
