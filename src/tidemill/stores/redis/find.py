@@ -134,7 +134,9 @@ async def _few(shard: Shard, wanted: Filter, share: float) -> list[tuple[int, st
     total = sum(sum(of_queue.values()) for of_queue in known.values())
     meant = [name for name in known if wanted.queue in (None, name)]
     jobs = sum(known[name].get(state, 0) for name in meant for state in states)
-    if jobs > share * total or (jobs and (len(states - FINAL) > 1 or State.WAITING in states)):
+    if not jobs:
+        return []
+    if jobs > share * total or len(states - FINAL) > 1 or State.WAITING in states:
         return None
     found: dict[bytes, None] = {}
     for state in sorted(states, key=lambda state: state in FINAL):
