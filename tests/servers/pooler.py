@@ -37,7 +37,7 @@ class Pooler:
         self._target = target
         self._count = connections
         self._idle: asyncio.Queue[Connection] = asyncio.Queue()
-        self._clients: set[asyncio.Task[None]] = set()
+        self._clients: dict[asyncio.Task[None], Client] = {}
         self._server: asyncio.Server | None = None
 
     @property
@@ -59,16 +59,15 @@ class Pooler:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._clients.add(task)
-        client = Client(self, reader, writer)
+        client = self._clients[task] = Client(self, reader, writer)
         try:
             if await client.greeted():
                 await client.serve()
-        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # it went away, or the test is over
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # it went away
         finally:
-            self._clients.discard(task)
             await client.leave()
+            del self._clients[task]
 
     async def __aenter__(self) -> Self:
         for _ in range(self._count):
@@ -79,9 +78,9 @@ class Pooler:
     async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
-        for task in (tasks := list(self._clients)):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for client in self._clients.values():
+            client.send_away()
+        await asyncio.gather(*self._clients)
         while not self._idle.empty():
             await self._idle.get_nowait().close()
 
@@ -168,6 +167,9 @@ class Client:
                 self._writer.write(kind + rest)
             return
         self._writer.close()  # the server went away
+
+    def send_away(self) -> None:
+        self._writer.transport.abort()
 
     async def leave(self) -> None:
         if self._answers is not None:
