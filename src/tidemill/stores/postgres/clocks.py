@@ -23,7 +23,16 @@ class StoreClock:
         self._given = given
         self._own: Clock = given or SystemClock()
         self._heard: tuple[float, float, int] | None = None
-        self.boot_id = "" if given is None else given.boot_id
+        self._boot_id = ""
+
+    @property
+    def boot_id(self) -> str:
+        """A test's clock may boot again."""
+        return self._boot_id if self._given is None else self._given.boot_id
+
+    @boot_id.setter
+    def boot_id(self, of_schema: str) -> None:
+        self._boot_id = of_schema
 
     def asked(self) -> Asked:
         if self._given is not None:

@@ -10,6 +10,7 @@ import msgspec
 from asyncpg import Record
 
 from tidemill.contract.jobs import PROMOTE_AT_ONCE
+from tidemill.core.calls import UNRIPE
 from tidemill.core.job import Job
 from tidemill.core.ledger import Shut
 from tidemill.core.queues import Override, Pause, QueueSettings
@@ -225,6 +226,7 @@ async def _ahead(view: View, queue: str, limit: int, found: Found) -> None:
     await wakes(view, {wants.Wakes(queue): 0}, found)
     over = [lane for again, lane in found[wants.Wakes(queue)].first if again <= view.numbers.boot]
     await lanes(view, {wants.LaneOf(queue, lane): 0 for lane in over}, found)
+    await shut_lanes(view, [wants.ShutLanes(queue, UNRIPE)], found)
     groups = [group for group, of in row.groups.items() if of.size]
     for group in groups:
         await open_lanes(view, {wants.OpenLanes(queue, group): limit}, found)

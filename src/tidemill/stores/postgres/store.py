@@ -81,7 +81,6 @@ class PostgresStore:
     async def open(self) -> Self:
         await self._connection.open()
         if self._clock is not None:
-            self._connection.clock.boot_id = self._clock.boot_id
             await notice_boot(self._home)
         return self
 

@@ -152,7 +152,7 @@ class TestRipeness:
         await drive.add(*batch("ab", Batching(max_items=4, linger=100)))
         assert await drive.take() == []
         drive.clock.reboot(after=60)
-        drive.store = await drive.store.another().open()
+        await drive.reopen()
         claims = await drive.claim()
         assert (claims.jobs, claims.lingers, claims.next_due) == ([], True, 40)
         drive.clock.advance(40)

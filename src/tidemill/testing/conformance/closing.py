@@ -171,7 +171,7 @@ class TestRefusals:
         await close_for(drive, 1_000)
         for _ in range(3):
             drive.clock.reboot(100.0)
-            drive.store = await drive.store.another().open()
+            await drive.reopen()
             assert await drive.take() == []
         drive.clock.advance(690)
         assert await drive.take() == []

@@ -62,6 +62,12 @@ class Driver:
         self.store, self.clock = store, clock
         self.numbers: Counter[str] = Counter()
 
+    async def reopen(self) -> None:
+        """As a process does that begins anew."""
+        before = self.store
+        self.store = await before.another().open()
+        await before.close()
+
     async def add(self, *jobs: NewJob | str, queue: str = "q") -> list[Inserted]:
         """As one group."""
         group = Group(queue, tuple(new(job) if isinstance(job, str) else job for job in jobs))

@@ -36,6 +36,8 @@ async def store(make_store: MakeStore, clock: ManualClock, entropy: SeededEntrop
     await opened.close()
 
 
-@pytest.fixture
-def drive(store: Store, clock: ManualClock) -> Driver:
-    return Driver(store, clock)
+@pytest_asyncio.fixture
+async def drive(store: Store, clock: ManualClock) -> AsyncIterator[Driver]:
+    driver = Driver(store, clock)
+    yield driver
+    await driver.store.close()

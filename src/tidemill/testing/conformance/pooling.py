@@ -220,7 +220,7 @@ class TestPooledLanes:
         for job in await drive.take(limit=1):
             await drive.settle(job)
         drive.clock.reboot()
-        drive.store = await drive.store.another().open()
+        await drive.reopen()
         assert await drive.take() == []
         assert await drive.used("m", PER_MINUTE) == 5
         assert await drive.used("m", "requests per day") == 1, "a calendar's count is on disk"

@@ -173,7 +173,7 @@ class TestLostHolders:
         """What a window of another boot has left nobody knows; what is held at once is known."""
         job = await begin(drive)
         drive.clock.reboot()
-        drive.store = await drive.store.another().open()
+        await drive.reopen()
         assert await used(drive) == (10_000, 1)
         await drive.settle(job, spent=using("m", tokens=500))
         assert await used(drive) == (10_000, 0)

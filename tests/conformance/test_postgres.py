@@ -1,0 +1,48 @@
+"""The PostgreSQL store keeps the contracts."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import asyncpg
+import pytest
+from tests.servers.postgres import Postgres
+
+from tidemill.contract.store import Store
+from tidemill.stores.postgres import PostgresStore
+from tidemill.testing.conformance import *  # noqa: F403 - the suite is meant to be taken whole
+from tidemill.testing.conformance.fixtures import Arrive, MakeStore
+from tidemill.testing.conformance.lockstep import run_lockstep
+
+
+@pytest.fixture
+def make_store(postgres_url: str) -> MakeStore:
+    return lambda clock, entropy: PostgresStore(postgres_url, clock=clock, entropy=entropy)
+
+
+async def arrive_by_sql(store: Store, job: str, task: str, payload: bytes, options: bytes) -> None:
+    """As any program would that can reach the database."""
+    assert isinstance(store, PostgresStore)
+    address = store.address
+    outsider = await asyncpg.connect(address.dsn)
+    try:
+        words = (job, task, payload.decode(), options.decode())
+        await outsider.execute(f"SELECT {address.schema}.arrive($1, $2, $3, $4)", *words)
+    finally:
+        await outsider.close()
+
+
+@pytest.fixture
+def arrive() -> Arrive:
+    return arrive_by_sql
+
+
+def test_lockstep_with_memory(postgres_server: Postgres, postgres_url: str) -> None:
+    """Everything the PostgreSQL store says and shows equals what the specification says and shows."""
+    histories = count()
+    run_lockstep(
+        lambda clock, entropy: PostgresStore(
+            postgres_url, schema=f"history_{next(histories)}", clock=clock, entropy=entropy
+        ),
+        arrive_by_sql,
+    )
