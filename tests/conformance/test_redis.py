@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import redis.asyncio
-
 from tests.servers.redis import Redis
+
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
 from tidemill.stores.redis import RedisStore
@@ -15,11 +15,12 @@ from tidemill.testing.conformance.lockstep import run_lockstep
 
 
 @pytest.fixture
-def make_store(redis_url: str) -> MakeStore:
-    return lambda clock, entropy: RedisStore(redis_url, clock=clock, entropy=entropy)
+def make_store(redis_url: str, redis_prefix: str) -> MakeStore:
+    """Under a prefix of its own: a key that forgets it is a stray, and fails the test."""
+    return lambda clock, entropy: RedisStore(redis_url, prefix=redis_prefix, clock=clock, entropy=entropy)
 
 
-def arriving(url: str, prefix: str = "tidemill") -> Arrive:
+def arriving(url: str, prefix: str) -> Arrive:
     async def arrive(_: Store, job: str, task: str, payload: bytes, options: bytes) -> None:
         """As any program does that has never heard of this library."""
         async with redis.asyncio.Redis.from_url(url) as outsider:
@@ -30,8 +31,8 @@ def arriving(url: str, prefix: str = "tidemill") -> Arrive:
 
 
 @pytest.fixture
-def arrive(redis_url: str) -> Arrive:
-    return arriving(redis_url)
+def arrive(redis_url: str, redis_prefix: str) -> Arrive:
+    return arriving(redis_url, redis_prefix)
 
 
 def test_lockstep_with_memory(redis_server: Redis, redis_url: str) -> None:
@@ -42,4 +43,4 @@ def test_lockstep_with_memory(redis_server: Redis, redis_url: str) -> None:
             client.flushall()
         return RedisStore(redis_url, clock=clock, entropy=entropy)
 
-    run_lockstep(empty, arriving(redis_url))
+    run_lockstep(empty, arriving(redis_url, "tidemill"))
