@@ -31,7 +31,7 @@ async def store(redis_url: str) -> AsyncIterator[RedisStore]:
 @pytest.fixture
 def answer(redis_url: str) -> Any:
     """What redis-cli would send and be told; not every machine has it."""
-    client = redis.Redis.from_url(redis_url)
+    client: Any = redis.Redis.from_url(redis_url)
 
     def ask(line: str) -> Any:
         said = subprocess.run(
@@ -56,8 +56,13 @@ async def work(store: RedisStore) -> list[Claimed]:
     )
     request = ClaimRequest(worker="w", number=1, shares=(Share("rss", 3),), limit=3, lease=30.0)
     held = (await store.claim(request)).jobs
-    ends = [Done(), Fail(Error("ValueError", "no such feed"), None)]
-    await store.settle([Settlement(j.id, j.fence, j.claim, end) for j, end in zip(held, ends, strict=False)])
+    done, failed, _ = held
+    await store.settle(
+        [
+            Settlement(done.id, done.fence, done.claim, Done()),
+            Settlement(failed.id, failed.fence, failed.claim, Fail(Error("ValueError", "no such feed"))),
+        ]
+    )
     return held
 
 
