@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.cli.support import Cli
 from tests.docs.pages import page
 
@@ -55,3 +57,19 @@ def test_into_memory_nothing_can_be_copied(cli: Cli, tmp_path: Path) -> None:
     assert (ran.code, len(ran.err.splitlines())) == (2, 1)
     assert "memory:// is always empty" in ran.err
     assert [path.name for path in tmp_path.glob("*.db")] == ["shop.db"]
+
+
+@pytest.mark.parametrize("server", ["redis_url", "postgres_url"])
+def test_to_a_server_and_back(cli: Cli, request: pytest.FixtureRequest, server: str) -> None:
+    """The same jobs, and nothing lost on the way."""
+    url: str = request.getfixturevalue(server)
+    for to in ("a", "b"):
+        cli.send(to)
+    cli("queues", "pause", "mail", "--reason", "moving", *AT)
+    assert cli("db", "copy", url, *AT).code == 0
+    assert cli("db", "copy", "sqlite:///back.db", "--url", url).code == 0
+    stores = (AT, ("--url", url), ("--url", "sqlite:///back.db"))
+    jobs = [cli("jobs", *store, "--json").json for store in stores]
+    assert jobs[0] == jobs[1] == jobs[2]
+    queues = [cli("queues", "info", "mail", *store, "--json").json | {"latency": 0} for store in stores]
+    assert queues[0] == queues[1] == queues[2]
