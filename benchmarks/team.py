@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tests.servers.program import ends_with_us
+
 from benchmarks.case import Case
 from benchmarks.tally import Tally
 
@@ -60,4 +62,9 @@ def team(case: Case, *, workers: int = 1, room: int = 0) -> Iterator[Team]:
 def _start(case: Case, tally: Tally, number: int) -> subprocess.Popen[bytes]:
     said = [case.place.store, case.queue, case.place.url, str(tally.path), tally.rows, tally.room, number]
     command = [sys.executable, "-m", "benchmarks.work", *map(str, said)]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=ends_with_us(),  # noqa: PLW1509 - one system call, looked up before the fork
+    )

@@ -23,7 +23,7 @@ from benchmarks.tally import Tally
 from benchmarks.targets import TARGETS, Source, Target
 from benchmarks.team import Team
 
-from benchmarks import page, probe
+from benchmarks import page, probe, run
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -120,6 +120,14 @@ def test_cpu_time_of_a_process_is_what_it_says_itself() -> None:
     assert before <= mine  # and what its children took, which others may have started
     assert cpu_seconds(2**22 + 1) == 0.0  # nobody has that number
     assert after >= before
+
+
+@pytest.mark.parametrize("measurement", ["drain", "drain_two", "latency", "footprint"])
+def test_a_small_measurement_runs_from_end_to_end(tmp_path: Path, measurement: str) -> None:
+    """In processes of their own, as in a run; no peer is needed for it."""
+    figures = run.probe(measurement, "tidemill", Place("sqlite", str(tmp_path)), 40)
+    assert figures
+    assert all(value > 0 for value in figures.values())
 
 
 def test_a_payload_is_208_bytes_of_json() -> None:

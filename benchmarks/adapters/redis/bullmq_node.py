@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.servers.program import ends_with_us
+
 from benchmarks.tally import Row
 
 FOLDER = Path(__file__).parents[2] / "node"
@@ -35,6 +37,7 @@ class BullNode:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
+                preexec_fn=ends_with_us(),  # noqa: PLW1509 - one system call, looked up before the fork
             )
         if self._sender.stdin is None or self._sender.stdout is None:
             raise RuntimeError("the Node process has no pipes")
