@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from msgspec import UNSET
 from tidemill.contract.reader import ATTEMPTS_KEPT, LOG_LINES
 from tidemill.core.checkpoints import Checkpoint
 from tidemill.core.job import Job
+from tidemill.core.ledger import Shut
 from tidemill.core.needs import group_of_lane
 from tidemill.core.queues import Override, QueueSettings
 from tidemill.core.states import State
@@ -23,6 +25,8 @@ from tidemill.stores.postgres.statements import load
 from tidemill.stores.postgres.view import View
 
 SQL = load("commit")
+Pair = tuple[str, str]
+"""A queue, and the name of a lane or a group."""
 _JOBS = SQL.jobs.replace("{columns}", COLUMNS).replace(
     "{assignments}", ", ".join(f"{field} = EXCLUDED.{field}" for field in FIELDS if field != "seq")
 )
@@ -32,7 +36,7 @@ async def commit(view: View, changes: Changes, rows: Rows) -> None:
     await _queues(view, changes.queues)
     await _jobs(view, changes)
     await _lanes(view, changes)
-    await _blocks(view, changes)
+    await _groups(view, changes, rows)
     if changes.picked:
         await view.fetch(SQL.picked, changes.picked)
     await _kept(view, changes)
@@ -99,37 +103,43 @@ def _has_head(job: Job) -> bool:
 
 
 def _lane_row(queue: str, lane: str, row: LaneRow) -> dict[str, Any]:
-    values = {"queue": queue, "lane": lane, "grp": group_of_lane(lane), "served": row.served}
+    values: dict[str, Any] = {"queue": queue, "lane": lane, "grp": group_of_lane(lane), "served": row.served}
     values |= {"lacks": row.lacks, "ripe": row.ripe}
-    if row.shut is not None:
-        shut = row.shut
-        values |= {"pool": shut.pool, "key": key_text(shut.key), "until": number(shut.until)}
-        values |= {"again": shut.again, "urgency": shut.priority}
-    return values
+    return values if row.shut is None else values | _mark_row(row.shut)
 
 
-async def _pairs(view: View, sql: str, pairs: Iterable[tuple[str, str]]) -> None:
+async def _pairs(view: View, sql: str, pairs: Iterable[Pair]) -> None:
     listed = list(pairs)
     if listed:
         await view.fetch(sql, [first for first, _ in listed], [second for _, second in listed])
 
 
-async def _blocks(view: View, changes: Changes) -> None:
+async def _groups(view: View, changes: Changes, rows: Rows) -> None:
+    sizes: Counter[Pair] = Counter()
+    for (queue, lane), row in changes.lanes.items():
+        if lane:
+            was_there = rows.get(wants.LaneOf(queue, lane)) is not None
+            sizes[queue, group_of_lane(lane)] += (row is not None) - was_there
+    grown = [{"queue": queue, "grp": group, "lanes": size} for (queue, group), size in sizes.items() if size]
+    await write(view, SQL.groups, grown)
     marks = [
-        {
-            "queue": queue,
-            "grp": group,
-            "pool": mark.pool,
-            "key": key_text(mark.key),
-            "until": number(mark.until),
-            "again": number(mark.again),
-            "urgency": mark.priority,
-        }
+        {"queue": queue, "grp": group} | ({} if mark is None else _mark_row(mark))
         for (queue, group), mark in changes.groups.items()
-        if mark is not None
     ]
-    await write(view, SQL.blocks, marks)
-    await _pairs(view, SQL.unblock, [at for at, mark in changes.groups.items() if mark is None])
+    await write(view, SQL.marks, marks)
+    shrunk = {at for at, size in sizes.items() if size < 0}
+    opened = {at for at, mark in changes.groups.items() if mark is None}
+    await _pairs(view, SQL.forget_groups, sorted(shrunk | opened))
+
+
+def _mark_row(mark: Shut) -> dict[str, Any]:
+    return {
+        "pool": mark.pool,
+        "key": key_text(mark.key),
+        "until": number(mark.until),
+        "again": number(mark.again),
+        "urgency": mark.priority,
+    }
 
 
 async def _kept(view: View, changes: Changes) -> None:

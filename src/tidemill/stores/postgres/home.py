@@ -12,11 +12,14 @@ from tidemill.contract.wakeups import job_topic
 from tidemill.engine import steps
 from tidemill.engine.plans import Plan
 from tidemill.engine.steps import Verb
-from tidemill.stores.postgres.connection import Connection
+from tidemill.stores.postgres.connection import PATIENCE, Connection
 from tidemill.stores.postgres.source import Source
 from tidemill.stores.postgres.step import Step
 
 T = TypeVar("T")
+
+PATIENCE_FOR_EACH = 0.001
+"""Seconds more for each row that a step begins with."""
 
 _JOB = job_topic("")
 
@@ -31,12 +34,13 @@ class Home:
         return deepcopy(self.entropy).claim_id()
 
     async def run(self, plan: Plan, verb: Verb[T], *, repeatable: bool = True) -> T:
-        """Look, decide, commit: in one transaction."""
+        """Look, decide, commit: in one transaction. Whoever wants thousands of things is given the time."""
 
         async def work(step: Step) -> T:
             return await self.run_in(step, plan, verb)
 
-        return await self.connection.run(work, repeatable=repeatable)
+        patience = PATIENCE + len(plan.first) * PATIENCE_FOR_EACH
+        return await self.connection.run(work, repeatable=repeatable, patience=patience)
 
     async def run_in(self, step: Step, plan: Plan, verb: Verb[T]) -> T:
         source = Source(step)

@@ -48,23 +48,25 @@ def settings_of(declared: str, override: str | None, pause: str | None) -> Queue
     )
 
 
-def _shut_of(pool: str, key: str, until: float, again: float, urgency: int) -> Shut:
-    return Shut(*place_of(pool, key), until=until, again=again, priority=urgency)
+def _mark_of(row: Record) -> Shut | None:
+    """Of a lane or a group; None for one that is open."""
+    if row["again"] is None:
+        return None
+    place = place_of(row["pool"], row["key"])
+    return Shut(*place, until=row["until"], again=row["again"], priority=row["urgency"])
 
 
 async def queues(view: View, wanted: Iterable[wants.QueueOf], found: Found) -> None:
     names = [want.name for want in wanted]
     found.update(dict.fromkeys(map(wants.QueueOf, names)))
     known = await view.fetch(SQL.queues, names)
-    groups: dict[str, dict[str, GroupRow]] = defaultdict(dict)
-    for queue, group, size in await view.fetch(SQL.groups, names):
-        groups[queue][group] = GroupRow(size)
-    for queue, group, *mark in await view.fetch(SQL.blocks, names):
-        size = groups[queue][group].size if group in groups[queue] else 0
-        groups[queue][group] = GroupRow(size, _shut_of(*mark))
+    groups = {name: {"": GroupRow(1)} for name in names}  # of the lane '', which is there for good
+    for row in await view.fetch(SQL.groups, names):
+        size = row["lanes"] + (not row["grp"])
+        groups[row["queue"]][row["grp"]] = GroupRow(size, _mark_of(row))
     for name, *texts in known:
-        row = settings_of(*texts)
-        found[wants.QueueOf(name)] = QueueRow(row.declared, row.override, row.pause, groups[name])
+        set_ = settings_of(*texts)
+        found[wants.QueueOf(name)] = QueueRow(set_.declared, set_.override, set_.pause, groups[name])
 
 
 async def lanes(view: View, wanted: Mapping[wants.LaneOf, int], found: Found) -> None:
@@ -91,11 +93,8 @@ async def _put_lanes(
     found.update(dict.fromkeys(wants.LaneOf(*at) for at in counts))
     for row in await view.fetch(SQL.lanes, *_counted(counts)[:2]):
         at = row["queue"], row["lane"]
-        mark = None
-        if row["again"] is not None:
-            mark = _shut_of(row["pool"], row["key"], row["until"], row["again"], row["urgency"])
         jobs = _beginning(keys.get(at, []), counts[at])
-        found[wants.LaneOf(*at)] = LaneRow(row["served"], mark, row["lacks"], row["ripe"], jobs)
+        found[wants.LaneOf(*at)] = LaneRow(row["served"], _mark_of(row), row["lacks"], row["ripe"], jobs)
 
 
 def _beginning(keys: list[Any], count: int) -> Beginning:

@@ -26,7 +26,8 @@ UPDATE tidemill.lanes SET pool = NULL, key = NULL, until = NULL, again = NULL, u
 WHERE again IS NOT NULL OR ripe IS NOT NULL;
 
 -- name: open_groups
-DELETE FROM tidemill.blocks;
+UPDATE tidemill.groups SET pool = NULL, key = NULL, until = NULL, again = NULL, urgency = NULL
+WHERE again IS NOT NULL;
 
 -- name: accounts
 SELECT pool, key FROM tidemill.accounts;

@@ -55,17 +55,22 @@ CROSS JOIN LATERAL (
 ) AS h
 WHERE l.queue = w.queue AND l.lane = w.lane AND (l.priority, l.seq) IS DISTINCT FROM (h.priority, h.seq);
 
--- name: blocks
-INSERT INTO tidemill.blocks (queue, grp, pool, key, until, again, urgency)
-SELECT queue, grp, pool, key, until, again, urgency
-FROM json_populate_recordset(NULL::tidemill.blocks, $1::json)
+-- name: groups (`lanes` is how many more there are)
+INSERT INTO tidemill.groups AS g (queue, grp, lanes)
+SELECT queue, grp, lanes FROM json_populate_recordset(NULL::tidemill.groups, $1::json)
+ON CONFLICT (queue, grp) DO UPDATE SET lanes = g.lanes + EXCLUDED.lanes;
+
+-- name: marks
+INSERT INTO tidemill.groups AS g (queue, grp, lanes, pool, key, until, again, urgency)
+SELECT queue, grp, 0, pool, key, until, again, urgency
+FROM json_populate_recordset(NULL::tidemill.groups, $1::json)
 ON CONFLICT (queue, grp) DO UPDATE SET pool = EXCLUDED.pool, key = EXCLUDED.key, until = EXCLUDED.until,
     again = EXCLUDED.again, urgency = EXCLUDED.urgency;
 
--- name: unblock
+-- name: forget_groups
 -- $1 queues, $2 groups
-DELETE FROM tidemill.blocks AS b USING unnest($1::text[], $2::text[]) AS w (queue, grp)
-WHERE b.queue = w.queue AND b.grp = w.grp;
+DELETE FROM tidemill.groups AS g USING unnest($1::text[], $2::text[]) AS w (queue, grp)
+WHERE g.queue = w.queue AND g.grp = w.grp AND g.lanes <= 0 AND g.again IS NULL;
 
 -- name: picked
 -- $1 how many

@@ -4,27 +4,9 @@
 -- $1 names
 SELECT name, declared, override, pause FROM tidemill.queues WHERE name = ANY($1::text[]);
 
--- name: groups (of lanes, with how many there are: more than any step empties is enough)
+-- name: groups
 -- $1 queues
-SELECT g.queue, g.grp, (
-    SELECT count(*) FROM (
-        SELECT FROM tidemill.lanes AS l WHERE l.queue = g.queue AND l.grp = g.grp LIMIT 5000
-    ) AS few
-) AS lanes
-FROM (
-    WITH RECURSIVE found (queue, grp) AS (
-        SELECT w.queue, (SELECT min(l.grp) FROM tidemill.lanes AS l WHERE l.queue = w.queue)
-        FROM unnest($1::text[]) AS w (queue)
-        UNION ALL
-        SELECT f.queue, (SELECT min(l.grp) FROM tidemill.lanes AS l WHERE l.queue = f.queue AND l.grp > f.grp)
-        FROM found AS f WHERE f.grp IS NOT NULL
-    )
-    SELECT queue, grp FROM found WHERE grp IS NOT NULL
-) AS g;
-
--- name: blocks
--- $1 queues
-SELECT queue, grp, pool, key, until, again, urgency FROM tidemill.blocks WHERE queue = ANY($1::text[]);
+SELECT queue, grp, lanes, pool, key, until, again, urgency FROM tidemill.groups WHERE queue = ANY($1::text[]);
 
 -- name: lanes
 -- $1 queues, $2 lanes
@@ -95,5 +77,6 @@ WHERE l.again IS NOT NULL
 UNION
 SELECT w.pool, w.key, b.queue
 FROM unnest($1::text[], $2::text[]) AS w (pool, key)
-JOIN tidemill.blocks AS b ON b.pool = w.pool AND b.key = w.key
+JOIN tidemill.groups AS b ON b.pool = w.pool AND b.key = w.key
+WHERE b.again IS NOT NULL
 ORDER BY 3;

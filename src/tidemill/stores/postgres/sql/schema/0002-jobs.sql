@@ -102,24 +102,25 @@ CREATE TABLE tidemill.lanes (
     ripe      double precision,
     PRIMARY KEY (queue, lane)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
-CREATE INDEX lanes_group ON tidemill.lanes (queue, grp);
 CREATE INDEX lanes_open ON tidemill.lanes (queue, grp, priority, served, seq)
     WHERE again IS NULL AND lane <> '';
 CREATE INDEX lanes_shut ON tidemill.lanes (queue, again, lane) WHERE again IS NOT NULL;
 CREATE INDEX lanes_waiting ON tidemill.lanes (pool, key, queue) WHERE again IS NOT NULL;
 
--- Groups of lanes that one of their pools refused, each as one row, however many lanes it has.
-CREATE TABLE tidemill.blocks (
+-- Groups of lanes: how many of them there are (the lane '' is not counted), and the mark on those that one of
+-- their pools refused, however many lanes it has. `key` is '' for none.
+CREATE TABLE tidemill.groups (
     queue    text COLLATE "C"  NOT NULL,
     grp      text COLLATE "C"  NOT NULL,
-    pool     text COLLATE "C"  NOT NULL,
-    key      text COLLATE "C"  NOT NULL,
-    until    double precision  NOT NULL,
-    again    double precision  NOT NULL,
-    urgency  integer           NOT NULL,
+    lanes    bigint            NOT NULL DEFAULT 0,
+    pool     text COLLATE "C",
+    key      text COLLATE "C",
+    until    double precision,
+    again    double precision,
+    urgency  integer,
     PRIMARY KEY (queue, grp)
-);
-CREATE INDEX blocks_waiting ON tidemill.blocks (pool, key);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX groups_waiting ON tidemill.groups (pool, key) WHERE again IS NOT NULL;
 
 -- What providers meter: declared by code, overridden by people.
 CREATE TABLE tidemill.pools (
