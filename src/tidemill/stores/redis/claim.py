@@ -18,11 +18,12 @@ CLAIM = scripts.load("claim")
 SLOW, CLAIM_WANTED = b"slow", b"claim"
 
 
-async def claim(slow: Slow, request: ClaimRequest) -> Claims:
+async def claim(slow: Slow, request: ClaimRequest, draw: Draw | None = None) -> Claims:
+    """`draw`: of a claim that was begun already."""
     if request.ids is None:
-        draw = Draw(slow.entropy)
-        reply = CLAIM_WANTED
-        while reply == CLAIM_WANTED:
+        draw = draw or Draw(slow.entropy)
+        reply = await slow.shard.run(CLAIM, *words(request, draw), repeatable=True)
+        if reply == CLAIM_WANTED:
             reply = await slow.shard.run(CLAIM, *words(request, draw), repeatable=True)
         if reply != SLOW:
             return claims(reply, draw)
@@ -38,17 +39,15 @@ class Draw:
     and not before, as the specification does; that takes a second trip, which is for tests only."""
 
     def __init__(self, entropy: Entropy) -> None:
-        self._entropy, self.claim_id = entropy, 0
-        if isinstance(entropy, SystemEntropy):
-            self.claim_id = entropy.claim_id()
-        self._is_asked = bool(self.claim_id)
+        self._entropy, self._asked, self.claim_id = entropy, False, 0
+        self._is_replayed = not isinstance(entropy, SystemEntropy)
 
     def word(self) -> bytes:
-        if not self._is_asked:
-            self._is_asked = True
+        if self._is_replayed and not self._asked:
+            self._asked = True
             return b""
-        self.claim_id = self.claim_id or self._entropy.claim_id()
-        return self.claim_id.to_bytes(8)
+        self.claim_id = self._entropy.claim_id()
+        return b"!" * self._is_replayed + self.claim_id.to_bytes(8)
 
 
 def words(request: ClaimRequest, draw: Draw) -> list[Argument]:

@@ -62,7 +62,7 @@ async def _claims(slow: Slow, claimed: Any, request: ClaimRequest | None, draw: 
     if claimed == SLOW:
         return await claim.by_the_engine(slow, request)
     if claimed is None or claimed == CLAIM_WANTED:
-        return await claim.claim(slow, request)
+        return await claim.claim(slow, request, draw if claimed else None)
     return claim.claims(claimed, draw)
 
 

@@ -1,6 +1,6 @@
 -- Ready jobs of queues where all stand in the one lane of plain jobs go into a worker's hands.
---   worker, number, lease in seconds, claim id (8 bytes, or '' to ask for one), limit, how many shares, then of
---   each its queue and how many jobs
+--   worker, number, lease in seconds, claim id, limit, how many shares, then of each its queue and how many jobs
+-- The claim id is 8 bytes; '' if it is still to be drawn, and with a '!' before it when it was drawn after that.
 -- claim_plain(at), with those in ARGV from `at` on, answers
 --   'slow' when it takes more than this, and nothing was claimed
 --   'claim' when there is something to claim, and a claim id is wanted
@@ -130,7 +130,8 @@ local function next_due(queues)
 end
 
 local function claim_plain(at)
-  local worker, number, claim_id = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 3]
+  local worker, number, claim_id = ARGV[at], tonumber(ARGV[at + 1]), sub(ARGV[at + 3], -8)
+  local is_asked_again = #ARGV[at + 3] > 8
   local lease, limit = clock.boot + tonumber(ARGV[at + 2]), tonumber(ARGV[at + 4])
   local last = redis.call('HGET', root .. 'numbers', worker)
   if last and number <= tonumber(last) then return 'slow' end
@@ -148,7 +149,7 @@ local function claim_plain(at)
     if queue then shares[#shares + 1] = { queue, tonumber(ARGV[at + 5 + 2 * share]) } end
   end
   for _, queue in ipairs(queues) do
-    if not promote(queue.name) then return 'slow' end
+    if not is_asked_again and not promote(queue.name) then return 'slow' end
     queue.ready = redis.call('ZCARD', root .. 'ready:' .. queue.name)
   end
   local found, jobs = portions(queues, shares, limit)
