@@ -13,7 +13,7 @@ from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
 from tidemill.core.pools import PoolSettings
 from tidemill.core.states import State
-from tidemill.stores.redis import RedisStore, lane_views, pool_views
+from tidemill.stores.redis import RedisStore, find, lane_views, pool_views
 from tidemill.testing.conformance.driver import Driver, ids, new
 from tidemill.testing.manual import ManualClock, SeededEntropy
 
@@ -115,3 +115,20 @@ async def test_p7_many_accounts_come_in_pieces(drive: Driver, monkeypatch: pytes
         *(("other", key) for key in (None, *(f"o{host}" for host in range(10)))),
         *(("site", key) for key in (None, "h1", "h3", "h5", "h7", "h9")),
     ]
+
+
+async def test_r1_large_jobs_come_a_few_at_a_time(drive: Driver, redis_url: str) -> None:
+    """A reply of hundreds of megabytes would keep the server, and fill the memory of both."""
+    text = "x" * 1024 * 1024
+    await drive.add(*(new(f"job{number}", payload=text) for number in range(10)))
+    scripts = Scripts(redis_url)
+    found = await drive.store.get([f"job{number}" for number in range(10)])
+    assert [job and job.id for job in found] == [f"job{number}" for number in range(10)]
+    assert scripts.count() >= 3
+
+
+async def test_r2_ready_jobs_of_many_lanes_are_found(drive: Driver) -> None:
+    await drive.ended(*(f"done{number}" for number in range(5)))
+    await drive.add(*(new(f"job{number}", key=f"key{number}") for number in range(find.FEW_LANES + 1)))
+    found = await drive.store.find(Filter(states=(State.READY,)), 1000)
+    assert len(found.jobs) == find.FEW_LANES + 1

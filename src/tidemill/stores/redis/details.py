@@ -26,7 +26,9 @@ class Details(msgspec.Struct, frozen=True):
 
 async def details(shard: Shard, jobs: Sequence[str]) -> list[Details]:
     """R5, R6, K6."""
-    found: list[list[Any]] = await shard.run(DETAILS, *jobs, repeatable=True)
+    found: list[list[Any]] = []
+    while len(found) < len(jobs):
+        found += await shard.run(DETAILS, *jobs[len(found) :], repeatable=True)
     return [
         Details(
             tuple(_ATTEMPT.decode(text) for text in attempts),

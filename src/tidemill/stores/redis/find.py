@@ -31,16 +31,19 @@ FEW = 0.25
 FEW_GOING_ON = 0.02
 """The same where a page follows another: the places are collected anew for every page."""
 
+FEW_LANES = 200
+"""Each is an order of its own, and a question more."""
+
 
 async def get(shard: Shard, ids: Sequence[str]) -> list[Job | None]:
     """R1."""
     found: list[Job | None] = []
-    for start in range(0, len(ids), AT_ONCE):
-        some = ids[start : start + AT_ONCE]
+    while len(found) < len(ids):
+        some = ids[len(found) : len(found) + AT_ONCE]
         reply = await shard.run(GET, *some, repeatable=True)
         found += [
             _job(id_, record, lease) if record else None
-            for id_, record, lease in zip(some, reply[::2], reply[1::2], strict=True)
+            for id_, record, lease in zip(some, reply[::2], reply[1::2], strict=False)
         ]
     return found
 
@@ -138,11 +141,17 @@ async def _few(shard: Shard, wanted: Filter, share: float) -> list[tuple[int, st
         return []
     if jobs > share * total or len(states - FINAL) > 1 or State.WAITING in states:
         return None
+    if State.READY in states and await _lanes(shard, meant) > FEW_LANES:
+        return None
     found: dict[bytes, None] = {}
     for state in sorted(states, key=lambda state: state in FINAL):
         for name in meant:
             found |= dict.fromkeys(await _members(shard, name, state))
     return [seq_and_id(member) for member in found]
+
+
+async def _lanes(shard: Shard, queues: Sequence[str]) -> int:
+    return sum([int(await shard.ask(b"HLEN", shard.key(keys.lanes(queue)))) for queue in queues])
 
 
 async def _members(shard: Shard, queue: str, state: State) -> list[bytes]:
