@@ -7,8 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
+from tests.servers.proxy import Proxy
 from tests.stores.postgres.conftest import Connect
 from tidemill.contract.wakeups import job_topic, queue_topic
+from tidemill.stores.postgres import ear
 from tidemill.stores.postgres.connection import Connection
 from tidemill.stores.postgres.listener import PostgresListener
 
@@ -87,6 +91,19 @@ async def test_i23_a_lost_connection_is_opened_again_and_rings_as_a_precaution(
         await there.wakeups.parked()
         here.announce([Q])
         assert await listener.wait(AT_MOST)
+
+
+async def test_i23_a_connection_that_the_network_has_forgotten_is_noticed(
+    connect: Connect, postgres_server: Postgres, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ear, "SILENCE", 0.1)
+    monkeypatch.setattr(ear, "ANSWER", 0.1)
+    async with Proxy(postgres_server.port) as proxy:
+        there = await connect(postgres_url.replace(str(postgres_server.port), str(proxy.port)))
+        async with armed(there, Q) as listener:
+            proxy.forget()
+            assert await listener.wait(AT_MOST)
+        await there.close()
 
 
 async def test_a_ring_for_somebody_who_is_busy_by_now_goes_on_to_the_next(connect: Connect) -> None:

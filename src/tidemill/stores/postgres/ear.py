@@ -16,6 +16,9 @@ from tidemill.stores.postgres.statements import load
 
 SQL = load("wakeups")
 
+SILENCE, ANSWER = 30.0, 5.0
+"""Seconds after which it is asked whether anybody is still there, and for the answer: a connection that a
+network has forgotten looks like one on which nothing happens."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 
 
@@ -106,7 +109,11 @@ class Ear:
 
     async def _serve(self, link: Link) -> None:
         while True:
-            await self._something.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SILENCE):
+                    await self._something.wait()
+            if not self._something.is_set():
+                await link.fetch("SELECT", timeout=ANSWER)
             self._something.clear()
             if link.is_closed():
                 raise ConnectionResetError

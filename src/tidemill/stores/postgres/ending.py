@@ -2,7 +2,7 @@
 
 The connection is none of those the verbs use: a handler may keep it for as long as it likes to write, and
 verbs have to go on meanwhile. The server ends a transaction that is left alone for ten seconds, because the
-job's row is locked in it (`links.SESSION`).
+job's row is locked in it (`links.IDLE_HANDLER`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def transaction(
 ) -> AsyncIterator[Ending]:
     """What the handler's own statements raise is the handler's; only our own are translated."""
     async with _link(connection) as link:
-        step = connection.step_on(link)
+        step = connection.step_on(link, connection.endings)
         try:
             await step.__aenter__()
             current = await step.first(SQL.lock, job, fence, claim)

@@ -19,23 +19,39 @@ from tidemill.stores.postgres.address import Address
 Link: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 CONNECT_PATIENCE = 5.0
-SESSION = {
-    "jit": "off",  # compiling takes longer than any statement here
-    "lock_timeout": "5000",
-    "idle_in_transaction_session_timeout": "10000",  # a stopped process must not keep others waiting
-}
-"""What a session is set to where it is ours alone; behind a pooler every transaction says it itself."""
+IDLE_VERB, IDLE_HANDLER = 3, 10
+"""Seconds after which the server ends a transaction that is left alone, and with it the locks in it: a
+process that was stopped inside a verb must not keep others waiting beyond their deadline."""
+
+
+def session(idle: int) -> dict[str, str]:
+    """What a session is set to where it is ours alone; behind a pooler every transaction says it itself."""
+    return {
+        "jit": "off",  # compiling takes longer than any statement here
+        "lock_timeout": "5s",
+        "idle_in_transaction_session_timeout": f"{idle}s",
+    }
 
 
 class Links:
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, idle: int = IDLE_VERB) -> None:
         self._address = address
+        self.session = session(idle)
         self.pooled = False
         """A pooler stands between: sessions are not ours, so nothing is prepared in them."""
         self._idle: list[Link] = []
         self._all: set[Link] = set()
         self._opening = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def begin(self) -> str:
+        """How a transaction begins."""
+        if not self.pooled:
+            return "BEGIN"
+        return "; ".join(
+            ["BEGIN", *(f"SET LOCAL {name} = '{value}'" for name, value in self.session.items())]
+        )
 
     def take_idle(self) -> Link | None:
         """A link that was alive when it was last seen, if one is free."""
@@ -84,7 +100,7 @@ class Links:
         return await asyncpg.connect(
             self._address.dsn,
             timeout=CONNECT_PATIENCE,
-            server_settings={"application_name": "tidemill"} | ({} if self.pooled else SESSION),
+            server_settings={"application_name": "tidemill"} | ({} if self.pooled else self.session),
             statement_cache_size=0 if self.pooled else 200,
             max_cached_statement_lifetime=0,
         )

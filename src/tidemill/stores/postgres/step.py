@@ -11,25 +11,24 @@ import asyncpg
 from tidemill.contract.jobs import Reading
 from tidemill.stores.postgres.clocks import StoreClock
 from tidemill.stores.postgres.faults import TROUBLE
-from tidemill.stores.postgres.links import SESSION, Link
+from tidemill.stores.postgres.links import Link
 from tidemill.stores.postgres.statements import load
 
 SQL = load("clock")
-_BEGIN = "BEGIN"
-_BEGIN_ANYWHERE = "BEGIN; " + "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in SESSION.items())
 
 
 class Step:
-    """READ COMMITTED: rows that a decision rests on are locked when they are read."""
+    """READ COMMITTED: rows that a decision rests on are locked when they are read. `begin` is how one
+    begins on such a link."""
 
-    def __init__(self, link: Link, clock: StoreClock, here: Callable[[str], str], *, pooled: bool) -> None:
+    def __init__(self, link: Link, clock: StoreClock, here: Callable[[str], str], begin: str) -> None:
         self.link = link
         self.clock = clock
         self.topics: set[str] = set()
         """Who is to be woken when this is committed."""
         self.ended: list[str] = []
         """Jobs that end with this."""
-        self._here, self._pooled = here, pooled
+        self._here, self._begin = here, begin
         self._reading: Reading | None = None
 
     async def fetch(self, sql: str, *values: Any) -> list[asyncpg.Record]:
@@ -60,7 +59,7 @@ class Step:
 
     async def __aenter__(self) -> Self:
         try:
-            await self.link.execute(_BEGIN_ANYWHERE if self._pooled else _BEGIN)
+            await self.link.execute(self._begin)
         except TROUBLE as error:
             raise _before_commit(error) from None
         return self
