@@ -12,6 +12,7 @@ import pytest
 from tests.servers.proxy import Proxy
 from tests.stores.postgres.conftest import Connect
 from tidemill.errors import StoreError, StoreUnavailable
+from tidemill.stores.postgres import links
 from tidemill.stores.postgres.connection import Connection
 from tidemill.stores.postgres.step import Step
 
@@ -117,6 +118,18 @@ async def test_i22_more_callers_than_connections_take_turns(connect: Connect, po
         await asyncio.gather(
             *(connection.fetch("SELECT pg_sleep(60)", patience=0.2) for _ in range(3)),
         )
+
+
+async def test_what_a_rush_opened_is_closed_again(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.gather(*(connection.fetch("SELECT pg_sleep(0.01)") for _ in range(5)))
+    rush = len(connection.links._all)
+    assert rush > 1
+    monkeypatch.setattr(links, "UNUSED", 0.0)
+    for _ in range(rush):
+        await connection.fetch("SELECT 1")
+    assert len(connection.links._all) == 1
 
 
 @pytest.fixture

@@ -124,8 +124,8 @@ _SENTENCES = (
     Sentence(
         (asyncpg.IdleInTransactionSessionTimeoutError,),
         StoreUnavailable,
-        "a transaction was left alone for too long, and the server ended it; nothing of it is kept. Make calls "
-        "to providers before ctx.transaction(), or after it",
+        "a transaction was left alone for too long, and the server ended it; nothing of it is kept. Make "
+        "calls to providers before ctx.transaction(), or after it",
     ),
     Sentence(
         (asyncpg.TooManyConnectionsError,),

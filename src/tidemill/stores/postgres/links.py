@@ -19,6 +19,8 @@ from tidemill.stores.postgres.address import Address
 Link: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 CONNECT_PATIENCE = 5.0
+UNUSED = 60.0
+"""Seconds after which a link that nobody needed is closed: a rush is over at some time."""
 IDLE_VERB, IDLE_HANDLER = 3, 10
 """Seconds after which the server ends a transaction that is left alone, and with it the locks in it: a
 process that was stopped inside a verb must not keep others waiting beyond their deadline."""
@@ -39,7 +41,7 @@ class Links:
         self.session = session(idle)
         self.pooled = False
         """A pooler stands between: sessions are not ours, so nothing is prepared in them."""
-        self._idle: list[Link] = []
+        self._idle: list[tuple[Link, float]] = []
         self._all: set[Link] = set()
         self._opening = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -56,7 +58,7 @@ class Links:
     def take_idle(self) -> Link | None:
         """A link that was alive when it was last seen, if one is free."""
         while self._idle:
-            link = self._idle.pop()
+            link, _ = self._idle.pop()
             if not link.is_closed():
                 return link
             self._all.discard(link)
@@ -74,7 +76,10 @@ class Links:
         if link.is_closed() or link.is_in_transaction():
             self.drop(link)
             return
-        self._idle.append(link)
+        now = asyncio.get_running_loop().time()
+        self._idle.append((link, now))
+        if now - self._idle[0][1] > UNUSED:
+            self.drop(self._idle.pop(0)[0])
         self._call_next()
 
     def drop(self, link: Link) -> None:
