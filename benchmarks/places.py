@@ -116,7 +116,9 @@ class Folders(Places):
     def described(self) -> dict[str, str]:
         import apsw
 
-        return {"SQLite": f"{apsw.sqlite_lib_version()} (Tidemill), the standard library's (peers)"}
+        return {
+            "SQLite": f"{apsw.sqlite_lib_version()}, every commit flushed (Tidemill), the standard library's (peers)"
+        }
 
 
 class Redises(Places):

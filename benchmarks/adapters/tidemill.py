@@ -16,9 +16,7 @@ from benchmarks.tally import Row
 from tidemill import Task, Tidemill
 from tidemill.worker import Worker
 
-_DEFAULTS = (
-    "everything as it comes: 10 slots, timeouts, context and retention on; SQLite flushes every commit"
-)
+_DEFAULTS = "everything as it comes: 10 slots, timeouts, context and retention on"
 _ACKNOWLEDGES = "marks the job done after it ran; a dead worker's jobs run again"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
 from benchmarks.adapters import Adapter
 from benchmarks.case import Case
+from benchmarks.processes import cpu_seconds
 
 PRODUCERS = 64
 WARM_UP = 128
@@ -32,9 +34,20 @@ def _for_seconds(case: Case, send: Callable[[Adapter, int], None], warm: int = W
         send(adapter, warm)  # connections, files, statements, imports
         expected = warm / _seconds(adapter, warm, send)
         jobs = max(PRODUCERS, int(expected * case.size) // PRODUCERS * PRODUCERS)
-        return {"jobs_per_second": jobs / _seconds(adapter, jobs, send)}
+        before = _cpu(case)
+        speed = jobs / _seconds(adapter, jobs, send)
+        spent = {name: (seconds - before[name]) / jobs * 1e6 for name, seconds in _cpu(case).items()}
+        return {"jobs_per_second": speed, **spent}
     finally:
         adapter.close()
+
+
+def _cpu(case: Case) -> dict[str, float]:
+    """Of this process with its children, and of the server: unlike speed it bears a busy machine."""
+    spent = {"client_us_per_job": cpu_seconds(os.getpid())}
+    if case.place.pid is not None:
+        spent["server_us_per_job"] = cpu_seconds(case.place.pid)
+    return spent
 
 
 def _seconds(adapter: Adapter, jobs: int, send: Callable[[Adapter, int], None]) -> float:
