@@ -116,9 +116,8 @@ class Folders(Places):
     def described(self) -> dict[str, str]:
         import apsw
 
-        return {
-            "SQLite": f"{apsw.sqlite_lib_version()}, every commit flushed (Tidemill), the standard library's (peers)"
-        }
+        own = f"{apsw.sqlite_lib_version()}, every commit flushed (Tidemill)"
+        return {"SQLite": f"{own}, the standard library's (peers)"}
 
 
 class Redises(Places):
