@@ -17,6 +17,7 @@ from tidemill.contract.queues import QueueInfo
 from tidemill.contract.store import Store
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError
+from tidemill.inspect.words import plural
 
 JOBS_AT_ONCE = 100
 BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -68,8 +69,8 @@ async def _require_no_workers(store: Store, which: str) -> None:
     if alive:
         names = ", ".join(worker.id for worker in alive[:3])
         raise ConfigurationError(
-            f"{which} has {len(alive)} live workers ({names}): end them, and wait for the leases of those "
-            "that were killed; jobs that change meanwhile would be lost or run twice"
+            f"{which} has {plural(len(alive), 'live worker')} ({names}): end them, and wait for the leases of "
+            "those that were killed; jobs that change meanwhile would be lost or run twice"
         )
 
 

@@ -10,6 +10,7 @@ from tidemill.cli.progress import counted
 from tidemill.cli.target import Target, require_outside, with_target
 from tidemill.inspect.copying import Copied
 from tidemill.inspect.copying import copy as copy_all
+from tidemill.inspect.words import plural
 
 
 @click.command()
@@ -45,12 +46,11 @@ async def _copied(app: Tidemill, other: Tidemill, *, resume: bool) -> Copied:
 
 
 def _tell(copied: Copied) -> None:
-    click.echo(
-        f"copied {copied.jobs} jobs, {copied.queues} queues, {copied.pools} pools, "
-        f"{copied.arrivals} arrivals and {copied.ids} remembered ids"
-    )
+    kinds = {"job": copied.jobs, "queue": copied.queues, "pool": copied.pools, "arrival": copied.arrivals}
+    words = ", ".join(plural(count, kind) for kind, count in kinds.items())
+    click.echo(f"copied {words} and {plural(copied.ids, 'remembered id')}")
     if copied.reclaimed:
-        click.echo(f"{copied.reclaimed} jobs of workers that had died were taken back first")
+        click.echo(f"taken back first, of workers that had died: {plural(copied.reclaimed, 'job')}")
     for sentence in copied.differences:
         click.echo(printable(sentence))
     if copied.differences:

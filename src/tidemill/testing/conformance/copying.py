@@ -171,7 +171,7 @@ class TestCopies:
             await drive.store.copy_in(Copies(jobs=[fresh, JobCopy(job=replace(running.job, id="c"))]))
         assert await drive.store.get(["b", "c"]) == [None, None]
         target = await MemoryStore(clock=drive.clock, entropy=SeededEntropy(7)).open()
-        with pytest.raises(ConfigurationError, match="live workers"):
+        with pytest.raises(ConfigurationError, match="live worker"):
             await copy(drive.store, target)
         await drive.beat(holding(taken, renew=False), lease=1.0)
         drive.clock.advance(2.0)
