@@ -69,8 +69,8 @@ async def _require_no_workers(store: Store, which: str) -> None:
     if alive:
         names = ", ".join(worker.id for worker in alive[:3])
         raise ConfigurationError(
-            f"{which} has {plural(len(alive), 'live worker')} ({names}): end them, and wait for the leases of "
-            "those that were killed; jobs that change meanwhile would be lost or run twice"
+            f"{which} has {plural(len(alive), 'live worker')} ({names}): end them, and wait for the leases "
+            "of those that were killed; jobs that change meanwhile would be lost or run twice"
         )
 
 
