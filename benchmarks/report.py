@@ -25,7 +25,7 @@ class Run:
     failed: list[str] = field(default_factory=list)
 
 
-def save(run: Run) -> None:
+def save(run: Run) -> Path:
     FOLDER.mkdir(exist_ok=True)
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{run.store}"
     report = markdown(run)
@@ -33,6 +33,7 @@ def save(run: Run) -> None:
     (FOLDER / f"{name}.md").write_text(report)
     (FOLDER / f"{name}.svg").write_text(chart(NAMES[run.store], run.results))
     print(f"\n{report}\nWritten to {FOLDER / name}.md, .json and .svg")
+    return FOLDER / f"{name}.json"
 
 
 def markdown(run: Run) -> str:
@@ -70,7 +71,7 @@ def targets(run: Run) -> Iterator[str]:
 
 def failures(run: Run) -> Iterator[str]:
     if run.failed:
-        yield from ("## What did not run", "", *(f"- {line}" for line in run.failed), "")
+        yield from ("## What did not run", "", *(f"- {line}" for line in dict.fromkeys(run.failed)), "")
 
 
 def numbers(results: Results) -> Iterator[str]:

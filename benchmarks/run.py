@@ -75,10 +75,12 @@ def main() -> None:
     except KeyboardInterrupt:
         print("\nStopped early; this is what was measured so far.")
         chosen.rounds = 1  # not complete
-    for run in runs:
-        save(run)
-    if chosen.complete:
+    files = [save(run) for run in runs]
+    if chosen.complete and len(runs) == len(STORES):
         page.write(runs)
+    elif chosen.complete:
+        print("For the page in the documentation, with those of the other stores:")
+        print("python -m benchmarks.page", *files)
 
 
 def measure(store: str, chosen: Chosen, around: Places, run: Run) -> None:
