@@ -34,8 +34,11 @@ from tidemill.stores.postgres.statements import load
 
 SQL = load("wakeups")
 
-TOGETHER = 0.005
-"""Seconds between two rings of a handle: at full speed there are 200 a second, not one per commit."""
+TOGETHER, IN_VAIN = 0.005, 0.04
+"""Seconds between two rings of a handle: at full speed there are 200 a second, not one per commit. They are
+fewer while nobody is there to be woken: a worker that parks meanwhile has looked for itself."""
+PATIENT = 3
+"""After how many rings in vain."""
 _PATIENCE = 1.0
 _QUEUES, _JOBS = queue_topic(""), job_topic("")
 
@@ -56,6 +59,7 @@ class Wakeups:
         self._topics: set[str] = set()
         self._ended: list[str] = []
         self._ringing: asyncio.Task[None] | None = None
+        self._in_vain = 0
         with _lock:
             self._kin = _of_process.setdefault((address.dsn, address.schema), WeakSet())
             self._kin.add(self)
@@ -167,9 +171,14 @@ class Wakeups:
                 topics, self._topics = self._topics, set()
                 ended, self._ended = self._ended, []
                 with contextlib.suppress(StoreError):
-                    rows = await self._fetch(SQL.ring, list(topics))
-                    if ended and rows[0]["for_ends"]:
-                        await self._fetch(SQL.ring, [job_topic(job) for job in ended])
-                await asyncio.sleep(TOGETHER)
+                    await self._ring_now(list(topics), ended)
+                await asyncio.sleep(min(TOGETHER * 2 ** max(0, self._in_vain - PATIENT), IN_VAIN))
         finally:
             self._ringing = None
+
+    async def _ring_now(self, topics: list[str], ended: list[str]) -> None:
+        answer = (await self._fetch(SQL.ring, topics))[0]
+        woken = answer["woken"]
+        if ended and answer["for_ends"]:
+            woken += (await self._fetch(SQL.ring, [job_topic(job) for job in ended]))[0]["woken"]
+        self._in_vain = 0 if woken else min(self._in_vain + 1, 2 * PATIENT)

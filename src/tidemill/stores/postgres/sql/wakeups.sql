@@ -11,7 +11,7 @@ SELECT topic, pg_backend_pid(), arming FROM unnest($1::text[], $2::bigint[]) AS 
 -- $1 armings
 DELETE FROM tidemill.parked WHERE pid = pg_backend_pid() AND arming = ANY($1::bigint[]);
 
--- name: ring (and whether anybody waits for the end of a job)
+-- name: ring (how many were woken, and whether anybody waits for the end of a job)
 -- $1 topics
-SELECT tidemill.ring($1::text[]),
+SELECT tidemill.ring($1::text[]) AS woken,
     EXISTS (SELECT FROM tidemill.parked WHERE topic >= 'job:' AND topic < 'job;') AS for_ends;

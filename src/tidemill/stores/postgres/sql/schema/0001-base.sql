@@ -71,7 +71,14 @@ CREATE INDEX parked_by_pid ON tidemill.parked (pid, arming);
 -- killed while it waited.
 -- Called after the commit of what there is to see: a listener parks first and then looks, so one that this
 -- does not find will see it.
-CREATE FUNCTION tidemill.ring(topics text[]) RETURNS void LANGUAGE sql AS $$
+-- Answers how many were woken. PL/pgSQL keeps its plans; a function in plain SQL is planned at every call.
+CREATE FUNCTION tidemill.ring(topics text[]) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    rung integer := 0;
+BEGIN
+    IF NOT EXISTS (SELECT FROM tidemill.parked AS p WHERE p.topic = ANY(topics)) THEN
+        RETURN 0;
+    END IF;
     WITH chosen AS MATERIALIZED (
         SELECT one.topic, one.pid, one.arming
         FROM unnest(topics) AS wanted (topic)
@@ -88,7 +95,10 @@ CREATE FUNCTION tidemill.ring(topics text[]) RETURNS void LANGUAGE sql AS $$
         WHERE p.topic = chosen.topic AND p.pid = chosen.pid AND p.arming = chosen.arming
         RETURNING p.topic, p.pid, p.arming
     )
-    SELECT pg_notify('tidemill_' || pid, arming || ' ' || topic) FROM woken
+    SELECT count(pg_notify('tidemill_' || woken.pid, woken.arming || ' ' || woken.topic)) INTO rung
+    FROM woken;
+    RETURN rung;
+END
 $$;
 
 -- Requests written by anyone who may; a worker turns them into jobs. No index but that of their order, no
@@ -106,15 +116,18 @@ CREATE TABLE tidemill.arrivals (
 -- It runs with the rights of its owner, so that a caller needs USAGE of the schema and nothing more. Whoever
 -- waits for arrivals is notified when the caller commits.
 CREATE FUNCTION tidemill.arrive(id text, task text, payload text, options text) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    INSERT INTO tidemill.arrivals (id, task, payload, options) VALUES (id, task, payload, options);
-    SELECT pg_notify('tidemill_' || p.pid, p.arming || ' ' || p.topic)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO tidemill.arrivals (id, task, payload, options)
+    VALUES (arrive.id, arrive.task, arrive.payload, arrive.options);
+    PERFORM pg_notify('tidemill_' || one.pid, one.arming || ' ' || one.topic)
     FROM (
         SELECT p.topic, p.pid, p.arming
         FROM tidemill.parked AS p
         WHERE p.topic = 'arrivals' AND EXISTS (SELECT FROM pg_stat_get_activity(p.pid))
         LIMIT 1
-    ) AS p;
+    ) AS one;
+END
 $$;
 
 -- The same by hand: SELECT tidemill.enqueue('songs:describe', '{"songs": ["a"]}', '{"priority": 1}').
@@ -126,7 +139,9 @@ CREATE FUNCTION tidemill.enqueue(
     options jsonb DEFAULT '{}',
     id text DEFAULT lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0')
         || left(replace(gen_random_uuid()::text, '-', ''), 20)
-) RETURNS text LANGUAGE sql AS $$
-    SELECT tidemill.arrive(id, task, payload::text, options::text);
-    SELECT id;
+) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM tidemill.arrive(enqueue.id, enqueue.task, enqueue.payload::text, enqueue.options::text);
+    RETURN enqueue.id;
+END
 $$;
