@@ -63,7 +63,7 @@ def test_a_worker_takes_its_options_from_everywhere(folder: Path, monkeypatch: p
     monkeypatch.setenv("TIDEMILL_WORKER_LEASE", "50")
     monkeypatch.setenv("TIDEMILL_WORKER_QUEUES", "a,b=2")
     options = Tidemill("memory://").worker_options(grace=3)
-    assert (options.concurrency, options.lease, options.grace, options.poll) == (2, 50.0, 3, 1.0)
+    assert (options.concurrency, options.lease, options.grace, options.poll) == (2, 50.0, 3, 2.0)
     assert options.queues == {"a": 6, "b": 2}
     assert Tidemill("memory://").worker_options(queues=["b"]).queues == {"b": 1}
 

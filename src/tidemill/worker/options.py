@@ -42,9 +42,9 @@ class WorkerOptions:
     heartbeat: float | None = None
     reclaim_every: float = 10.0
     prune_every: float = 30.0
-    admit_every: float = 1.0
+    admit_every: float = 2.0
     grace: float = 30.0
-    poll: float = 1.0
+    poll: float = 2.0
     threads: int | None = None
     isolated_processes: int | None = None
     id: str | None = None

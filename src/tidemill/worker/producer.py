@@ -14,7 +14,7 @@ from tidemill.worker.hands import Hands
 from tidemill.worker.options import WorkerOptions
 from tidemill.worker.pace import Pace
 
-LOOK_AT_SETTINGS_EVERY = 5.0
+LOOK_AT_SETTINGS_EVERY = 10.0
 
 
 class Producer:
