@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,7 +13,11 @@ from tests.servers.redis_cluster import RedisCluster
 from tests.servers.redis_sentinel import RedisSentinel
 from tests.stores.redis.conftest import Connect
 from tidemill.contract.wakeups import queue_topic
+from tidemill.core.claims import Claimed, ClaimRequest, Settlement, Share
+from tidemill.core.job import Group, NewJob
+from tidemill.core.outcomes import Answer, Done
 from tidemill.errors import ConfigurationError, StoreUnavailable
+from tidemill.stores.redis import RedisStore
 from tidemill.stores.redis.address import parse
 from tidemill.stores.redis.handle import Handle
 from tidemill.stores.redis.scripts import Script
@@ -46,35 +51,49 @@ async def test_i5_a_second_handle_does_not_jump(connect: Connect) -> None:
     assert await fence(await connect()) == first + 1
 
 
-async def test_i5_sentinels_lead_to_the_new_primary(connect: Connect) -> None:
+async def test_i5_i6_a_claim_that_a_failover_lost(redis_prefix: str) -> None:
+    """Sentinels lead to the new primary, which knows nothing of the last claim: its holder is refused,
+    and nobody gets the same fence."""
     with RedisSentinel() as watched:
         sentinel = watched.sentinels[0].port
-        handle = await connect(f"redis+sentinel://{HOST}:{free_port()},{HOST}:{sentinel}/{watched.name}")
-        given = await fence(handle)
-        listener = handle.wakeups.listen([QUEUE])
+        url = f"redis+sentinel://{HOST}:{free_port()},{HOST}:{sentinel}/{watched.name}"
+        store = await RedisStore(url, prefix=redis_prefix).open()
+        await store.insert([Group("q", (NewJob(id="a", task="t", payload=b"{}"),))])
+        listener = store.listen([QUEUE])
         listener.arm()
+        await store.read_clock()
         with watched.primary.client() as client:
             client.wait(1, 1000)
             # Cut off from its replica, the primary goes on for a while: what it gives then is lost.
             watched.replica.pause()
             client.client_kill_filter(_type="slave")
-        lost = [await fence(handle) for _ in range(10)]
+        (lost,) = (await store.claim(request("first"))).jobs
         watched.primary.kill()
         watched.replica.resume()
         watched.primary, watched.replica = watched.replica, watched.primary
-        after = await _once_it_answers(handle)
-        assert after == given + FENCE_JUMP + 1, "those ten were lost"
-        assert after > max(lost)
+        (again,) = await _once_it_answers(store)
+        assert again.fence == lost.fence + FENCE_JUMP, "the claim was lost"
+        assert await settle(store, lost) == [Answer.STALE]
+        assert await settle(store, again) == [Answer.OK]
         assert await listener.wait(5.0), "a ring may have been lost"
-        await handle.close()
+        assert await store.check() == ()
+        await store.close()
 
 
-async def _once_it_answers(handle: Handle) -> int:
+def request(worker: str) -> ClaimRequest:
+    return ClaimRequest(worker=worker, number=1, limit=1, lease=30.0, shares=(Share("q", 1),))
+
+
+async def settle(store: RedisStore, job: Claimed) -> list[Answer]:
+    return list((await store.settle([Settlement(job.id, job.fence, job.claim, Done())])).answers)
+
+
+async def _once_it_answers(store: RedisStore) -> Sequence[Claimed]:
     """A failover takes as long as the Sentinels say, and every call is told so in time."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(40):
         while True:
             try:
-                return await fence(handle)
+                return (await store.claim(request("second"))).jobs
             except StoreUnavailable:
                 continue
 

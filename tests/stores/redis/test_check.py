@@ -1,0 +1,101 @@
+"""U2: damage is found, and a store at work is never called damaged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.servers.redis import Redis
+from tidemill.core.claims import ClaimRequest, Settlement, Share
+from tidemill.core.job import Group, NewJob
+from tidemill.core.outcomes import Done
+from tidemill.stores.redis import RedisStore
+
+
+@pytest.fixture
+async def store(redis_url: str, redis_prefix: str) -> AsyncIterator[RedisStore]:
+    opened = await RedisStore(redis_url, prefix=redis_prefix).open()
+    yield opened
+    await opened.close()
+
+
+async def add(store: RedisStore, *ids: str, delay: float = 0.0) -> None:
+    jobs = tuple(NewJob(id=id_, task="t", payload=b"{}", delay=delay) for id_ in ids)
+    await store.insert([Group("q", jobs)])
+
+
+async def one_of_each(store: RedisStore) -> None:
+    """a is done, b runs, c is ready, d is scheduled."""
+    await add(store, *"abc")
+    await add(store, "d", delay=60.0)
+    first, _ = (await store.claim(request(1, limit=2))).jobs
+    await store.settle([Settlement(first.id, first.fence, first.claim, Done(b"1"))])
+
+
+def request(number: int, limit: int = 10) -> ClaimRequest:
+    return ClaimRequest(worker="w", number=number, limit=limit, lease=30.0, shares=(Share("q", limit),))
+
+
+async def test_u2_nothing_is_wrong_with_what_works(store: RedisStore) -> None:
+    assert await store.check() == ()
+    await one_of_each(store)
+    assert await store.check() == ()
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        ("ZREMRANGEBYRANK ready:q 0 -1", "job 'c' is ready but is not found as such in 'ready:q'"),
+        (
+            "ZREMRANGEBYRANK scheduled:q 0 -1",
+            "job 'd' is scheduled but is not found as such in 'scheduled:q'",
+        ),
+        ("DEL running:q", "job 'b' is running but is not found as such in 'running:q'"),
+        ("DEL held:w", "job 'b' is running but is not found as such in 'held:w'"),
+        ("ZREMRANGEBYRANK done:q 0 -1", "job 'a' is done but is not found as such in 'done:q'"),
+        ("HDEL page:0 2", "job 'b' is running but is not found as such in 'page:0'"),
+        ("HDEL jobs c", "'ready:q' lists the job 'c', which does not exist"),
+        ("HINCRBY counts ready:q 1", "queue 'q' counts 2 ready jobs but has 1"),
+        ("HINCRBY counts waiting:q 1", "all queues together count 5 jobs but there are 4"),
+        ("RPUSH attempts:gone {}", "'attempts:gone' is kept of the job 'gone', which is gone"),
+    ],
+)
+async def test_u2_damage_is_named(
+    store: RedisStore, redis_server: Redis, redis_prefix: str, harm: str, says: str
+) -> None:
+    await one_of_each(store)
+    command, key, *words = harm.split()
+    with redis_server.client() as client:
+        client.execute_command(command, f"{{{redis_prefix}}}:{key}", *words)
+    found = await store.check()
+    assert any(says in sentence for sentence in found), found
+
+
+async def test_u2_a_job_in_the_wrong_order(store: RedisStore, redis_server: Redis, redis_prefix: str) -> None:
+    await one_of_each(store)
+    with redis_server.client() as client:
+        key = f"{{{redis_prefix}}}:scheduled:q"
+        client.execute_command("ZUNIONSTORE", f"{{{redis_prefix}}}:done:q", 1, key)
+    assert "'done:q' lists the job 'd', which is scheduled" in await store.check()
+
+
+async def test_u2_jobs_go_on_meanwhile(store: RedisStore) -> None:
+    """Never of one instant, and never wrong."""
+    await add(store, *(f"j{number}" for number in range(500)))
+    at_work = asyncio.create_task(_work(store))
+    while not at_work.done():
+        assert await store.check() == ()
+    assert await at_work == 500
+
+
+async def _work(store: RedisStore) -> int:
+    done = 0
+    for number in range(1, 200):
+        jobs = (await store.claim(request(number, limit=5))).jobs
+        if not jobs:
+            break
+        await store.settle([Settlement(job.id, job.fence, job.claim, Done()) for job in jobs])
+        done += len(jobs)
+    return done
