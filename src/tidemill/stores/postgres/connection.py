@@ -21,7 +21,7 @@ from tidemill.stores.postgres import migrations
 from tidemill.stores.postgres.address import Address
 from tidemill.stores.postgres.clocks import StoreClock
 from tidemill.stores.postgres.faults import TROUBLE, Kind, kind_of, out_of_time, translate
-from tidemill.stores.postgres.links import IDLE_HANDLER, Link, Links
+from tidemill.stores.postgres.links import HANDLERS, Link, Links
 from tidemill.stores.postgres.statements import moved
 from tidemill.stores.postgres.step import Step
 from tidemill.stores.postgres.wakeups import Wakeups
@@ -49,7 +49,7 @@ class Connection:
 
     def _start(self) -> None:
         self.links = Links(self.address)
-        self.endings = Links(self.address, idle=IDLE_HANDLER)
+        self.endings = Links(self.address, HANDLERS)
         """For `ending.transaction`: as many again."""
         self.wakeups = Wakeups(self.address, self.links, self.here, self.fetch)
         self._open = False

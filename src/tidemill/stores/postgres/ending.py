@@ -2,7 +2,7 @@
 
 The connection is none of those the verbs use: a handler may keep it for as long as it likes to write, and
 verbs have to go on meanwhile. The server ends a transaction that is left alone for ten seconds, because the
-job's row is locked in it (`links.IDLE_HANDLER`).
+job's row is locked in it (`links.HANDLERS`).
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ async def transaction(
 async def _commit(connection: Connection, step: Step, settle: Settle, ending: Ending) -> None:
     try:
         if ending.settlement is not None:
+            await step.link.execute(SQL.as_verbs)
             answers = await settle(step, [ending.settlement])
             if answers[0] in (Answer.STALE, Answer.GONE):
                 raise ClaimLost(f"job {ending.settlement.job} is somebody else's by now")

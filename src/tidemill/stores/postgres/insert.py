@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from asyncpg import Record
 from msgspec.structs import replace
 
 from tidemill.contract.wakeups import queue_topic
@@ -12,7 +13,7 @@ from tidemill.core.job import Group, NewJob, problem_with
 from tidemill.core.queues import Inserted, Verdict
 from tidemill.engine import insert as engine
 from tidemill.engine import plans
-from tidemill.stores.postgres.home import Home
+from tidemill.stores.postgres.home import Home, patience_for
 from tidemill.stores.postgres.rows import text_of
 from tidemill.stores.postgres.statements import load
 
@@ -42,11 +43,43 @@ async def _insert_plain(home: Home, groups: list[Group]) -> list[list[Inserted]]
     if len(set(ids)) < len(ids):
         return await _insert_slowly(home, groups)
     queues = list({group.queue: None for group in groups})
-    rows = await home.connection.fetch(
+    if len(jobs) == 1 and not home.connection.links.pooled:
+        rows = await _send_one(home, queues[0], jobs[0])
+    else:
+        rows = await _send_all(home, queues, groups, jobs)
+    if rows:
+        home.connection.announce(map(queue_topic, queues))
+    accepted = {row[0] for row in rows}
+    if len(accepted) == len(ids):
+        return [[Inserted(Verdict.ACCEPTED, job.id) for job in group.jobs] for group in groups]
+    return await _insert_others(home, groups, accepted)
+
+
+async def _send_one(home: Home, queue: str, job: NewJob) -> list[Record]:
+    wall, *_ = home.connection.clock.asked()
+    return await home.connection.fetch(
+        SQL.insert_one,
+        wall,
+        queue,
+        job.id,
+        job.task,
+        job.payload.decode(),
+        job.priority,
+        job.delay,
+        job.at,
+        job.expires,
+        job.timeout,
+        job.trace,
+        text_of(job.tags) if job.tags else None,
+    )
+
+
+async def _send_all(home: Home, queues: list[str], groups: list[Group], jobs: list[NewJob]) -> list[Record]:
+    return await home.connection.fetch(
         SQL.insert,
         *home.connection.clock.asked(),
         queues,
-        ids,
+        [job.id for job in jobs],
         [group.queue for group in groups for _ in group.jobs],
         [job.task for job in jobs],
         [job.payload.decode() for job in jobs],
@@ -57,13 +90,8 @@ async def _insert_plain(home: Home, groups: list[Group]) -> list[list[Inserted]]
         [job.timeout for job in jobs],
         [job.trace for job in jobs],
         [text_of(job.tags) if job.tags else None for job in jobs],
+        patience=patience_for(len(jobs)),
     )
-    if rows:
-        home.connection.announce(map(queue_topic, queues))
-    accepted = {row[0] for row in rows}
-    if len(accepted) == len(ids):
-        return [[Inserted(Verdict.ACCEPTED, job.id) for job in group.jobs] for group in groups]
-    return await _insert_others(home, groups, accepted)
 
 
 async def _insert_others(home: Home, groups: list[Group], accepted: set[str]) -> list[list[Inserted]]:

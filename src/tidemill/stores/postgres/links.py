@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import asyncpg
@@ -21,24 +22,23 @@ Link: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 CONNECT_PATIENCE = 5.0
 UNUSED = 60.0
 """Seconds after which a link that nobody needed is closed: a rush is over at some time."""
-IDLE_VERB, IDLE_HANDLER = 3, 10
-"""Seconds after which the server ends a transaction that is left alone, and with it the locks in it: a
-process that was stopped inside a verb must not keep others waiting beyond their deadline."""
-
-
-def session(idle: int) -> dict[str, str]:
-    """What a session is set to where it is ours alone; behind a pooler every transaction says it itself."""
-    return {
-        "jit": "off",  # compiling takes longer than any statement here
-        "lock_timeout": "5s",
-        "idle_in_transaction_session_timeout": f"{idle}s",
-    }
+VERBS = {
+    "jit": "off",  # compiling takes longer than any statement here
+    "enable_seqscan": "off",  # a table that was empty when it was analysed would be read whole for ever
+    "lock_timeout": "5s",
+    "idle_in_transaction_session_timeout": "3s",
+}
+"""What a session is set to where it is ours alone; behind a pooler every transaction says it itself. The
+server ends a transaction that is left alone, and with it the locks in it: a process that was stopped inside a
+verb must not keep others waiting beyond their deadline."""
+HANDLERS = {"idle_in_transaction_session_timeout": "10s"}
+"""Where a handler's own statements run, the server plans and waits as it is set up to."""
 
 
 class Links:
-    def __init__(self, address: Address, *, idle: int = IDLE_VERB) -> None:
+    def __init__(self, address: Address, session: Mapping[str, str] = VERBS) -> None:
         self._address = address
-        self.session = session(idle)
+        self.session = dict(session)
         self.pooled = False
         """A pooler stands between: sessions are not ours, so nothing is prepared in them."""
         self._idle: list[tuple[Link, float]] = []

@@ -213,10 +213,11 @@ async def waiting_for(view: View, wanted: Iterable[wants.WaitingFor], found: Fou
 async def ahead(view: View, wanted: Iterable[wants.Ahead], found: Found) -> None:
     for want in wanted:
         found[want] = None
-        await _ahead(view, want.queue, want.limit, found)
+        await _ahead(view, want, found)
 
 
-async def _ahead(view: View, queue: str, limit: int, found: Found) -> None:
+async def _ahead(view: View, want: wants.Ahead, found: Found) -> None:
+    queue, limit = want.queue, want.limit
     await queues(view, [wants.QueueOf(queue)], found)
     row: QueueRow | None = found[wants.QueueOf(queue)]
     if row is None:
@@ -225,22 +226,21 @@ async def _ahead(view: View, queue: str, limit: int, found: Found) -> None:
     await wakes(view, {wants.Wakes(queue): 0}, found)
     over = [lane for again, lane in found[wants.Wakes(queue)].first if again <= view.numbers.boot]
     await lanes(view, {wants.LaneOf(queue, lane): 0 for lane in over}, found)
-    await shut_lanes(view, [wants.ShutLanes(queue, UNRIPE)], found)
+    # Whether there are any that wait for company: more than this step can open are enough to know.
+    rows = await view.fetch(SQL.unripe, queue, UNRIPE[0], want.lanes + len(over) + 1)
+    found[wants.ShutLanes(queue, UNRIPE)] = tuple(row["lane"] for row in rows)
     groups = [group for group, of in row.groups.items() if of.size]
     for group in groups:
-        await open_lanes(view, {wants.OpenLanes(queue, group): limit}, found)
+        await open_lanes(view, {wants.OpenLanes(queue, group): want.lanes}, found)
     boot = view.numbers.boot
     is_open = {group for group in groups if (mark := row.groups[group].shut) is None or not mark.holds(boot)}
-    offered = {
-        place[3]: group in is_open
-        for group in groups
-        for place in found[wants.OpenLanes(queue, group)].first[:limit]
-    }
-    count = sum(offered.values()) + len(over)
+    offered = {group: found[wants.OpenLanes(queue, group)].first for group in groups}
+    count = sum(min(limit, len(offered[group])) for group in is_open) + len(over)
     each = limit + 1 if count <= 1 else max(2, limit // count + 1)
-    if "" in offered:
+    names = {place[3] for places in offered.values() for place in places}
+    if "" in names:
         await _look_at_plain(view, queue, each, found)
-    await _heads(view, {(queue, lane): each for lane in {*offered, *over} if lane}, limit, found)
+    await _heads(view, {(queue, lane): each for lane in sorted({*names, *over}) if lane}, limit, found)
 
 
 async def _heads(view: View, counts: dict[Lane, int], limit: int, found: Found) -> None:

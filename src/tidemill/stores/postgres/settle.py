@@ -11,7 +11,7 @@ from tidemill.core.job import Error
 from tidemill.core.outcomes import Answer, Cancelled, Done, Fail, Outcome, Release, Retrying, Snooze
 from tidemill.engine import plans
 from tidemill.engine import settle as engine
-from tidemill.stores.postgres.claim import claims_of, may_be_plain, values_of
+from tidemill.stores.postgres.claim import claim, claims_of, may_be_plain, values_of
 from tidemill.stores.postgres.home import Home
 from tidemill.stores.postgres.rows import text_of
 from tidemill.stores.postgres.statements import load
@@ -22,6 +22,8 @@ SQL = load("plain")
 
 async def settle(home: Home, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Settled:
     """What is plain is settled first: the others need a step of their own, and nobody waits for it."""
+    if not settlements:
+        return Settled([], None if request is None else await claim(home, request))
     plain = _plain(settlements)
     if not plain:
         return await _settle_slowly(home, settlements, request)

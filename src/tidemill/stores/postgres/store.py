@@ -31,13 +31,14 @@ from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
 from tidemill.core.spending import Observation
 from tidemill.core.states import State
-from tidemill.engine import admit, amend, checkpoints, plans, reclaim, steering
+from tidemill.engine import admit, amend, checkpoints, plans, steering
 from tidemill.engine import pools as pooling
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
 from tidemill.stores.postgres import copying, ending, outside, pool_views, reader, upkeep
 from tidemill.stores.postgres.address import Address
 from tidemill.stores.postgres.boots import notice_boot
+from tidemill.stores.postgres.chores import lead, reclaim, resign
 from tidemill.stores.postgres.claim import claim
 from tidemill.stores.postgres.connection import Connection
 from tidemill.stores.postgres.extend import extend
@@ -118,7 +119,7 @@ class PostgresStore:
         return await extend(self._home, heartbeat)
 
     async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
-        return await self._home.run(plans.reclaim(dead), lambda records: reclaim.reclaim(records, dead))
+        return await reclaim(self._home, dead)
 
     async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
         """Who is meant is looked for first: none of them has to be locked for it."""
@@ -254,12 +255,10 @@ class PostgresStore:
     # -- chores
 
     async def lead(self, duty: str, worker: str, lease: float) -> bool:
-        return await self._home.run(
-            plans.lead(duty), lambda records: steering.lead(records, duty, worker, lease)
-        )
+        return await lead(self._home, duty, worker, lease)
 
     async def resign(self, duty: str, worker: str) -> None:
-        await self._slowly(plans.lead(duty), lambda records: steering.resign(records, duty, worker))
+        await resign(self._home, duty, worker)
 
     # -- reading
 

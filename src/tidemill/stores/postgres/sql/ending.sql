@@ -3,3 +3,6 @@
 SELECT id FROM tidemill.jobs
 WHERE id = $1 AND state = 'running' AND fence = $2 AND claim = $3
 FOR UPDATE;
+
+-- name: as_verbs (from here on they are our own statements: see links.VERBS)
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL lock_timeout = '5s';

@@ -68,6 +68,10 @@ FROM unnest($1::text[], $2::text[], $3::text[]) AS w (queue, pool, key)
 JOIN tidemill.lanes AS l ON l.pool = w.pool AND l.key = w.key AND l.queue = w.queue
 WHERE l.again IS NOT NULL;
 
+-- name: unripe
+-- $1 queue, $2 what they wait for, $3 how many
+SELECT lane FROM tidemill.lanes WHERE queue = $1 AND pool = $2 AND key = '' AND again IS NOT NULL LIMIT $3;
+
 -- name: waiting_for
 -- $1 pools, $2 keys
 SELECT w.pool, w.key, l.queue

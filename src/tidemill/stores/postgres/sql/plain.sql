@@ -5,6 +5,30 @@ SELECT tidemill.insert_plain($1, $2, $3, $4::text[], $5::text[], $6::text[], $7:
     $10::double precision[], $11::double precision[], $12::double precision[], $13::double precision[],
     $14::text[], $15::text[]);
 
+-- name: insert_one (the same for one job, on a session that plans for indexes)
+-- $1 wall, $2 queue, $3 id, $4 task, $5 payload, $6 priority, $7 delay, $8 at, $9 expires, $10 timeout, $11 trace,
+-- $12 tags
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE($1::double precision, extract(epoch FROM clock_timestamp()) + c.skew) AS wall
+    FROM tidemill.clock AS c
+    WHERE EXISTS (SELECT FROM tidemill.queues AS q WHERE q.name = $2 AND q.inserts)
+    AND NOT EXISTS (SELECT FROM tidemill.remembered AS r WHERE r.id = $3)
+    AND NOT EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.id = $3)
+), opened AS (
+    UPDATE tidemill.lanes AS l SET vacant = false, served = (SELECT last_value FROM tidemill.picks)
+    FROM clock
+    WHERE l.queue = $2 AND l.lane = '' AND l.vacant AND COALESCE($8::double precision, clock.wall + $7::double precision) <= clock.wall
+)
+INSERT INTO tidemill.jobs (
+    seq, id, queue, task, payload, state, priority, created, due, expires, timeout, trace, tags
+)
+SELECT nextval('tidemill.places'), $3, $2, $4, $5,
+    CASE WHEN COALESCE($8, wall + $7) > wall THEN 'scheduled' ELSE 'ready' END,
+    $6, wall, GREATEST(COALESCE($8, wall + $7), wall), wall + $9, $10, $11, $12
+FROM clock
+ON CONFLICT (id) DO NOTHING
+RETURNING id;
+
 -- name: claim
 SELECT * FROM tidemill.claim_plain($1, $2, $3, $4, $5, $6::text[], $7::integer[], $8, $9, $10);
 

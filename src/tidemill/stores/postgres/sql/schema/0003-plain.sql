@@ -5,8 +5,7 @@
 -- Plans are made for indexes, once: a table that was empty when it was analysed would be read whole for ever.
 -- For the same reason a job that is named is not asked for its state by `state =`: the index of that state would
 -- be read whole, as long as it was thought to be short. `state || '' =` says the same and knows no index.
--- Rows that somebody else has locked are passed over, so nothing here waits for a slow step but for the row
--- of the worker itself.
+-- Ready jobs that somebody else has locked are passed over.
 
 -- A plain job comes into a lane that was left without one: it counts as served now.
 CREATE FUNCTION tidemill.open_lane(name text) RETURNS void LANGUAGE plpgsql AS $$
@@ -29,7 +28,7 @@ CREATE FUNCTION tidemill.insert_plain(
     delays double precision[], ats double precision[], expiries double precision[],
     timeouts double precision[], traces text[], tagged text[]
 ) RETURNS SETOF text LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     now double precision;
@@ -79,7 +78,7 @@ CREATE FUNCTION tidemill.claim_plain(
     plain boolean, wall double precision, boot double precision, epoch bigint, more boolean, next_due double precision,
     promoted text[]
 ) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
@@ -175,7 +174,8 @@ BEGIN
                 worker = of_worker, number = its_number, lease = clock.boot + for_seconds,
                 alone = j.crashes > 0, started = clock.wall, progress = NULL, note = NULL, call = ''
             WHERE j.seq = ANY(ARRAY(SELECT p.seq FROM picked AS p))
-            RETURNING j.*
+            RETURNING j.id, j.queue, j.task, j.payload, j.attempts, j.priority, j.crashes, j.generation,
+                j.timeout, j.trace, j.created, j.due, j.part, j.fence, j.seq
         )
         SELECT c.id, c.queue, c.task, c.payload, c.attempts, c.priority, c.crashes, c.generation, c.timeout,
             c.trace, c.created, c.due, c.part, c.fence,
@@ -221,46 +221,41 @@ CREATE FUNCTION tidemill.settle_plain(
     claims bigint[], kinds text[], results text[], errors text[], reasons text[],
     delays double precision[], priorities integer[], OUT left_over integer[], OUT rung text[]
 ) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     now double precision;
     name text;
     done bigint[];
+    held boolean;
 BEGIN
     SELECT c.wall INTO now FROM tidemill.read_clock(given_wall, expected, heard) AS c;
-    WITH held AS MATERIALIZED (
-        SELECT s.ordinality AS number, j.seq, s.kind, s.result, s.error, s.reason, s.delay, s.priority,
-            j.generation, j.attempts, j.started, j.worker
+    held := EXISTS (SELECT FROM tidemill.reservations);
+    WITH settled AS (
+        UPDATE tidemill.jobs AS j
+        SET state = CASE s.kind WHEN 'done' THEN 'done' WHEN 'fail' THEN 'failed'
+                WHEN 'cancelled' THEN 'cancelled' WHEN 'release' THEN 'ready'
+                ELSE CASE WHEN s.delay > 0 THEN 'scheduled' ELSE 'ready' END END,
+            attempts = j.attempts + CASE WHEN s.kind IN ('done', 'fail', 'retry') THEN 1 ELSE 0 END,
+            finished = CASE WHEN s.kind IN ('done', 'fail', 'cancelled') THEN now ELSE j.finished END,
+            reason = CASE WHEN s.kind IN ('done', 'fail', 'cancelled') THEN s.reason ELSE j.reason END,
+            result = CASE WHEN s.kind = 'done' THEN s.result ELSE j.result END,
+            error = CASE WHEN s.kind IN ('done', 'fail', 'retry') THEN s.error ELSE j.error END,
+            priority = CASE WHEN s.kind = 'retry' THEN COALESCE(s.priority, j.priority) ELSE j.priority END,
+            due = CASE WHEN s.kind IN ('retry', 'snooze') THEN now + s.delay ELSE j.due END,
+            unknown_for = CASE WHEN s.kind IN ('retry', 'snooze') THEN 0 ELSE j.unknown_for END,
+            note = CASE WHEN s.kind = 'snooze' THEN COALESCE(s.reason, j.note) ELSE j.note END
         FROM unnest(ids, fences, claims, kinds, results, errors, reasons, delays, priorities)
             WITH ORDINALITY AS s (id, fence, claim, kind, result, error, reason, delay, priority)
-        JOIN tidemill.jobs AS j ON j.id = s.id
-        WHERE j.state || '' = 'running' AND j.fence = s.fence AND j.claim = s.claim
+        WHERE j.id = s.id AND j.state || '' = 'running' AND j.fence = s.fence AND j.claim = s.claim
         AND j.unique_key IS NULL AND j.needs IS NULL AND j.extra IS NULL
         AND (j.lane = '' OR s.kind IN ('done', 'fail', 'cancelled') OR s.delay > 0)
-        AND NOT EXISTS (
+        AND NOT (held AND EXISTS (
             SELECT FROM tidemill.reservations AS r
             WHERE r.job = s.id AND r.fence = s.fence AND r.claim = s.claim
-        )
-        FOR UPDATE OF j SKIP LOCKED
-    ), settled AS (
-        UPDATE tidemill.jobs AS j
-        SET state = CASE h.kind WHEN 'done' THEN 'done' WHEN 'fail' THEN 'failed'
-                WHEN 'cancelled' THEN 'cancelled' WHEN 'release' THEN 'ready'
-                ELSE CASE WHEN h.delay > 0 THEN 'scheduled' ELSE 'ready' END END,
-            attempts = j.attempts + CASE WHEN h.kind IN ('done', 'fail', 'retry') THEN 1 ELSE 0 END,
-            finished = CASE WHEN h.kind IN ('done', 'fail', 'cancelled') THEN now ELSE j.finished END,
-            reason = CASE WHEN h.kind IN ('done', 'fail', 'cancelled') THEN h.reason ELSE j.reason END,
-            result = CASE WHEN h.kind = 'done' THEN h.result ELSE j.result END,
-            error = CASE WHEN h.kind IN ('done', 'fail', 'retry') THEN h.error ELSE j.error END,
-            priority = CASE WHEN h.kind = 'retry' THEN COALESCE(h.priority, j.priority) ELSE j.priority END,
-            due = CASE WHEN h.kind IN ('retry', 'snooze') THEN now + h.delay ELSE j.due END,
-            unknown_for = CASE WHEN h.kind IN ('retry', 'snooze') THEN 0 ELSE j.unknown_for END,
-            note = CASE WHEN h.kind = 'snooze' THEN COALESCE(h.reason, j.note) ELSE j.note END
-        FROM held AS h
-        WHERE j.seq = h.seq
-        RETURNING j.id, j.queue, j.state, h.number, h.kind, h.error, h.generation, h.attempts, h.started,
-            h.worker
+        ))
+        RETURNING j.id, j.queue, j.state, s.ordinality AS number, s.kind, s.error, j.generation, j.attempts,
+            j.started, j.worker
     ), counted AS (
         INSERT INTO tidemill.history (queue, minute, done, failed, cancelled, retried)
         SELECT s.queue, floor(now / 60) * 60, count(*) FILTER (WHERE s.kind = 'done'),
@@ -269,7 +264,7 @@ BEGIN
         FROM settled AS s WHERE s.kind IN ('done', 'fail', 'cancelled', 'retry') GROUP BY s.queue
     ), noted AS (
         INSERT INTO tidemill.attempts (job, generation, attempt, started, ended, worker, outcome, error)
-        SELECT s.id, s.generation, s.attempts + 1, s.started, now, s.worker, s.kind, s.error
+        SELECT s.id, s.generation, s.attempts, s.started, now, s.worker, s.kind, s.error
         FROM settled AS s WHERE s.kind IN ('retry', 'fail')
     )
     SELECT array_agg(s.number),
@@ -305,7 +300,7 @@ CREATE FUNCTION tidemill.extend_plain(
     notes text[], log_jobs text[], log_ages double precision[], log_lines text[],
     OUT plain boolean, OUT current boolean[]
 ) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     clock record;
