@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tidemill.core.ledger import PLACE
 from tidemill.engine import plans
 from tidemill.engine.records import Records
@@ -20,10 +22,10 @@ async def notice_boot(slow: Slow) -> None:
         found = await shard.ask("HKEYS", shard.key(keys.accounts(name)))
         places = [(name, key.decode() or None) for key in found]
         if places:
-            await slow.run(plans.pools([name]), lambda records, at=places: _start_anew(records, at))
+            await slow.run(plans.pools([name]), partial(_start_anew, places))
 
 
-def _start_anew(records: Records, places: list[PLACE]) -> None:
+def _start_anew(places: list[PLACE], records: Records) -> None:
     """What is lost with a boot is lost now."""
     for place in places:
         if known := records.books.load(place):

@@ -126,9 +126,7 @@ def _reserved(
         writes.tally(keys.RESERVED_AT, keys.place(place), by)
 
 
-def _steps(
-    writes: Writes, job: str, before: tuple[Checkpoint, ...], after: tuple[Checkpoint, ...]
-) -> None:
+def _steps(writes: Writes, job: str, before: tuple[Checkpoint, ...], after: tuple[Checkpoint, ...]) -> None:
     """Numbered in the order they were first begun. A result may be large: only what changed is written."""
     known = {kept.step: kept for kept in before}
     numbers = {step: number for number, step in enumerate(known)}

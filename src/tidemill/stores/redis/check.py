@@ -77,7 +77,8 @@ async def _strays(shard: Shard, name: str) -> AsyncIterator[str]:
     skipped = 8 if name.startswith(("ready:", "lane:")) else 0
     cursor = b"0"
     while True:
-        cursor, found = await shard.ask(b"ZSCAN", shard.key(name), cursor, b"COUNT", AT_ONCE)
+        scan = b"HSCAN" if name.startswith("running:") else b"ZSCAN"
+        cursor, found = await shard.ask(scan, shard.key(name), cursor, b"COUNT", AT_ONCE)
         members = {seq_and_id(member[skipped:])[1]: member for member in found[::2]}
         doubtful = [
             (kept, [Filed("absent", name, members[kept[0]])])

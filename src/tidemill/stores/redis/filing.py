@@ -40,7 +40,7 @@ def _by_state(job: Job) -> Iterator[Filed]:
         case State.SCHEDULED:
             yield Filed("order", keys.scheduled(job.queue), member(job), repr(job.due))
         case State.RUNNING:
-            yield Filed("order", keys.running(job.queue), member(job))
+            yield Filed("field", keys.running(job.queue), member(job))
             yield Filed("member", keys.held(job.worker or ""), member(job))
         case State.WAITING if job.after is not None:
             yield Filed("order", keys.successors(job.after), member(job))

@@ -18,7 +18,7 @@ from tidemill.core.states import FINAL, State
 from tidemill.stores.redis import keys
 from tidemill.stores.redis.queue_views import counts
 from tidemill.stores.redis.records import LETTERS, seq_and_id, unpacked
-from tidemill.stores.redis.scanning import members, ready_lanes
+from tidemill.stores.redis.scanning import fields, members, ready_lanes
 from tidemill.stores.redis.scripts import load
 from tidemill.stores.redis.shard import Shard
 
@@ -161,7 +161,7 @@ async def _members(shard: Shard, queue: str, state: State) -> list[bytes]:
     if state is State.SCHEDULED:
         return await members(shard, keys.scheduled(queue))
     if state is State.RUNNING:
-        return await members(shard, keys.running(queue))
+        return list({name: None async for name, _ in fields(shard, keys.running(queue))})
     return await members(shard, keys.ended(queue, state))
 
 

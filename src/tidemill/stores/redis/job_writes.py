@@ -44,7 +44,7 @@ def _file(writes: Writes, job: Job) -> None:
             writes.add(keys.scheduled(queue), job.due, name)
             writes.count(keys.COUNTS, keys.retrying(queue), int(job.attempts > 0))
         case State.RUNNING:
-            writes.add(keys.running(queue), job.lease, name)
+            writes.set(keys.running(queue), name, repr(job.lease))
             writes.include(keys.held(job.worker or ""), name)
             writes.tally(keys.RUNNING_IN, keys.running_in(queue, job.key), int(job.key != ""))
         case State.WAITING if job.after is not None:
@@ -68,7 +68,7 @@ def _unfile(writes: Writes, job: Job) -> None:
             writes.remove(keys.scheduled(queue), name)
             writes.count(keys.COUNTS, keys.retrying(queue), -int(job.attempts > 0))
         case State.RUNNING:
-            writes.remove(keys.running(queue), name)
+            writes.unset(keys.running(queue), name)
             writes.exclude(keys.held(job.worker or ""), name)
             writes.tally(keys.RUNNING_IN, keys.running_in(queue, job.key), -int(job.key != ""))
         case State.WAITING if job.after is not None:

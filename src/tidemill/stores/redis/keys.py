@@ -78,7 +78,7 @@ def scheduled(queue: str) -> str:
 
 
 def running(queue: str) -> str:
-    """Its running jobs by their leases."""
+    """The leases of its running jobs."""
     return f"running:{queue}"
 
 

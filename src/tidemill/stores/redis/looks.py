@@ -1,40 +1,58 @@
-"""What is asked of look.lua for each want, and what its answers mean."""
+"""What is asked of look.lua for each want."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
-from hashlib import sha1
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from tidemill.contract.jobs import Arrival
-from tidemill.core.accounts import Account
 from tidemill.core.calls import UNRIPE
 from tidemill.engine import wants
-from tidemill.engine.order import Key
-from tidemill.engine.records import KnownWorker
-from tidemill.engine.wants import Beginning, GroupRow, LaneRow, Want
-from tidemill.stores.redis import arrivals, keys, rows
-from tidemill.stores.redis.records import seq_and_id, unpacked
+from tidemill.engine.wants import Want
+from tidemill.stores.redis import arrivals, keys
 from tidemill.stores.redis.wire import Argument
 
 OVERDUE_AT_ONCE = 1000
-LONG = 1000
-"""What is longer is compared by its digest."""
+AT_ONCE = 1000
 
 Words = tuple[Argument, ...]
-Found = Iterator[tuple[Want, Any, list[Words]]]
-"""A want that was answered, its row, and what must still be so for it to be true."""
-
-_account = msgspec.json.Decoder(Account).decode
 
 
-def words_of(want: Want, count: int) -> Words:  # noqa: C901, PLR0911, PLR0912 - a line for each kind
+class Questions:
+    """Rows of one kind are asked for together: most of a look is jobs, by their ids."""
+
+    def __init__(self, wanted: Mapping[Want, int]) -> None:
+        self._asked: list[tuple[Words, Sequence[Want]]] = []
+        by_key: dict[str, list[tuple[Argument, Want]]] = defaultdict(list)
+        for want, count in wanted.items():
+            if isinstance(want, wants.JobOf):
+                by_key[keys.JOBS].append((want.id, want))
+            elif (field := field_of(want)) is not None:
+                by_key[field[0]].append((field[1], want))
+            else:
+                self._asked.append((words_of(want, count), (want,)))
+        for key, fields in by_key.items():
+            question = ("jobs",) if key == keys.JOBS else ("call", "HMGET", key)
+            for at in range(0, len(fields), AT_ONCE):
+                some = fields[at : at + AT_ONCE]
+                words = (*question, *(field for field, _ in some))
+                self._asked.append((words, [want for _, want in some]))
+
+    def words(self) -> Iterator[Argument]:
+        for words, _ in self._asked:
+            yield len(words)
+            yield from words
+
+    def answered(self, answers: Sequence[Any]) -> Iterator[tuple[Want, Any]]:
+        for (words, asked), answer in zip(self._asked, answers, strict=True):
+            if words[0] == "jobs" or words[1] == "HMGET":
+                yield from zip(asked, answer, strict=True)
+            else:
+                yield asked[0], answer
+
+
+def words_of(want: Want, count: int) -> Words:  # noqa: C901, PLR0912 - a line for each kind
     match want:
-        case wants.JobOf(id_):
-            return "job", id_
         case wants.QueueOf(name):
             return "queue", name
         case wants.LaneOf(queue, lane):
@@ -75,10 +93,10 @@ def words_of(want: Want, count: int) -> Words:  # noqa: C901, PLR0911, PLR0912 -
             return "call", "XRANGE", keys.ARRIVALS, arrivals.name_of(seq), arrivals.name_of(seq)
         case wants.WorkerOf(id_):
             return "worker", id_
-    return "hash", *_field_of(want)
+    raise AssertionError(want)
 
 
-def _field_of(want: Want) -> tuple[str, Argument]:  # noqa: PLR0911 - a line for each kind
+def field_of(want: Want) -> tuple[str, Argument] | None:
     """Rows that are one field of a hash."""
     match want:
         case wants.Recalled(request):
@@ -99,195 +117,4 @@ def _field_of(want: Want) -> tuple[str, Argument]:  # noqa: PLR0911 - a line for
             return keys.LEFT, keys.claim(claim)
         case wants.LeaderOf(duty):
             return keys.LEADERS, duty
-    raise AssertionError(want)
-
-
-def found(want: Want, answer: Any, boot: float) -> Found:  # noqa: C901, PLR0912 - a line for each kind
-    """The row of a want, and of others that came with it."""
-    match want:
-        case wants.JobOf(id_):
-            yield _job(id_, answer)
-        case wants.QueueOf():
-            yield _queue(want, answer)
-        case wants.LaneOf():
-            yield from _lane(want, answer)
-        case wants.OpenLanes():
-            yield want, _places(answer), []
-        case wants.Scheduled():
-            yield want, _beginning(answer, lambda member, due: (due, *seq_and_id(member))), []
-        case wants.Wakes():
-            yield want, _beginning(answer, lambda member, again: (again, member.decode())), []
-        case wants.Ahead():
-            yield want, None, []
-            for words, answered in answer:
-                yield from _found_ahead(want.queue, words, answered, boot)
-        case wants.Overdue():
-            members = sorted(seq_and_id(member) for member in set(answer))
-            yield want, tuple(id_ for _, id_ in members[:OVERDUE_AT_ONCE]), []
-        case wants.HoldersOf() | wants.SuccessorsOf():
-            check = ("order", words_of(want, 0)[2], *answer)
-            yield want, tuple(seq_and_id(member)[1] for member in answer), [check]
-        case wants.RunningOf(worker):
-            members = sorted(map(seq_and_id, answer))
-            yield want, tuple(id_ for _, id_ in members), [("members", keys.held(worker), *answer)]
-        case wants.ShutLanes() | wants.WaitingFor() | wants.PoolNames():
-            yield want, tuple(name.decode() for name in answer), []
-        case wants.PlacesOf(pool):
-            yield want, tuple((pool, key.decode() or None) for key in answer), []
-        case wants.ClaimsOn(pool):
-            held = ((name, rows.reserved_of(text)) for name, text in _pairs(answer))
-            on_it = [name for name, kept in held if any(one.pool == pool for one in kept)]
-            yield want, tuple(map(keys.claim_of, on_it)), []
-        case wants.LeftOver(dead):
-            left = ((keys.claim_of(name), rows.left_of(text)) for name, text in _pairs(answer))
-            over = [claim for claim, one in left if one.lease <= boot or one.worker in dead]
-            yield want, tuple(over), []
-        case wants.UnheardOf(claim):
-            check = ("score", keys.UNHEARD, keys.claim(claim), answer or "")
-            yield want, None if answer is None else float(answer), [check]
-        case wants.StepsOf(job):
-            yield _steps(job, answer)
-        case wants.ArrivalOf():
-            yield want, _arrival(answer), []
-        case wants.WorkerOf():
-            yield _worker(want, answer)
-        case wants.RunningIn() | wants.CountOf() | wants.ReservedAt():
-            number = int(answer or 0)
-            yield want, number, [("count", *_field_of(want), number)]
-        case _:
-            yield want, _row(want, answer), [_unchanged(*_field_of(want), answer)]
-
-
-def _found_ahead(queue: str, words: Sequence[bytes], answer: Any, boot: float) -> Found:
-    kind, *rest = (word.decode() for word in words)
-    match kind, *rest:
-        case "queue", _:
-            yield from found(wants.QueueOf(queue), answer, boot)
-        case "scheduled", *_:
-            yield from found(wants.Scheduled(queue), answer, boot)
-        case "wakes", *_:
-            yield from found(wants.Wakes(queue), answer, boot)
-        case "open", _, group, _:
-            yield from found(wants.OpenLanes(queue, group), answer, boot)
-        case "call", "SMEMBERS", _:
-            yield from found(wants.ShutLanes(queue, UNRIPE), answer, boot)
-        case "lane", _, lane, _:
-            yield from found(wants.LaneOf(queue, lane), answer, boot)
-        case _:
-            for id_, one in zip(rest, answer, strict=True):
-                yield _job(id_, one)
-
-
-def _job(id_: str, answer: Sequence[Any]) -> tuple[Want, Any, list[Words]]:
-    record, lease = (*answer, None, None)[:2]
-    checks = [_unchanged(keys.JOBS, id_, record)]
-    if record is None:
-        return wants.JobOf(id_), None, checks
-    job = unpacked(id_, record, None if lease is None else float(lease))
-    if lease is not None:
-        checks.append(("score", keys.running(job.queue), record[3:9] + id_.encode(), lease))
-    return wants.JobOf(id_), job, checks
-
-
-def _queue(want: wants.QueueOf, answer: Sequence[Any]) -> tuple[Want, Any, list[Words]]:
-    text, marked, sizes, is_plain = answer
-    checks = [_unchanged(keys.QUEUES, want.name, text), _unchanged(keys.MARKS, want.name, marked)]
-    if text is None:
-        return want, None, checks
-    marks = {} if marked is None else rows.marks_of(marked)
-    lanes = {group.decode(): int(size) for group, size in _pairs(sizes)}
-    if is_plain:
-        lanes[""] = lanes.get("", 0) + 1
-    groups = {group: GroupRow(lanes.get(group, 0), marks.get(group)) for group in lanes.keys() | marks.keys()}
-    return want, msgspec.structs.replace(rows.queue_of(text), groups=groups), checks
-
-
-def _lane(want: wants.LaneOf, answer: Sequence[Any]) -> Found:
-    """The lane of plain jobs is compared with nothing: many serve it at once, and its row is nobody's."""
-    text, total, members, records = answer
-    jobs = _beginning((total, members), _in_lane)
-    for key, record in zip(jobs.first, records, strict=False):
-        yield _job(key[-1], (record,))
-    if want.lane == "":
-        yield want, LaneRow(int(text or 0), jobs=jobs) if total else None, []
-    else:
-        check = _unchanged(keys.lanes(want.queue), want.lane, text)
-        yield want, None if text is None else rows.lane_of(text, jobs), [check]
-
-
-def _in_lane(member: bytes, priority: float) -> Key:
-    (due,) = struct.unpack_from(">d", member)
-    return int(priority), due, *seq_and_id(member[8:])
-
-
-def _places(answer: Sequence[Any]) -> Beginning:
-    return _beginning(
-        answer,
-        lambda place, priority: (
-            int(priority),
-            int.from_bytes(place[:6]),
-            int.from_bytes(place[6:12]),
-            place[12:].decode(),
-        ),
-    )
-
-
-def _beginning(answer: Sequence[Any], key: Any) -> Beginning:
-    total, members = answer
-    first = tuple(key(member, float(score)) for member, score in _pairs(members))
-    return Beginning(first, complete=len(first) == total)
-
-
-def _steps(job: str, answer: Sequence[bytes]) -> tuple[Want, Any, list[Words]]:
-    key = keys.steps(job)
-    checks: list[Words] = [("fields", key, len(answer) // 2)]
-    checks += [_unchanged(key, field, text) for field, text in _pairs(answer)]
-    in_order = sorted(text for _, text in _pairs(answer))
-    return wants.StepsOf(job), tuple(map(rows.step_of, in_order)), checks
-
-
-def _worker(want: wants.WorkerOf, answer: Sequence[Any]) -> tuple[Want, Any, list[Words]]:
-    text, lease, number = answer
-    checks = [
-        _unchanged(keys.WORKERS, want.id, text),
-        _unchanged(keys.NUMBERS, want.id, number),
-        ("score", keys.ALIVE, want.id, lease or ""),
-    ]
-    if text is None:
-        return want, None, checks
-    return want, KnownWorker(rows.worker_of(want.id, text), float(lease), int(number)), checks
-
-
-def _arrival(answer: Sequence[Any]) -> Arrival | None:
-    return arrivals.arrival_of(*answer[0]) if answer else None
-
-
-def _row(want: Want, text: bytes | None) -> Any:
-    if text is None:
-        return () if isinstance(want, wants.ReservedBy) else None
-    match want:
-        case wants.Recalled(request):
-            return rows.remembered_of(request, text)
-        case wants.PoolOf():
-            return rows.pool_of(text)
-        case wants.AccountOf():
-            return _account(text)
-        case wants.ReservedBy():
-            return rows.reserved_of(text)
-        case wants.LeftTo():
-            return rows.left_of(text)
-        case wants.LeaderOf():
-            return rows.leader_of(text)
-    raise AssertionError(want)
-
-
-def _unchanged(key: str, field: Argument, text: bytes | None) -> Words:
-    if text is None:
-        return "none", key, field
-    if len(text) > LONG:
-        return "digest", key, field, sha1(text, usedforsecurity=False).hexdigest()
-    return "hash", key, field, text
-
-
-def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    return zip(flat[::2], flat[1::2], strict=True)
+    return None

@@ -84,7 +84,9 @@ class More(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NO_NEWS, NO_FATE, NO_MORE = News(), Fate(), More()
 encode = msgspec.json.Encoder().encode
-_news, _fate, _more = (msgspec.json.Decoder(kind).decode for kind in (News, Fate, More))
+_news = msgspec.json.Decoder(News).decode
+_fate = msgspec.json.Decoder(Fate).decode
+_more = msgspec.json.Decoder(More).decode
 
 
 def packed(job: Job) -> bytes:

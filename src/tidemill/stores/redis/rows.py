@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tidemill.contract.reader import WorkerInfo
+from tidemill.core.accounts import Account
 from tidemill.core.checkpoints import Checkpoint
 from tidemill.core.ledger import Reserved, Shut
 from tidemill.core.pools import PoolOverride, PoolSettings
@@ -60,13 +61,16 @@ class _Why(msgspec.Struct, frozen=True, array_like=True):
     ripe: float | None
 
 
-_queue, _worker, _pool, _leader, _left, _reserved = (
-    msgspec.json.Decoder(kind).decode
-    for kind in (QueueText, WorkerText, PoolText, Leader, Left, tuple[Reserved, ...])
-)
-_why, _marks, _checkpoint = (
-    msgspec.msgpack.Decoder(kind).decode for kind in (_Why, dict[str, Shut], Checkpoint)
-)
+_queue = msgspec.json.Decoder(QueueText).decode
+_worker = msgspec.json.Decoder(WorkerText).decode
+_pool = msgspec.json.Decoder(PoolText).decode
+_why = msgspec.msgpack.Decoder(_Why).decode
+leader_of = msgspec.json.Decoder(Leader).decode
+left_of = msgspec.json.Decoder(Left).decode
+reserved_of = msgspec.json.Decoder(tuple[Reserved, ...]).decode
+account_of = msgspec.json.Decoder(Account).decode
+marks_of = msgspec.msgpack.Decoder(dict[str, Shut]).decode
+_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 
 _DEFAULTS = QueueSettings()
 _TERM = Struct(">ddH")
@@ -86,7 +90,7 @@ def queue_text(row: QueueRow) -> bytes:
 
 def queue_of(text: bytes) -> QueueRow:
     """Without its groups."""
-    row: QueueText = _queue(text)
+    row = _queue(text)
     declared = _DEFAULTS if isinstance(row.declared, UnsetType) else row.declared.over(_DEFAULTS)
     return QueueRow(declared, row.override, row.pause)
 
@@ -96,8 +100,7 @@ def worker_text(info: WorkerInfo) -> bytes:
 
 
 def worker_of(worker: str, text: bytes) -> WorkerInfo:
-    row: WorkerText = _worker(text)
-    return row.info(worker)
+    return _worker(text).info(worker)
 
 
 def pool_text(pool: Pool) -> bytes:
@@ -105,23 +108,8 @@ def pool_text(pool: Pool) -> bytes:
 
 
 def pool_of(text: bytes) -> Pool:
-    row: PoolText = _pool(text)
+    row = _pool(text)
     return Pool(row.declared, row.override)
-
-
-def leader_of(text: bytes) -> Leader:
-    found: Leader = _leader(text)
-    return found
-
-
-def left_of(text: bytes) -> Left:
-    found: Left = _left(text)
-    return found
-
-
-def reserved_of(text: bytes) -> tuple[Reserved, ...]:
-    found: tuple[Reserved, ...] = _reserved(text)
-    return found
 
 
 def lane_text(row: LaneRow) -> bytes:
@@ -131,7 +119,7 @@ def lane_text(row: LaneRow) -> bytes:
 
 
 def lane_of(text: bytes, jobs: Beginning) -> LaneRow:
-    why: _Why = _why(text[7:])
+    why = _why(text[7:])
     return LaneRow(int.from_bytes(text[1:7]), why.shut, why.lacks, why.ripe, jobs)
 
 
@@ -139,18 +127,12 @@ def marks_text(marks: dict[str, Shut]) -> bytes:
     return _pack(marks)
 
 
-def marks_of(text: bytes) -> dict[str, Shut]:
-    found: dict[str, Shut] = _marks(text)
-    return found
-
-
 def step_text(number: int, kept: Checkpoint) -> bytes:
     return number.to_bytes(4) + _pack(kept)
 
 
 def step_of(text: bytes) -> Checkpoint:
-    found: Checkpoint = _checkpoint(text[4:])
-    return found
+    return _checkpoint(text[4:])
 
 
 def remembered_text(request: str, known: Remembered) -> bytes:

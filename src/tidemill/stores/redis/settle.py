@@ -35,9 +35,7 @@ async def settle(slow: Slow, settlements: Sequence[Settlement], request: ClaimRe
     left = [item for item, answer in zip(settlements, answers, strict=True) if answer is None]
     settled = Settled([])
     if left:
-        settled = await slow.run(
-            plans.settle(left, None), lambda records: engine.settle(records, left, None)
-        )
+        settled = await slow.run(plans.settle(left, None), lambda records: engine.settle(records, left, None))
     others = iter(settled.answers)
     found = [next(others) if answer is None else answer for answer in answers]
     return Settled(found, await _claims(slow, claimed, request, draw), settled.news)

@@ -20,8 +20,10 @@ from tidemill.engine.wants import Numbers, Rows, Want
 from tidemill.engine.workspace import Taken, Workspace
 from tidemill.errors import StoreUnavailable
 from tidemill.stores.redis import keys, scripts
+from tidemill.stores.redis.answers import found
 from tidemill.stores.redis.changing import writes_of
-from tidemill.stores.redis.looks import Words, found, words_of
+from tidemill.stores.redis.checks import gathered
+from tidemill.stores.redis.looks import Questions, Words
 from tidemill.stores.redis.shard import Shard
 from tidemill.stores.redis.wire import Argument
 from tidemill.stores.redis.writes import Writes
@@ -69,24 +71,23 @@ class RedisSource:
         self._now: tuple[float, float] | None = None
 
     async def look(self, wanted: Mapping[Want, int]) -> tuple[Rows, Numbers]:
-        words: list[Argument] = []
-        for want, count in wanted.items():
-            asked = words_of(want, count)
-            words += (len(asked), *asked)
+        questions = Questions(wanted)
         (wall, boot, boot_id, picks, seq, fence), *answers = await self._shard.run(
-            LOOK, *words, repeatable=True
+            LOOK, *questions.words(), repeatable=True
         )
         numbers = Numbers(float(wall), float(boot), boot_id.decode(), int(picks), int(seq), int(fence))
         self._now = self._now or (numbers.wall, numbers.boot)
         rows: dict[Want, Any] = {}
-        for want, answer in zip(wanted, answers, strict=True):
+        for want, answer in questions.answered(answers):
             for one, row, checks in found(want, answer, self._now[1]):
                 if one not in rows or one == want:
                     rows[one], self._checks[one] = row, checks
         return rows, numbers
 
     async def take_seqs(self, count: int) -> list[int]:
-        last = int(await self._shard.ask("HINCRBY", self._shard.key(keys.SHARD), "seq", count, repeatable=False))
+        last = int(
+            await self._shard.ask("HINCRBY", self._shard.key(keys.SHARD), "seq", count, repeatable=False)
+        )
         return list(range(last - count + 1, last + 1))
 
     async def take_fence(self) -> int:
@@ -115,7 +116,7 @@ class RedisSource:
     async def _write(
         self, read: Iterable[Want], writes: Writes, picked: int = 0, topics: Sequence[str] = ()
     ) -> bool:
-        checks = [check for want in read for check in self._checks[want]]
+        checks = gathered(check for want in read for check in self._checks[want])
         words: list[Argument] = [len(checks)]
         for check in checks:
             words += (len(check), *check)

@@ -21,7 +21,8 @@ function checks.member(key, member)
 end
 
 function checks.absent(key, member)
-  return not redis.call('ZSCORE', key, member)
+  local is_hash = redis.call('TYPE', key).ok == 'hash'
+  return not redis.call(is_hash and 'HGET' or 'ZSCORE', key, member)
 end
 
 function checks.gone(key)

@@ -13,12 +13,25 @@ end
 
 local checks = {}
 
-function checks.hash(key, field, expected)
-  return redis.call('HGET', root .. key, field) == expected
+-- field, value, …
+function checks.hash(key, ...)
+  local given, fields = { ... }, {}
+  for at = 1, #given, 2 do fields[#fields + 1] = given[at] end
+  for at, value in ipairs(redis.call('HMGET', root .. key, unpack(fields))) do
+    if value ~= given[2 * at] then return false end
+  end
+  return true
 end
 
-function checks.none(key, field)
-  return redis.call('HEXISTS', root .. key, field) == 0
+function checks.none(key, ...)
+  for _, value in ipairs(redis.call('HMGET', root .. key, ...)) do
+    if value then return false end
+  end
+  return true
+end
+
+function checks.entry(key, name, expected)
+  return #redis.call('XRANGE', root .. key, name, name) == tonumber(expected)
 end
 
 -- Of what is too long to be sent again.
@@ -125,17 +138,25 @@ end
 
 local NOT_SHUT = '\147\192\0\192' -- [nil, 0, nil]
 
+-- Rows, orders and sizes of all lanes are written together.
+local rows, orders, sizes = {}, {}, {}
+
+local function resize(lane, by)
+  local of_queue = sizes[lane.queue] or {}
+  sizes[lane.queue] = of_queue
+  of_queue[lane.group] = (of_queue[lane.group] or 0) + by
+end
+
 local function put_in(lane)
   local row = lane.given ~= '' and lane.given or lane.before or '\0' .. pack('>I6', picks()) .. NOT_SHUT
   local stands, priority = place(lane, row)
-  local rows = root .. 'lanes:' .. lane.queue
   if stands then
-    redis.call('HSET', rows, lane.name, row)
-    if sub(row, 1, 1) == '\0' then redis.call('ZADD', lane.order, priority, stands) end
-    if not lane.before then writes.TALLY(root .. 'groups:' .. lane.queue, lane.group, 1) end
+    if row ~= lane.before then gather(rows, lane.queue, lane.name, row) end
+    if sub(row, 1, 1) == '\0' then gather(orders, lane.order, priority, stands) end
+    if not lane.before then resize(lane, 1) end
   elseif lane.before then
-    redis.call('HDEL', rows, lane.name)
-    writes.TALLY(root .. 'groups:' .. lane.queue, lane.group, -1)
+    redis.call('HDEL', root .. 'lanes:' .. lane.queue, lane.name)
+    resize(lane, -1)
   end
 end
 
@@ -167,6 +188,13 @@ for _ = 1, tonumber(ARGV[first_write]) do
 end
 for _, lane in ipairs(lanes) do
   if lane.name == '' then serve(lane) else put_in(lane) end
+end
+for queue, texts in pairs(rows) do call_many('HSET', root .. 'lanes:' .. queue, texts) end
+for order, places in pairs(orders) do call_many('ZADD', order, places) end
+for queue, groups in pairs(sizes) do
+  for group, by in pairs(groups) do
+    if by ~= 0 then writes.TALLY(root .. 'groups:' .. queue, group, by) end
+  end
 end
 if picked > 0 then redis.call('HINCRBY', shard, 'picks', picked) end
 local topics = {}

@@ -8,6 +8,7 @@
 -- uses: clock records many
 local worker, received, lease = ARGV[2], tonumber(ARGV[3]), clock.boot + tonumber(ARGV[4])
 local ids, lost, renewed, listed = {}, {}, {}, {}
+local until_ = string.format('%.17g', lease)
 for at = 6, #ARGV, 3 do ids[#ids + 1] = ARGV[at] end
 local records = get_many(root .. 'jobs', ids)
 for item, id in ipairs(ids) do
@@ -19,7 +20,7 @@ for item, id in ipairs(ids) do
       is_current = true
       local member = member_of(seq, id)
       listed[member] = true
-      if ARGV[3 * item + 5] == '1' then gather(renewed, queue, lease, member) end
+      if ARGV[3 * item + 5] == '1' then gather(renewed, queue, member, until_) end
     end
   end
   if not is_current then lost[#lost + 1] = id end
@@ -35,7 +36,7 @@ for _, record in ipairs(get_many(root .. 'jobs', unlisted)) do
   if unpack_('>I6', record, claim_at(flags, rest) + 14) <= received then return 'slow' end
 end
 
-for queue, members in pairs(renewed) do call_many('ZADD', root .. 'running:' .. queue, members) end
+for queue, members in pairs(renewed) do call_many('HSET', root .. 'running:' .. queue, members) end
 redis.call('HSET', root .. 'workers', worker,
   string.format('{"seen":%.17g', clock.wall) .. (ARGV[5] == '{}' and '}' or ',' .. sub(ARGV[5], 2)))
 redis.call('ZADD', root .. 'alive', lease, worker)

@@ -6,10 +6,6 @@ local PROMOTE_AT_ONCE, USUAL = 1000, 3
 
 local wants = {}
 
-function wants.hash(key, field)
-  return redis.call('HGET', root .. key, field)
-end
-
 function wants.call(command, key, ...)
   return redis.call(command, root .. key, ...)
 end
@@ -18,11 +14,7 @@ end
 local function with_lease(id, record)
   if not record or sub(record, 1, 1) ~= 'x' then return { record } end
   local _, _, seq, _, _, _, _, _, _, queue = head(record)
-  return { record, redis.call('ZSCORE', root .. 'running:' .. queue, member_of(seq, id)) }
-end
-
-function wants.job(id)
-  return with_lease(id, redis.call('HGET', root .. 'jobs', id))
+  return { record, redis.call('HGET', root .. 'running:' .. queue, member_of(seq, id)) }
 end
 
 -- {record, lease} of each id
@@ -148,12 +140,14 @@ function wants.ahead(queue, limit, most, unripe)
   return found
 end
 
--- Running jobs whose lease is over or whose worker is dead, `most` at once: {member, …}
-function wants.overdue(most, ...)
-  local found = {}
+-- Running jobs whose lease is over, `limit` at once, or whose worker is dead: {member, …}
+function wants.overdue(limit, ...)
+  local found, most = {}, tonumber(limit)
   for _, queue in ipairs(redis.call('HKEYS', root .. 'queues')) do
-    local over = redis.call('ZRANGEBYSCORE', root .. 'running:' .. queue, '-inf', clock.boot, 'LIMIT', 0, most)
-    for _, member in ipairs(over) do found[#found + 1] = member end
+    local leases = redis.call('HGETALL', root .. 'running:' .. queue)
+    for at = 1, #leases, 2 do
+      if #found < most and tonumber(leases[at + 1]) <= clock.boot then found[#found + 1] = leases[at] end
+    end
   end
   for _, worker in ipairs({ ... }) do
     for _, member in ipairs(redis.call('SMEMBERS', root .. 'held:' .. worker)) do found[#found + 1] = member end

@@ -7,10 +7,6 @@ local known = redis.call('HGET', shard, 'boot')
 redis.call('HSET', shard, 'boot', clock.boot_id)
 if not known then return 0 end
 
-local function start_anew(key)
-  for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do redis.call('ZADD', key, 0, member) end
-end
-
 local function end_leases(key)
   local rows = redis.call('HGETALL', root .. key)
   for at = 1, #rows, 2 do
@@ -39,11 +35,15 @@ local function reopen(queue, lane, row)
     sub(row, 2, 7) .. sub(first[1], 9, 14) .. lane)
 end
 
-start_anew(root .. 'alive')
+for _, worker in ipairs(redis.call('ZRANGE', root .. 'alive', 0, -1)) do
+  redis.call('ZADD', root .. 'alive', 0, worker)
+end
 end_leases('leaders')
 end_leases('left')
 for _, queue in ipairs(redis.call('HKEYS', root .. 'queues')) do
-  start_anew(root .. 'running:' .. queue)
+  for _, member in ipairs(redis.call('HKEYS', root .. 'running:' .. queue)) do
+    redis.call('HSET', root .. 'running:' .. queue, member, 0)
+  end
   local lanes = redis.call('HGETALL', root .. 'lanes:' .. queue)
   for at = 1, #lanes, 2 do reopen(queue, lanes[at], lanes[at + 1]) end
   redis.call('DEL', root .. 'wakes:' .. queue)

@@ -22,9 +22,10 @@ local function add(state, jobs)
   found[#found + 1] = jobs
 end
 
-for _, state in ipairs({ 'scheduled', 'running', 'done', 'failed', 'cancelled' }) do
+for _, state in ipairs({ 'scheduled', 'done', 'failed', 'cancelled' }) do
   add(state, redis.call('ZCARD', root .. state .. ':' .. queue))
 end
+add('running', redis.call('HLEN', root .. 'running:' .. queue))
 -- With more lanes than that, one by one would keep the others waiting.
 if redis.call('HLEN', root .. 'lanes:' .. queue) <= MOST_LANES then
   local ready = redis.call('ZCARD', root .. 'ready:' .. queue)

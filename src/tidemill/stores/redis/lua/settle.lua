@@ -134,10 +134,8 @@ for queue, items in pairs(by_queue) do
   local members = {}
   for at = 2, #items, 2 do members[at / 2] = items[at] end
   local name = root .. 'running:' .. queue
-  for at, member in ipairs(members) do
-    settle_one(items[2 * at - 1], tonumber(redis.call('ZSCORE', name, member)))
-  end
-  call_many('ZREM', name, members)
+  for at, lease in ipairs(get_many(name, members)) do settle_one(items[2 * at - 1], tonumber(lease)) end
+  call_many('HDEL', name, members)
   if is_limited(queue) then rung[queue] = true end
 end
 call_many('HSET', root .. 'jobs', written)

@@ -90,17 +90,18 @@ end
 
 local function take(queue, words, lease, worker)
   local records, running, held, expiring = {}, {}, {}, {}
+  local until_ = string.format('%.17g', lease)
   for at, record in ipairs(queue.records) do
     local member = sub(queue.members[at], 9)
     records[2 * at - 1] = queue.ids[at]
     records[2 * at] = claimed(record, queue.flags[at], queue.rest[at], words)
-    running[2 * at - 1], running[2 * at] = lease, member
+    running[2 * at - 1], running[2 * at] = member, until_
     held[at] = member
     if has(queue.flags[at], EXPIRES) then expiring[#expiring + 1] = member end
   end
   call_many('HSET', root .. 'jobs', records)
   redis.call('ZREMRANGEBYRANK', root .. 'ready:' .. queue.name, 0, queue.taken - 1)
-  call_many('ZADD', root .. 'running:' .. queue.name, running)
+  call_many('HSET', root .. 'running:' .. queue.name, running)
   call_many('SADD', root .. 'held:' .. worker, held)
   call_many('ZREM', root .. 'expiring', expiring)
   redis.call('HINCRBY', root .. 'counts', 'ready:' .. queue.name, -queue.taken)
