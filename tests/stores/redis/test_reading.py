@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -132,3 +133,11 @@ async def test_r2_ready_jobs_of_many_lanes_are_found(drive: Driver) -> None:
     await drive.add(*(new(f"job{number}", key=f"key{number}") for number in range(find.FEW_LANES + 1)))
     found = await drive.store.find(Filter(states=(State.READY,)), 1000)
     assert len(found.jobs) == find.FEW_LANES + 1
+
+
+async def test_j70_a_thread_without_a_loop_searches_too(drive: Driver) -> None:
+    await drive.add(*(f"job{number}" for number in range(JOBS)))
+    blocking = drive.store.blocking
+    assert blocking is not None
+    changed = await asyncio.to_thread(blocking.amend, Filter(text="job249"), Reprioritise(1), 5)
+    assert changed.changed == ("job249", "job2490", "job2491", "job2492", "job2493")
