@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.job import Group, NewJob, problem_with
-from tidemill.core.queues import Inserted, Verdict
+from tidemill.core.queues import Inserted, QueueSettings, Verdict
 from tidemill.engine import insert as engine
 from tidemill.engine import plans
 from tidemill.stores.postgres.home import Home, patience_for
@@ -18,6 +18,7 @@ from tidemill.stores.postgres.rows import text_of
 from tidemill.stores.postgres.statements import load
 
 SQL = load("plain")
+_SETTINGS = text_of(QueueSettings())
 
 
 async def insert(home: Home, groups: Sequence[Group]) -> list[list[Inserted]]:
@@ -79,6 +80,7 @@ async def _send_all(home: Home, queues: list[str], groups: list[Group], jobs: li
         SQL.insert,
         *home.connection.clock.asked(),
         queues,
+        _SETTINGS,
         [job.id for job in jobs],
         [group.queue for group in groups for _ in group.jobs],
         [job.task for job in jobs],

@@ -1,9 +1,9 @@
 -- The hot path. The functions are in schema/0003-plain.sql.
 
 -- name: insert
-SELECT tidemill.insert_plain($1, $2, $3, $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::integer[],
-    $10::double precision[], $11::double precision[], $12::double precision[], $13::double precision[],
-    $14::text[], $15::text[]);
+SELECT tidemill.insert_plain($1, $2, $3, $4::text[], $5, $6::text[], $7::text[], $8::text[], $9::text[],
+    $10::integer[], $11::double precision[], $12::double precision[], $13::double precision[],
+    $14::double precision[], $15::text[], $16::text[]);
 
 -- name: insert_one (the same for one job, on a session that plans for indexes)
 -- $1 wall, $2 queue, $3 id, $4 task, $5 payload, $6 priority, $7 delay, $8 at, $9 expires, $10 timeout, $11 trace,

@@ -21,9 +21,9 @@ END
 $$;
 
 -- Groups of plain jobs, all or none. Answers the ids that are new; nothing when one of them may be known, or
--- one of the queues is not, or has a limit: then nothing was changed.
+-- one of the queues has a limit: then nothing was changed. A queue that nobody knows has the settings given.
 CREATE FUNCTION tidemill.insert_plain(
-    given_wall double precision, expected double precision, heard bigint, known_queues text[],
+    given_wall double precision, expected double precision, heard bigint, names text[], settings text,
     ids text[], queues text[], tasks text[], payloads text[], priorities integer[],
     delays double precision[], ats double precision[], expiries double precision[],
     timeouts double precision[], traces text[], tagged text[]
@@ -33,16 +33,27 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     now double precision;
     name text;
+    known integer;
+    limited boolean;
 BEGIN
-    IF (SELECT count(*) FROM tidemill.queues AS q WHERE q.name = ANY(known_queues) AND q.inserts)
-        < cardinality(known_queues)
+    SELECT count(*), bool_or(NOT q.inserts) INTO known, limited
+    FROM tidemill.queues AS q WHERE q.name = ANY(names);
+    IF limited
         OR EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.id = ANY(ids))
         OR EXISTS (SELECT FROM tidemill.remembered AS r WHERE r.id = ANY(ids))
     THEN
         RETURN;
     END IF;
+    IF known < cardinality(names) THEN
+        INSERT INTO tidemill.queues (name, declared, inserts, gives, rings)
+        SELECT n.name, settings, true, true, false FROM unnest(names) AS n (name)
+        ON CONFLICT DO NOTHING;
+        INSERT INTO tidemill.lanes (queue, lane, grp, served, vacant)
+        SELECT n.name, '', '', 0, true FROM unnest(names) AS n (name)
+        ON CONFLICT DO NOTHING;
+    END IF;
     SELECT c.wall INTO now FROM tidemill.read_clock(given_wall, expected, heard) AS c;
-    FOREACH name IN ARRAY known_queues LOOP
+    FOREACH name IN ARRAY names LOOP
         IF EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = name AND l.lane = '' AND l.vacant) AND EXISTS (
             SELECT FROM unnest(queues, delays, ats) AS new (queue, delay, at)
             WHERE new.queue = name AND COALESCE(new.at, now + new.delay) <= now
