@@ -38,9 +38,9 @@ class Transactional(Protocol):
         ...
 
     def transaction(self, job: str, fence: int, claim: int) -> AbstractAsyncContextManager[Ending]:
-        """X4 A transaction of the store's own for whoever runs the job. It begins with a look at the claim,
-        which stays as it is until the end; one that is not current gets none (ClaimLost). When the block
-        ends well, the settlement it was given is recorded, and commits with whatever else was written on the
-        connection, or not at all. A settlement of the same claim later is answered AGAIN, as after a lost
-        reply (J40)."""
+        """X4 A transaction of the store's own for whoever runs the job. A claim that is not current gets none
+        (ClaimLost), and keeps nobody waiting. When the block ends well, the settlement it was given is
+        recorded, and commits with whatever else was written on the connection; when the claim was lost
+        meanwhile, nothing is written (ClaimLost). A settlement of the same claim later is answered AGAIN, as
+        after a lost reply (J40)."""
         ...

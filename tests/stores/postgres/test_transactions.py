@@ -191,15 +191,25 @@ async def test_x4_the_end_stands_whatever_the_handler_does_after_it(app: Tidemil
     assert await written(postgres_url) == [1]
 
 
-async def test_x4_i6_who_lost_the_job_writes_nothing(app: Tidemill, postgres_url: str) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+async def test_x4_i6_who_lost_the_job_writes_nothing(
+    app: Tidemill, postgres_url: str, *, inside: bool
+) -> None:
+    """Before the block or in it. Whoever takes the job away waits for nobody."""
     begun, lost = asyncio.Event(), asyncio.Event()
+
+    async def lose() -> None:
+        begun.set()
+        await lost.wait()
 
     @app.task(name="write")
     async def write(ctx: Context) -> None:
-        begun.set()
-        await lost.wait()
+        if not inside:
+            await lose()
         async with ctx.transaction() as tx:
             await tx.connection.execute("INSERT INTO public.rows VALUES (1)")
+            if inside:
+                await lose()
 
     sent = await write.enqueue()
     async with working(app, lease=60.0):

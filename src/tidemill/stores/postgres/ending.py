@@ -1,8 +1,9 @@
 """A job that ends in one transaction with what its handler writes.
 
 The connection is none of those the verbs use: a handler may keep it for as long as it likes to write, and
-verbs have to go on meanwhile. The server ends a transaction that is left alone for ten seconds, because the
-job's row is locked in it (`links.HANDLERS`).
+verbs have to go on meanwhile. Nothing of ours is locked while the handler writes: the claim is looked at
+first, so that no work is done in vain, and it is the settlement, in the last moment before the commit, that
+decides. The server ends a transaction that is left alone for ten seconds (`links.HANDLERS`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ async def transaction(
         step = connection.step_on(link, connection.endings)
         try:
             await step.__aenter__()
-            current = await step.first(SQL.lock, job, fence, claim)
+            current = await step.first(SQL.is_current, job, fence, claim)
         except TROUBLE as error:
             raise translate(error, connection.address) from error
         if current is None:

@@ -1,8 +1,6 @@
--- name: lock (a claim that is current stays so until the transaction ends)
+-- name: is_current (without a lock, which others would wait for: the settlement at the end looks again)
 -- $1 job, $2 fence, $3 claim
-SELECT id FROM tidemill.jobs
-WHERE id = $1 AND state = 'running' AND fence = $2 AND claim = $3
-FOR UPDATE;
+SELECT id FROM tidemill.jobs WHERE id = $1 AND state = 'running' AND fence = $2 AND claim = $3;
 
 -- name: as_verbs (from here on they are our own statements: see links.VERBS)
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL lock_timeout = '5s';
