@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
 
 from tidemill.contract.reader import AHEAD_COUNTED
 from tidemill.core.demand import SAMPLED, Demand, averaged
+from tidemill.core.job import Job
 from tidemill.core.needs import SEPARATOR, is_of_batches, together
 from tidemill.core.states import State
 from tidemill.stores.redis import keys
@@ -17,8 +20,17 @@ from tidemill.stores.redis.scripts import load
 from tidemill.stores.redis.shard import Shard
 
 LANES = load("lanes")
-LANES_AT_ONCE, IDS_AT_ONCE = 500, 5000
+LANES_AT_ONCE, IDS_AT_ONCE = 200, 2000
 LOOKS = 10
+
+
+class Rank(msgspec.Struct, frozen=True):
+    """The ready jobs of a lane with one priority: how many, and the first of them."""
+
+    lane: str
+    priority: int
+    jobs: int
+    ids: list[str]
 
 
 async def ahead(shard: Shard, id_: str) -> int | None:
@@ -39,32 +51,37 @@ async def demand(shard: Shard) -> list[Demand]:
     found: list[Demand] = []
     for queue in sorted(await counts(shard)):
         lanes = [lane for lane in await ready_lanes(shard, queue) if SEPARATOR in lane]
-        async for lane, priority, jobs, ids in _priorities(shard, queue, lanes):
-            sample = [job for job in await get(shard, ids) if job is not None]
-            if not sample:
-                continue
-            needs = [together(job.needs, job.extra) for job in sample]
-            found.append(
-                Demand(
-                    queue=queue,
-                    lane=lane,
-                    priority=priority,
-                    jobs=jobs,
-                    needs=averaged(needs, shares_calls=is_of_batches(lane)),
-                    batching=sample[0].batching,
-                )
-            )
+        async for some in _ranks(shard, queue, lanes):
+            ids = [id_ for rank in some for id_ in rank.ids]
+            jobs = {job.id: job for job in await get(shard, ids) if job is not None}
+            found += [demand for rank in some if (demand := _demand(queue, rank, jobs)) is not None]
     return found
 
 
-async def _priorities(
-    shard: Shard, queue: str, lanes: list[str]
-) -> AsyncIterator[tuple[str, int, int, list[str]]]:
-    """(lane, priority, jobs, ids of the first)"""
+def _demand(queue: str, rank: Rank, jobs: Mapping[str, Job]) -> Demand | None:
+    """None where all of them have gone since they were counted."""
+    sample = [jobs[id_] for id_ in rank.ids if id_ in jobs]
+    if not sample:
+        return None
+    needs = [together(job.needs, job.extra) for job in sample]
+    return Demand(
+        queue=queue,
+        lane=rank.lane,
+        priority=rank.priority,
+        jobs=rank.jobs,
+        needs=averaged(needs, shares_calls=is_of_batches(rank.lane)),
+        batching=sample[0].batching,
+    )
+
+
+async def _ranks(shard: Shard, queue: str, lanes: list[str]) -> AsyncIterator[list[Rank]]:
     done = 0
     while done < len(lanes):
         names = [keys.lane(queue, lane) for lane in lanes[done : done + LANES_AT_ONCE]]
-        for row in await shard.run(LANES, SAMPLED, IDS_AT_ONCE, *names, repeatable=True):
-            for priority, jobs, ids in zip(row[::3], row[1::3], row[2::3], strict=True):
-                yield lanes[done], int(priority), int(jobs), [id_.decode() for id_ in ids]
-            done += 1
+        rows = await shard.run(LANES, SAMPLED, IDS_AT_ONCE, *names, repeatable=True)
+        yield [
+            Rank(lane, int(priority), int(jobs), [id_.decode() for id_ in ids])
+            for lane, row in zip(lanes[done : done + len(rows)], rows, strict=True)
+            for priority, jobs, ids in zip(row[::3], row[1::3], row[2::3], strict=True)
+        ]
+        done += len(rows)

@@ -15,7 +15,7 @@ from tidemill.stores.redis.shard import Shard
 
 QUEUES, BACKLOG, OLDEST = load("queues"), load("backlog"), load("oldest_ready")
 
-LANES_AT_ONCE = 1000
+LANES_AT_ONCE = 300
 _COUNTED = ("done", "failed", "cancelled", "retried", "reclaimed")
 
 
