@@ -64,9 +64,9 @@ def _opening(store: str, height: int) -> Iterator[str]:
 def _medians(panel: Panel, results: Results) -> dict[str, float]:
     """Best first."""
     values = {
-        queue: statistics.median(numbers[panel.figure] for numbers in rounds)
+        queue: statistics.median(figures[panel.figure] for figures in rounds if figures)
         for queue, rounds in results.get(panel.measurement, {}).items()
-        if rounds
+        if any(rounds)
     }
     ordered = sorted(values.items(), key=lambda item: item[1], reverse=panel.more_is_better)
     return dict(ordered)

@@ -49,9 +49,9 @@ def markdown(run: Run) -> str:
 def steadiness(run: Run) -> Iterator[str]:
     """Durable figures are the disk's figures: say how steady it was."""
     bare = {"sqlite": "bare", "postgres": "bare-async"}.get(run.store)
-    commits = Source("enqueue_lone", (bare,), "jobs_per_second").rounds(run.results) if bare else []
+    commits = Source("enqueue_lone", (bare,), "jobs_per_second").rounds(run.results) if bare else {}
     if commits:
-        low, high = min(commits), max(commits)
+        low, high = min(commits.values()), max(commits.values())
         remark = "; the disk was shared, read durable figures as ratios only" if high > 1.5 * low else ""
         yield f"- disk: {short(low)} to {short(high)} bare durable commits a second{remark}"
 
@@ -79,8 +79,9 @@ def numbers(results: Results) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for measurement, queues in results.items():
         for queue, rounds in queues.items():
-            for figure in rounds[0] if rounds else ():
-                values = [numbers[figure] for numbers in rounds]
+            measured = [figures for figures in rounds if figures]
+            for figure in measured[0] if measured else ():
+                values = [figures[figure] for figures in measured]
                 yield f"| {measurement} | {queue} | {figure} | {median_and_spread(values)} |"
 
 
@@ -95,7 +96,7 @@ def short(value: float) -> str:
 def settings(run: Run) -> Iterator[str]:
     yield "| queue | settings | when it forgets a job |"
     yield "|---|---|---|"
-    measured = {queue for queues in run.results.values() for queue in queues}
+    measured = {queue for queues in run.results.values() for queue, rounds in queues.items() if any(rounds)}
     for queue in sorted(measured & ADAPTERS[run.store].keys()):
         adapter = load(run.store, queue)
         yield f"| {queue} | {adapter.settings} | {adapter.acknowledges} |"

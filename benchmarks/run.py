@@ -88,15 +88,17 @@ def measure(store: str, chosen: Chosen, around: Places, run: Run) -> None:
         bullmq_node.install()
     for plan, queue in chosen.steps(store):
         size = plan.size_for(queue, quick=chosen.quick)
+        rounds = run.results.setdefault(plan.measurement, {}).setdefault(queue, [])
         with around.empty() as place:
             try:
                 numbers = probe(plan.measurement, queue, place, size)
             except (subprocess.SubprocessError, IndexError, ValueError) as error:
                 # A peer that fails is missing from the report, which says so; it does not end the run.
+                rounds.append({})
                 run.failed.append(f"{plan.measurement} of {queue}: {_reason(error)}")
                 print(f"{store:<10}{plan.measurement:<26}{queue:<16}{run.failed[-1]}", flush=True)
                 continue
-        run.results.setdefault(plan.measurement, {}).setdefault(queue, []).append(numbers)
+        rounds.append(numbers)
         figures = ", ".join(f"{name} {value:,.3f}" for name, value in numbers.items())
         print(f"{store:<10}{plan.measurement:<26}{queue:<16}{figures}", flush=True)
 

@@ -14,7 +14,7 @@ from benchmarks.plan import POSTGRES_PEERS, REDIS_PEERS, REDIS_PYTHON
 
 Rounds = list[dict[str, float]]
 Results = dict[str, dict[str, Rounds]]
-"""By measurement and queue, of one store."""
+"""By measurement and queue, of one store; a round that failed has no figures."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,14 @@ class Source:
     queues: tuple[str, ...]
     figure: str
 
-    def rounds(self, results: Results) -> list[float]:
+    def rounds(self, results: Results) -> dict[int, float]:
+        """By the number of the round. One in which a queue failed says nothing: it may be the highest."""
         each = [self._of(queue, results) for queue in self.queues]
-        return [max(values) for values in zip(*(values for values in each if values), strict=False)]
+        in_turn = enumerate(zip(*(rounds for rounds in each if set(rounds) - {None}), strict=False))
+        return {number: max(values) for number, values in in_turn if None not in values}
 
-    def _of(self, queue: str, results: Results) -> list[float]:
-        rounds = results.get(self.measurement, {}).get(queue, [])
-        return [numbers[self.figure] for numbers in rounds if self.figure in numbers]
+    def _of(self, queue: str, results: Results) -> list[float | None]:
+        return [figures.get(self.figure) for figures in results.get(self.measurement, {}).get(queue, [])]
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,9 @@ class Target:
         """One value per round; empty when it was not measured."""
         own = self.own.rounds(results)
         if self.against is None:
-            return own
-        return [mine / other for mine, other in zip(own, self.against.rounds(results), strict=False) if other]
+            return list(own.values())
+        others = self.against.rounds(results)
+        return [mine / others[number] for number, mine in own.items() if others.get(number)]
 
     def met(self, values: list[float]) -> bool:
         value = statistics.median(values)

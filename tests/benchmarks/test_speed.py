@@ -82,6 +82,8 @@ def test_a_ratio_is_taken_round_by_round_against_the_fastest_of_the_others() -> 
     assert target.reached(results) == [3.0, 2.5]
     assert target.met([3.0, 2.5])  # the median, 2.75
     assert not target.met([2.5, 2.5])
+    results["drain"]["fast"] = [{}, {"speed": 2.0}]  # it failed once, and might have been the fastest
+    assert target.reached(results) == [2.5]
 
 
 def test_a_tally_says_how_many_were_started_from_when_to_when_and_how_late(tmp_path: Path) -> None:
