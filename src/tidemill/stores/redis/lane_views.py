@@ -20,7 +20,7 @@ from tidemill.stores.redis.scripts import load
 from tidemill.stores.redis.shard import Shard
 
 LANES = load("lanes")
-LANES_AT_ONCE, IDS_AT_ONCE = 200, 2000
+LANES_AT_ONCE, IDS_AT_ONCE = 100, 1000
 LOOKS = 10
 
 
