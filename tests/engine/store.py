@@ -102,7 +102,7 @@ class LookingStore(MemoryStore):
             meant = tuple(job.id for job in amend.oldest_first(records, wanted))[:limit]
         named = replace(wanted, ids=meant)
         return await self._run(
-            plans.change(meant), lambda records: amend.amend(records, named, change, limit)
+            plans.amend(meant, change), lambda records: amend.amend(records, named, change, limit)
         )
 
     async def declare(self, queues: Mapping[str, QueueSettings]) -> None:

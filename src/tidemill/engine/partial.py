@@ -68,5 +68,6 @@ class Partial(Order):
         return self._bound is not None and key > self._bound
 
     def _miss(self, count: int) -> NoReturn:
-        """Some of those that were looked up may be gone by now: so many more are needed."""
-        raise Unloaded(self._want, max(count, 1) + self._looked)
+        """Some of those that were looked up may be gone by now: so many more are needed. And at least as many
+        again, or a step that takes a thousand away, one by one, would ask a thousand times."""
+        raise Unloaded(self._want, max(count, self._looked, 1) + self._looked)

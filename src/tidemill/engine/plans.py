@@ -14,6 +14,7 @@ import msgspec
 from tidemill.contract.copying import Copies
 from tidemill.contract.jobs import Admission
 from tidemill.core.calls import needs_alone
+from tidemill.core.changes import Change, RetryNow
 from tidemill.core.claims import ClaimRequest, Heartbeat, Settlement
 from tidemill.core.job import Group, Job, NewJob, lane_of
 from tidemill.core.lanes import GIVE_WAY_AT_ONCE
@@ -74,17 +75,32 @@ def settle(settlements: Sequence[Settlement], request: ClaimRequest | None) -> P
 
 def extend(heartbeat: Heartbeat) -> Plan:
     held = [wants.JobOf(one.job) for one in heartbeat.held]
-    return Plan((wants.WorkerOf(heartbeat.worker), wants.RunningOf(heartbeat.worker), *held), _running)
+    listed = frozenset(held)
+
+    def follow(want: Want, row: Any) -> Iterator[Want]:
+        if isinstance(want, wants.RunningOf):
+            yield from map(wants.JobOf, row or ())
+        elif want not in listed:  # it goes back, and whatever follows from that
+            yield from _taking_back(want, row)
+
+    return Plan((wants.WorkerOf(heartbeat.worker), wants.RunningOf(heartbeat.worker), *held), follow)
 
 
 def reclaim(dead: Sequence[str]) -> Plan:
     over = tuple(sorted(set(dead)))
     workers = [wants.WorkerOf(worker) for worker in over]
-    return Plan((wants.Overdue(over), wants.LeftOver(over), *workers), _changing)
+    return Plan((wants.Overdue(over), wants.LeftOver(over), *workers), _taking_back)
 
 
 def change(jobs: Iterable[str]) -> Plan:
-    return Plan(tuple(map(wants.JobOf, jobs)), _changing)
+    return Plan(tuple(map(wants.JobOf, jobs)), _taking_back)
+
+
+def amend(jobs: Iterable[str], change: Change) -> Plan:
+    """A retry forgets what was begun."""
+    meant = tuple(jobs)
+    steps = map(wants.StepsOf, meant if isinstance(change, RetryNow) else ())
+    return Plan((*map(wants.JobOf, meant), *steps), _taking_back)
 
 
 def steps(job: str) -> Plan:
@@ -148,9 +164,11 @@ def _claiming(want: Want, row: Any) -> Iterator[Want]:
             yield from (wants.PoolOf(need.pool), wants.AccountOf((need.pool, need.key)))
 
 
-def _running(want: Want, row: Any) -> Iterator[Want]:
-    if isinstance(want, wants.RunningOf):
-        yield from map(wants.JobOf, row or ())
+def _taking_back(want: Want, row: Any) -> Iterator[Want]:
+    """Running jobs that go back to the line, and the units they were given."""
+    yield from _changing(want, row)
+    if isinstance(want, wants.JobOf) and row is not None and row.claim:
+        yield wants.ReservedBy((row.id, row.fence, row.claim))
 
 
 def _changing(want: Want, row: Any) -> Iterator[Want]:  # noqa: C901 - one line for each kind of row

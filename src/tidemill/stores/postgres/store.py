@@ -128,7 +128,9 @@ class PostgresStore:
             return Amended((), ())
         named = replace(wanted, ids=meant)
         return await self._home.run(
-            plans.change(meant), lambda records: amend.amend(records, named, change, limit), repeatable=False
+            plans.amend(meant, change),
+            lambda records: amend.amend(records, named, change, limit),
+            repeatable=False,
         )
 
     async def prune(self, limit: int = 1000) -> Pruned:

@@ -58,7 +58,9 @@ async def amend(slow: Slow, wanted: Filter, change: Change, limit: int) -> Amend
     if not meant:
         return Amended((), ())
     named = replace(wanted, ids=meant)
-    return await slow.run(plans.change(meant), lambda records: amending.amend(records, named, change, limit))
+    return await slow.run(
+        plans.amend(meant, change), lambda records: amending.amend(records, named, change, limit)
+    )
 
 
 class RedisBlocking:

@@ -1,0 +1,87 @@
+"""A step of many jobs asks as often as a step of few: each further question would run the verb once more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from tests.engine.source import RecordsSource
+from tests.engine.store import LookingStore
+from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow
+from tidemill.core.claims import ClaimRequest, Heartbeat, Share
+from tidemill.core.filters import Filter
+from tidemill.core.job import Group, NewJob
+from tidemill.engine.wants import Want
+from tidemill.testing.manual import ManualClock, SeededEntropy
+
+MANY = 200
+ENOUGH = 16
+"""Looks: what is known beforehand, and doublings of a line until it is long enough."""
+
+
+class Few(LookingStore):
+    usual = 1
+
+
+async def filled(clock: ManualClock) -> Few:
+    store = await Few(clock=clock, entropy=SeededEntropy(1)).open()
+    jobs = tuple(NewJob(id=f"job-{n}", task="t", payload=b"{}") for n in range(MANY))
+    await store.insert([Group("q", jobs)])
+    return store
+
+
+async def claimed(store: Few) -> None:
+    share = (Share("q", MANY),)
+    claims = await store.claim(ClaimRequest(worker="w", number=1, shares=share, limit=MANY, lease=30.0))
+    assert len(claims.jobs) == MANY
+
+
+@pytest.fixture
+def looks() -> Any:
+    """How often the store was asked since the last `clear`."""
+    real, asked = RecordsSource.look, []
+
+    async def look(self: RecordsSource, wanted: Mapping[Want, int]) -> Any:
+        asked.append(wanted)
+        return await real(self, wanted)
+
+    with mock.patch.object(RecordsSource, "look", look):
+        yield asked
+
+
+async def test_j60_reclaim(looks: list[Any]) -> None:
+    clock = ManualClock()
+    store = await filled(clock)
+    await claimed(store)
+    clock.advance(31)
+    looks.clear()
+    assert len((await store.reclaim()).ready) == MANY
+    assert len(looks) <= ENOUGH
+
+
+async def test_j52_claims_that_were_lost_on_the_way(looks: list[Any]) -> None:
+    store = await filled(ManualClock())
+    await claimed(store)
+    looks.clear()
+    assert len((await store.extend(Heartbeat(worker="w", received=1, lease=30.0))).returned) == MANY
+    assert len(looks) <= ENOUGH
+
+
+@pytest.mark.parametrize("change", [Cancel(), Archive(), Delete(), Reprioritise(3)])
+async def test_j70_amend(change: Change, looks: list[Any]) -> None:
+    store = await filled(ManualClock())
+    looks.clear()
+    assert len((await store.amend(Filter(), change)).changed) == MANY
+    assert len(looks) <= ENOUGH
+
+
+async def test_j70_amend_what_runs_and_what_has_ended(looks: list[Any]) -> None:
+    store = await filled(ManualClock())
+    await claimed(store)
+    for change in (Cancel(), RetryNow()):
+        looks.clear()
+        assert len((await store.amend(Filter(), change)).changed) == MANY
+        assert len(looks) <= ENOUGH
