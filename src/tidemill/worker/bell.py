@@ -7,6 +7,10 @@ from collections.abc import Callable
 
 from tidemill.contract.wakeups import Listener
 
+ARMED_FOR = 30.0
+"""After so many seconds without a ring it is armed anew: one may have been lost on its way, and the listener
+is then no longer known to those who ring."""
+
 
 class Bell:
     """Calls `on_ring` once after every `park`: when rung, or when its time is over."""
@@ -16,10 +20,13 @@ class Bell:
         self._on_ring = on_ring
         self._parked = asyncio.Event()
         self._timeout = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._armed_at = 0.0
         self._listening = False
         self.armed = False
 
     def arm(self) -> None:
+        self._armed_at = self._loop.time()
         self._listener.arm()
         self.armed = self._listening = True
 
@@ -38,10 +45,11 @@ class Bell:
             while True:
                 await self._parked.wait()
                 self._parked.clear()
-                await self._listener.wait(self._timeout)
-                # Taken down later: there is work to fetch, and a ring that comes meanwhile is
-                # answered by the look that follows the next arming.
-                self.armed = False
+                rung = await self._listener.wait(self._timeout)
+                # One that was rung is taken down later: there is work to fetch, and a ring that comes
+                # meanwhile is answered by the look that follows the next arming. One that was not still
+                # hears: a look that finds nothing may park it again as it is.
+                self.armed = not rung and self._loop.time() - self._armed_at < ARMED_FOR
                 self._on_ring()
         finally:
             self.disarm()
