@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -160,3 +162,17 @@ async def test_two_schemas_of_a_database_are_two_stores(connect: Connect) -> Non
     one, two = await connect(), await connect(schema="second")
     await two.fetch("UPDATE tidemill.clock SET skew = 5")
     assert [row["skew"] for row in await one.fetch("SELECT skew FROM tidemill.clock")] == [0]
+
+
+def test_a_missing_extra_is_named() -> None:
+    """Whoever did not install it gets the line to run, and only when the URL asks for it."""
+    program = (
+        "import sys; sys.modules['asyncpg'] = None\n"
+        "from tidemill import Tidemill\n"
+        "app = Tidemill('postgresql://u:s3cret@h/d')\n"
+        "app.store"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    last = ended.stderr.splitlines()[-1]
+    assert "needs the package asyncpg; run pip install 'tidemill[postgres]'" in last
+    assert "s3cret" not in ended.stderr.replace(program, "")
