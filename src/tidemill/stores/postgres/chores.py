@@ -8,6 +8,7 @@ from tidemill.contract.jobs import Reclaimed
 from tidemill.engine import plans
 from tidemill.engine import reclaim as engine
 from tidemill.stores.postgres.home import Home
+from tidemill.stores.postgres.look_jobs import OVERDUE_AT_ONCE
 from tidemill.stores.postgres.statements import load
 
 SQL = load("chores")
@@ -29,4 +30,11 @@ async def reclaim(home: Home, dead: Sequence[str]) -> Reclaimed:
         (row,) = await home.connection.fetch(SQL.is_anything_over, *home.connection.clock.asked())
         if not row["over"]:
             return Reclaimed((), ())
-    return await home.run(plans.reclaim(dead), lambda records: engine.reclaim(records, dead))
+    ready: list[str] = []
+    poison: list[str] = []
+    while True:
+        found = await home.run(plans.reclaim(dead), lambda records: engine.reclaim(records, dead))
+        ready += found.ready
+        poison += found.poison
+        if len(found.ready) + len(found.poison) < OVERDUE_AT_ONCE:
+            return Reclaimed(tuple(ready), tuple(poison))

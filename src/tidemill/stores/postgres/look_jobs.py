@@ -20,6 +20,8 @@ from tidemill.stores.postgres.view import Found, View, put_jobs
 SQL = load("look")
 _JOBS = SQL.jobs.replace("{columns}", COLUMNS)
 _RUNNING_OF = SQL.running_of.replace("{columns}", COLUMNS)
+OVERDUE_AT_ONCE = 500
+"""A step has to end in time, however many jobs a dead worker had."""
 _OVERDUE = SQL.overdue.replace("{columns}", COLUMNS)
 _QUEUES = msgspec.json.Decoder(tuple[str, ...])
 
@@ -40,7 +42,8 @@ async def running_of(view: View, wanted: Iterable[wants.RunningOf], found: Found
 
 async def overdue(view: View, wanted: Iterable[wants.Overdue], found: Found) -> None:
     for want in wanted:
-        over = put_jobs(await view.fetch(_OVERDUE, view.numbers.boot, list(want.dead)), found)
+        rows = await view.fetch(_OVERDUE, view.numbers.boot, list(want.dead), OVERDUE_AT_ONCE)
+        over = put_jobs(rows, found)
         found[want] = tuple(job.id for job in over)
 
 

@@ -20,9 +20,9 @@ SELECT {columns} FROM tidemill.jobs
 WHERE state = 'running' AND worker = ANY($1::text[]) ORDER BY seq FOR UPDATE;
 
 -- name: overdue (whoever is being settled, or is in its holder's transaction, is alive)
--- $1 boot, $2 workers
+-- $1 boot, $2 workers, $3 how many at most
 SELECT {columns} FROM tidemill.jobs
-WHERE state = 'running' AND (lease <= $1 OR worker = ANY($2::text[])) ORDER BY seq FOR UPDATE SKIP LOCKED;
+WHERE state = 'running' AND (lease <= $1 OR worker = ANY($2::text[])) ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED;
 
 -- name: holders
 -- $1 queues, $2 keys
