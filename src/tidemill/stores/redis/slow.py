@@ -30,7 +30,7 @@ from tidemill.stores.redis.writes import Writes
 
 T = TypeVar("T")
 
-LOOK, COMMIT = scripts.load("look"), scripts.load("commit")
+LOOK, COMMIT, TAKE_SEQS = map(scripts.load, ("look", "commit", "take_seqs"))
 
 TRIES = 100
 FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.05

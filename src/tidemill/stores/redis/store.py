@@ -34,7 +34,7 @@ from tidemill.engine import amend as amending
 from tidemill.engine import pools as pooling
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
-from tidemill.stores.redis import arrivals, copying, reader, reclaim, upkeep
+from tidemill.stores.redis import arrivals, copying, leading, reader, reclaim, upkeep
 from tidemill.stores.redis.address import parse
 from tidemill.stores.redis.boots import notice_boot
 from tidemill.stores.redis.check import check
@@ -267,10 +267,10 @@ class RedisStore:
     # -- leaders
 
     async def lead(self, duty: str, worker: str, lease: float) -> bool:
-        return await self._run(plans.lead(duty), lambda records: steering.lead(records, duty, worker, lease))
+        return await leading.lead(self._handle.shard, duty, worker, lease)
 
     async def resign(self, duty: str, worker: str) -> None:
-        await self._run(plans.lead(duty), lambda records: steering.resign(records, duty, worker))
+        await leading.resign(self._handle.shard, duty, worker)
 
     # -- reading
 

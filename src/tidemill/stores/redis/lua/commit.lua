@@ -83,10 +83,13 @@ function writes.PLUS(key, field, by)
   redis.call('HSET', key, field, string.format('%.17g', before + tonumber(by)))
 end
 
--- Of a page that is empty nothing is left.
+-- Of a page that is empty nothing is left, unless jobs are still to come on it.
 function writes.UNPAGE(key, page, ...)
   redis.call('HDEL', key, ...)
-  if redis.call('EXISTS', key) == 0 then redis.call('ZREM', root .. 'pages', page) end
+  local last = tonumber(redis.call('HGET', shard, 'seq'))
+  if tonumber(page) < math.floor(last / 100) and redis.call('EXISTS', key) == 0 then
+    redis.call('ZREM', root .. 'pages', page)
+  end
 end
 
 -- With the lines of every attempt.

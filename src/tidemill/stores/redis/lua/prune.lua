@@ -72,10 +72,14 @@ for from = 1, #details, AT_ONCE do
   redis.call('DEL', unpack(details, from, math.min(from + AT_ONCE - 1, #details)))
 end
 call_many('HDEL', root .. 'jobs', gone)
+-- A page on which jobs are still to come stays.
+local last_page = math.floor(tonumber(redis.call('HGET', shard, 'seq')) / 100)
 for page, places in pairs(pages) do
   local name = string.format('%.0f', page)
   call_many('HDEL', root .. 'page:' .. name, places)
-  if redis.call('EXISTS', root .. 'page:' .. name) == 0 then redis.call('ZREM', root .. 'pages', name) end
+  if page < last_page and redis.call('EXISTS', root .. 'page:' .. name) == 0 then
+    redis.call('ZREM', root .. 'pages', name)
+  end
 end
 call_many('HSET', root .. 'remembered', remembered)
 call_many('ZADD', root .. 'forget', forgotten)

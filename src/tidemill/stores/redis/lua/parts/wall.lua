@@ -1,0 +1,12 @@
+-- The wall clock alone, for scripts that have no use for leases and windows; ARGV[1] as in `clock`.
+-- uses: root
+local wall
+do
+  local how, first, skew = string.match(ARGV[1], '^(%l+) (%S+) %S+ (%S+)$')
+  if how == 'given' then
+    wall = tonumber(first)
+  else
+    local time = redis.call('TIME')
+    wall = time[1] + time[2] / 1000000 + skew
+  end
+end
