@@ -89,6 +89,7 @@ def test_no_secret_is_shown(url: str) -> None:
         ("redis://a?prefix={a}", "prefix must be"),
         ("redis://a?timeout=soon", "timeout must be seconds"),
         ("redis://a?timeout=0", "timeout must be seconds"),
+        ("redis://a?eviction=yes", "eviction must be allowed"),
         ("redis+carrier-pigeon://a", "not a redis URL"),
     ],
 )

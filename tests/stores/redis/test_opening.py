@@ -20,7 +20,7 @@ from tidemill.errors import (
     StoreUnavailable,
     TidemillError,
 )
-from tidemill.stores.redis import policy
+from tidemill.stores.redis import policy, upkeep
 from tidemill.stores.redis.address import parse
 from tidemill.stores.redis.faults import Lost
 from tidemill.stores.redis.greeting import SCHEMA
@@ -94,6 +94,19 @@ async def test_s1_an_evicting_policy() -> None:
         await handle.close()
 
 
+async def test_q10_an_evicting_policy_may_be_accepted_and_is_not_forgotten(connect: Connect) -> None:
+    with Redis(maxmemory_policy="allkeys-lru", append_only=True) as server:
+        handle = await connect(f"{server.url}?eviction=allowed")
+        (warning,) = (await upkeep.describe(handle)).warnings
+        assert "throws jobs away" in warning
+        await handle.close()
+
+
+def test_q10_a_server_that_does_not_say_is_worth_a_warning() -> None:
+    (warning,) = policy.warnings(policy.read("redis_version:7.0.0\r\n"))
+    assert "does not say" in warning
+
+
 async def test_s1_a_replica(redis_server: Redis) -> None:
     with Redis(replicaof=f"{HOST} {redis_server.port}") as replica:
         said = await refusal(replica.url, StoreReadOnly)
@@ -149,10 +162,11 @@ def test_s1_what_a_server_may_be() -> None:
 
 
 def test_s1_without_an_append_only_file_there_is_a_warning() -> None:
-    (warning,) = policy.warnings(policy.read("redis_version:7.0.0\r\naof_enabled:0\r\n"))
+    info = "redis_version:7.0.0\r\nmaxmemory_policy:noeviction\r\n"
+    (warning,) = policy.warnings(policy.read(f"{info}aof_enabled:0\r\n"))
     assert re.search("lost when it dies; run CONFIG SET appendonly yes", warning)
-    assert not list(policy.warnings(policy.read("redis_version:7.0.0\r\naof_enabled:1\r\n")))
-    assert not list(policy.warnings(policy.read("redis_version:7.0.0\r\n"))), "a managed server does not say"
+    assert not list(policy.warnings(policy.read(f"{info}aof_enabled:1\r\n")))
+    assert not list(policy.warnings(policy.read(info))), "a managed server does not say"
 
 
 async def test_tls_with_the_authoritys_file(redis_tls: Tls, connect: Connect) -> None:

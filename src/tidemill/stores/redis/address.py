@@ -22,7 +22,18 @@ DEADLINE = 5.0
 """A verb has returned or raised after this many seconds (I22)."""
 
 _SCHEME = re.compile(r"redis(?P<tls>s)?(\+(?P<found>sentinel|cluster|unix))?")
-_OPTIONS = ("prefix", "timeout", "db", "ca", "cert", "key", "verify", "sentinel_user", "sentinel_password")
+_OPTIONS = (
+    "prefix",
+    "timeout",
+    "db",
+    "eviction",
+    "ca",
+    "cert",
+    "key",
+    "verify",
+    "sentinel_user",
+    "sentinel_password",
+)
 _PREFIX = re.compile(r"[^\s{}*?\[\]\\]{1,100}")
 _TIMEOUTS = (0.1, 300.0)
 
@@ -58,7 +69,8 @@ class Tls(msgspec.Struct, frozen=True):
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """`found` tells how the server is found among `nodes`: the only one, by Sentinels, or in a Cluster."""
+    """`found` tells how the server is found among `nodes`: the only one, by Sentinels, or in a Cluster.
+    `evicts`: a server that throws keys away is accepted."""
 
     scheme: str
     nodes: tuple[Node, ...]
@@ -70,6 +82,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     tls: Tls | None = None
     prefix: str = DEFAULT_PREFIX
     timeout: float = DEADLINE
+    evicts: bool = False
 
     @property
     def root(self) -> str:
@@ -107,6 +120,7 @@ def parse(url: str, prefix: str | None = None) -> Address:
         tls=_tls(scheme, options, secured=bool(kind["tls"])),
         prefix=_checked_prefix(scheme, prefix or options.get("prefix", DEFAULT_PREFIX)),
         timeout=_timeout(scheme, options.get("timeout")),
+        evicts=_evicts(scheme, options.get("eviction")),
     )
 
 
@@ -186,6 +200,12 @@ def _timeout(scheme: str, text: str | None) -> float:
     if not _TIMEOUTS[0] <= seconds <= _TIMEOUTS[1]:
         _refuse(scheme, f"timeout must be seconds from {_TIMEOUTS[0]:g} to {_TIMEOUTS[1]:g}")
     return seconds
+
+
+def _evicts(scheme: str, text: str | None) -> bool:
+    if text not in (None, "allowed"):
+        _refuse(scheme, "eviction must be allowed, or left out")
+    return text is not None
 
 
 def _refuse(scheme: str, problem: str) -> NoReturn:

@@ -23,7 +23,7 @@ async def greet(wire: Connection, address: Address, clock: GivenClock | ServerCl
     await log_in(wire, address.login, until)
     await _select(wire, until, address)
     server = policy.read(await expect(wire, until, b"INFO"))
-    policy.check(server, str(address))
+    policy.check(server, str(address), evicts=address.evicts)
     await expect(wire, until, b"SCRIPT", b"LOAD", GREET.source)
     call = (b"EVALSHA", GREET.sha, 1, address.root, clock.first_words(), server.identity, SCHEMA)
     _, boot, schema = await _ours(wire, until, address, call)

@@ -53,8 +53,8 @@ def _kept(facts: dict[str, str]) -> int | None:
     return int(used) - int(empty) if used.isdigit() and empty.isdigit() else None
 
 
-def check(server: Server, place: str) -> None:
-    """Raises when jobs would not be safe there."""
+def check(server: Server, place: str, *, evicts: bool = False) -> None:
+    """Raises when jobs would not be safe there. `evicts`: who set it up knows that it throws keys away."""
     if server.loading:
         raise Lost("the server is still loading its data")
     found = tuple(map(int, re.findall(r"\d+", server.version)[:2]))
@@ -67,15 +67,26 @@ def check(server: Server, place: str) -> None:
             f"{place}: the server is a read-only replica; name the primary in the URL, or its Sentinels "
             "(redis+sentinel://)"
         )
-    if server.eviction not in ("", "noeviction"):
+    if server.eviction not in ("", "noeviction") and not evicts:
         raise ConfigurationError(
             f"{place}: the server throws keys away when its memory is full (maxmemory-policy "
             f"{server.eviction}), and jobs with them; run CONFIG SET maxmemory-policy noeviction and put "
-            "the same line into its configuration, or use a server of its own"
+            "the same line into its configuration, or use a server of its own; ?eviction=allowed in the URL "
+            "takes the risk"
         )
 
 
 def warnings(server: Server) -> Iterator[str]:
+    if server.eviction not in ("", "noeviction"):
+        yield (
+            f"the server throws jobs away when its memory is full (maxmemory-policy {server.eviction}), without "
+            "a word to anybody; run CONFIG SET maxmemory-policy noeviction"
+        )
+    if not server.eviction:
+        yield (
+            "the server does not say what it does when its memory is full: if it throws keys away, jobs are "
+            "lost without a word; see that its maxmemory-policy is noeviction"
+        )
     if server.appends is False:
         yield (
             "the server keeps no append-only file: jobs accepted since its last snapshot are lost when it "
