@@ -9,8 +9,14 @@ import asyncpg
 import pytest
 
 from tests.stores.postgres.conftest import Connect
+from tidemill.core.checkpoints import Step, Try
+from tidemill.core.claims import ClaimRequest, Share
+from tidemill.core.job import Group, NewJob
+from tidemill.core.limits import Limit
+from tidemill.core.needs import Need
+from tidemill.core.pools import PoolSettings
 from tidemill.errors import ConfigurationError
-from tidemill.stores.postgres import migrations, tending, upkeep
+from tidemill.stores.postgres import PostgresStore, migrations, tending, upkeep
 from tidemill.stores.postgres.connection import Connection
 from tidemill.stores.postgres.tending import Tending
 
@@ -106,3 +112,36 @@ async def test_u8_what_an_open_transaction_still_needs_is_not_tried_again_and_ag
     tends._rests = {name: at - tending.IN_VAIN for name, at in tends._rests.items()}
     await tends.tend()
     assert not await dead_rows(connection)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("DELETE FROM tidemill.lanes WHERE lane <> ''", "has ready jobs with the key"),
+        ("UPDATE tidemill.lanes SET seq = seq + 1 WHERE lane <> ''", "in their order"),
+        ("DELETE FROM tidemill.reservations", "pool 'site' counts 1 "),
+        ("UPDATE tidemill.jobs SET fence = fence + 1 WHERE state = 'running'", "keeps units for job 'a'"),
+        ("UPDATE tidemill.checkpoints SET job = 'gone'", "1 checkpoints are kept of 1 jobs that are gone"),
+    ],
+)
+async def test_u2_damage_is_named(postgres_url: str, connection: Connection, damage: str, said: str) -> None:
+    store = await PostgresStore(postgres_url).open()
+    try:
+        await _with_a_bit_of_everything(store)
+        assert await store.check() == ()
+        await connection.fetch(damage)
+        found = await store.check()
+        assert any(said in sentence for sentence in found), found
+    finally:
+        await store.close()
+
+
+async def _with_a_bit_of_everything(store: PostgresStore) -> None:
+    """One job runs, with units of a pool and a step that was paid for; another waits in a lane."""
+    await store.declare_pools({"site": PoolSettings(limits=(Limit.concurrent(10),))})
+    metered = NewJob(id="a", task="t", payload=b"{}", needs=(Need("site", units={"requests": 1.0}),))
+    keyed = NewJob(id="b", task="t", payload=b"{}", key="k")
+    await store.insert([Group("q", (metered,)), Group("r", (keyed,))])
+    request = ClaimRequest(worker="w", number=1, shares=(Share("q", 1),), limit=1, lease=60.0)
+    (claimed,) = (await store.claim(request)).jobs
+    await store.keep_step("a", Try(claimed.fence, claimed.claim, 1), Step("s", "{}"), b"1", paid=True)
