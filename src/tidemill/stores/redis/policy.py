@@ -79,8 +79,8 @@ def check(server: Server, place: str, *, evicts: bool = False) -> None:
 def warnings(server: Server) -> Iterator[str]:
     if server.eviction not in ("", "noeviction"):
         yield (
-            f"the server throws jobs away when its memory is full (maxmemory-policy {server.eviction}), without "
-            "a word to anybody; run CONFIG SET maxmemory-policy noeviction"
+            f"the server throws jobs away when its memory is full (maxmemory-policy {server.eviction}), "
+            "without a word to anybody; run CONFIG SET maxmemory-policy noeviction"
         )
     if not server.eviction:
         yield (
