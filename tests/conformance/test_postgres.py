@@ -16,8 +16,8 @@ from tidemill.testing.conformance.lockstep import run_lockstep
 
 
 @pytest.fixture
-def make_store(postgres_url: str) -> MakeStore:
-    return lambda clock, entropy: PostgresStore(postgres_url, clock=clock, entropy=entropy)
+def make_store(prepared_postgres_url: str) -> MakeStore:
+    return lambda clock, entropy: PostgresStore(prepared_postgres_url, clock=clock, entropy=entropy)
 
 
 async def arrive_by_sql(store: Store, job: str, task: str, payload: bytes, options: bytes) -> None:

@@ -5,7 +5,9 @@ Tests do not meet: each has its own Redis prefix, and the PostgreSQL database is
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ if TYPE_CHECKING:  # a run without these servers does not wait for their clients
     from tests.servers.postgres import Postgres
     from tests.servers.redis import Redis
     from tests.servers.redis_cluster import RedisCluster
+    from tests.servers.rewinding import Rewinding
 
 _numbers = count(1)
 
@@ -91,3 +94,29 @@ def postgres_url(postgres_server: Postgres) -> Iterator[str]:
     """A database with nothing in it."""
     yield postgres_server.url
     postgres_server.empty()
+
+
+@pytest.fixture(scope="session")
+def _prepared_postgres(postgres_server: Postgres) -> Rewinding:
+    from tests.servers.rewinding import Rewinding
+    from tidemill.stores.postgres import PostgresStore
+    from tidemill.testing.manual import ManualClock
+
+    rewinding = Rewinding(postgres_server)
+
+    async def prepare() -> None:
+        await (await PostgresStore(rewinding.url, clock=ManualClock()).open()).close()
+
+    # In a thread of its own, whose event loop is nobody else's.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, prepare()).result()
+    rewinding.remember()
+    return rewinding
+
+
+@pytest.fixture
+def prepared_postgres_url(_prepared_postgres: Rewinding) -> Iterator[str]:
+    """A database in which a store's tables are, in the default schema, with nothing in them: ten times
+    faster than `postgres_url` for a test that opens a store anyway."""
+    yield _prepared_postgres.url
+    _prepared_postgres.rewind()

@@ -34,6 +34,11 @@ host all {GUARDED} {HOST}/32 scram-sha-256
 host all all {HOST}/32 trust
 """
 
+SEND_AWAY = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
 
 @cache
 def postgres_programs() -> Path:
@@ -157,10 +162,7 @@ class Postgres(Server):
         Dropping what a test made costs a third of making the next test a database of its own.
         """
         with self.client() as client:
-            client.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+            client.execute(SEND_AWAY)
             rows = client.execute(
                 "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
             ).fetchall()
