@@ -25,6 +25,7 @@ class RecordsSource:
 
     def __init__(self, records: Records, usual: int, refusals: list[bool]) -> None:
         self._records, self._usual, self._refusals = records, usual, refusals
+        self._fences = 0
 
     async def look(self, wanted: Mapping[Want, int]) -> tuple[Rows, Numbers]:
         records = self._records
@@ -55,10 +56,12 @@ class RecordsSource:
         return [self._records.next_seq() for _ in range(count)]
 
     async def take_fence(self) -> int:
+        self._fences += 1
         return self._records.next_fence()
 
     async def commit(self, changes: Changes, rows: Rows) -> bool:
         if self._refusals and self._refusals.pop():
+            self._records.fence -= self._fences  # as if nobody had asked: memory is beside it, and compared
             return False
         for want in changes.read:
             assert self._answer(want, _looked(rows[want])) == rows[want], f"{want} was not what it is"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import TypeVar
 
 import pytest
@@ -13,6 +14,7 @@ from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
 from tidemill.stores.memory import MemoryStore
 from tidemill.testing.conformance import *  # noqa: F403 - the suite is meant to be taken whole
+from tidemill.testing.conformance.driver import Driver
 from tidemill.testing.conformance.fixtures import Arrive, MakeStore
 from tidemill.testing.conformance.lockstep import arrive_in_memory, run_lockstep
 
@@ -50,3 +52,21 @@ def test_lockstep_with_memory() -> None:
 
 def test_lockstep_of_a_store_that_has_to_be_asked_for_everything() -> None:
     run_lockstep(StingyStore, arrive_in_memory)
+
+
+async def test_i5_a_claim_that_is_tried_again_has_a_fence_of_its_own(store: Store, drive: Driver) -> None:
+    """Else a job that was claimed and given back between the tries would be claimed with a lower one."""
+    assert isinstance(store, LookingStore)
+    await drive.add("a")
+    store.refusals[:] = [True]
+    with store.verb() as records:
+        given = counted_from(records)
+        await drive.take_one()
+    assert next(given) == 3, "two were given for one claim"
+
+
+def counted_from(records: Records) -> Iterator[int]:
+    """Fences that were asked for."""
+    fences, real = count(1), records.next_fence
+    records.next_fence = lambda: (next(fences), real())[1]  # type: ignore[method-assign]
+    return fences

@@ -60,6 +60,7 @@ async def run(begin: Begin, plan: Plan, verb: Verb[T], entropy: Entropy, pause: 
             done = await _try(source, plan, verb, entropy, taken)
         if done is not None:
             return done
+        taken.fence = None  # a job it takes now may have been claimed meanwhile, with a higher one
         tries += 1
         await pause(tries)
 
