@@ -3,13 +3,14 @@
 # ruff: noqa: S101 - a test suite asserts, and its numbers are its data
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tidemill.core.changes import Cancel
 from tidemill.core.filters import Filter
-from tidemill.core.job import Group
+from tidemill.core.job import Group, Job
 from tidemill.core.queues import Override, QueueChanges, QueueSettings, Retention, Verdict
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError
@@ -136,12 +137,27 @@ class TestHandles:
         await other.close()
         await drive.add("a")
 
-    async def test_blocking_verbs_do_what_the_others_do(self, drive: Driver) -> None:
+    async def test_s3_a_thread_without_a_loop_does_what_the_others_do(self, drive: Driver) -> None:
+        """By blocking verbs; where a store has none, on a handle and a loop of its own."""
         blocking = drive.store.blocking
-        if blocking is None:
-            pytest.skip("this store serves event loops only")
-        ((answer,),) = blocking.insert([Group("q", (new("a"),))])
-        assert answer.verdict is Verdict.ACCEPTED
-        assert blocking.amend(Filter(ids=("a",)), Cancel()).changed == ("a",)
-        (job,) = blocking.get(["a"])
+        group, wanted = Group("q", (new("a"),)), Filter(ids=("a",))
+
+        async def on_a_loop() -> tuple[Verdict, tuple[str, ...], Job | None]:
+            other = await drive.store.another().open()
+            try:
+                ((answer,),) = await other.insert([group])
+                changed = (await other.amend(wanted, Cancel())).changed
+                return answer.verdict, changed, (await other.get(["a"]))[0]
+            finally:
+                await other.close()
+
+        def in_a_thread() -> tuple[Verdict, tuple[str, ...], Job | None]:
+            if blocking is None:
+                return asyncio.run(on_a_loop())
+            ((answer,),) = blocking.insert([group])
+            changed = blocking.amend(wanted, Cancel()).changed
+            return answer.verdict, changed, blocking.get(["a"])[0]
+
+        verdict, changed, job = await asyncio.to_thread(in_a_thread)
+        assert (verdict, changed) == (Verdict.ACCEPTED, ("a",))
         assert job == await drive.job("a")
