@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tests.servers.certificates import Tls
 from tests.servers.program import HOST, free_port
 from tests.servers.redis import Redis
 from tests.stores.redis.conftest import Connect
+from tidemill.app import make_store
+from tidemill.clock import SystemClock, SystemEntropy
 from tidemill.errors import (
     ConfigurationError,
     SchemaMismatch,
@@ -26,6 +29,7 @@ from tidemill.stores.redis.faults import Lost
 from tidemill.stores.redis.greeting import SCHEMA
 from tidemill.stores.redis.handle import Handle
 from tidemill.stores.redis.lines import finished
+from tidemill.urls import StoreUrl
 
 
 async def refusal(url: str, kind: type[TidemillError], prefix: str | None = None) -> str:
@@ -198,3 +202,11 @@ async def test_a_socket(connect: Connect, tmp_path: Path) -> None:
         handle = await connect(f"redis+unix://{tmp_path}/r.sock?db=3")
         assert (await handle.shard.ask("PING")) == b"PONG"
         await handle.close()
+
+
+def test_s1_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("tidemill.stores.redis")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "hiredis", None)
+    with pytest.raises(ConfigurationError, match=r"hiredis; run pip install 'tidemill\[redis\]'"):
+        make_store(StoreUrl.parse("redis://localhost"), SystemClock(), SystemEntropy())
