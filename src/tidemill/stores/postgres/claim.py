@@ -65,21 +65,24 @@ def claims_of(home: Home, rows: Sequence[Record], claim_id: int) -> Claims | Non
 
 
 def _claimed(row: Record, claim_id: int) -> Claimed:
+    """By their places: names would be looked up for every column of every job."""
+    id_, queue, task, payload, attempts, priority, crashes, generation, *times, part, fence = row[:14]
+    timeout, trace, created, due = times
     return Claimed(
-        id=row["id"],
-        queue=row["queue"],
-        task=row["task"],
-        payload=row["payload"].encode(),
-        fence=row["fence"],
-        claim=claim_id,
-        attempt=row["attempts"] + 1,
-        priority=row["priority"],
-        lane="",
-        crashes=row["crashes"],
-        generation=row["generation"],
-        timeout=row["timeout"],
-        trace=row["trace"],
-        created=row["created"],
-        due=row["due"],
-        part=row["part"],
+        id_,
+        queue,
+        task,
+        payload.encode(),
+        fence,
+        claim_id,
+        attempts + 1,
+        priority,
+        "",
+        crashes,
+        generation,
+        timeout,
+        trace,
+        created,
+        due,
+        part,
     )

@@ -38,7 +38,7 @@ SELECT left_over, rung FROM tidemill.settle_plain(
     $11::double precision[], $12::integer[]);
 
 -- name: settle_and_claim (nothing is claimed before everything is settled)
-SELECT s.left_over, s.rung, c.*
+SELECT c.*, s.left_over, s.rung
 FROM tidemill.settle_plain(
     $1, $2, $3, $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
     $11::double precision[], $12::integer[]) AS s

@@ -171,7 +171,7 @@ BEGIN
         CONTINUE WHEN wanted <= 0;
         RETURN QUERY
         WITH picked AS MATERIALIZED (
-            SELECT o.seq FROM tidemill.jobs AS o
+            SELECT o.ctid AS at FROM tidemill.jobs AS o
             WHERE o.queue = name AND o.lane = '' AND o.state = 'ready'
             AND (its_fence IS NULL OR o.fence < its_fence)
             ORDER BY o.priority, o.due, o.seq LIMIT wanted FOR UPDATE SKIP LOCKED
@@ -184,7 +184,7 @@ BEGIN
             SET state = 'running', fence = (SELECT g.fence FROM given AS g), claim = claim_id,
                 worker = of_worker, number = its_number, lease = clock.boot + for_seconds,
                 alone = j.crashes > 0, started = clock.wall, progress = NULL, note = NULL, call = ''
-            WHERE j.seq = ANY(ARRAY(SELECT p.seq FROM picked AS p))
+            WHERE j.ctid = ANY(ARRAY(SELECT p.at FROM picked AS p))
             RETURNING j.id, j.queue, j.task, j.payload, j.attempts, j.priority, j.crashes, j.generation,
                 j.timeout, j.trace, j.created, j.due, j.part, j.fence, j.seq
         )
