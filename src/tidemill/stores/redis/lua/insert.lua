@@ -37,7 +37,7 @@ local function room_of(queue)
   return limit - (pending[1] or 0) - (pending[2] or 0) - (pending[3] or 0)
 end
 
-local seen, accepted, done = {}, {}, 0
+local seen, accepted, queues, done = {}, {}, {}, 0
 for number, group in ipairs(groups) do
   local new, queue, is_slow = {}, group.queue, false
   for at = group.first, group.last do
@@ -50,61 +50,73 @@ for number, group in ipairs(groups) do
   if room then rooms[queue] = room - #new end
   for _, at in ipairs(new) do
     seen[ids[at]] = true
-    accepted[#accepted + 1] = { at, queue }
+    accepted[#accepted + 1] = at
+    queues[#accepted] = queue
   end
   done = number
 end
 if #accepted == 0 then return done end
 
-local last = redis.call('HINCRBY', shard, 'seq', #accepted)
-local seq = last - #accepted
+local seq = redis.call('HINCRBY', shard, 'seq', #accepted) - #accepted
 local records, pages, ready, scheduled, expiring = {}, {}, {}, {}, {}
-local zeros, now = string.rep('\0', 12), pack('>d', clock.wall)
-for _, one in ipairs(accepted) do
-  local at, queue = one[1], one[2]
-  local id, body, due, expires = ids[at], bodies[at], clock.wall, ''
-  local flags, priority, rest = unpack_('>Hh', body)
+local now = pack('>d', clock.wall)
+local NEVER_RUN = string.rep('\0', 12)
+
+-- When it is due, its expiry as it is kept, and where the end of its record begins.
+local function times(body, flags, member)
+  local due, expires, rest, given = clock.wall, '', 5
   if has(flags, DELAY) then
-    local delay
-    delay, rest = unpack_('>d', body, rest)
-    due = clock.wall + delay
+    given, rest = unpack_('>d', body, rest)
+    due = clock.wall + given
   end
   if has(flags, AT) then due, rest = unpack_('>d', body, rest) end
-  seq = seq + 1
-  local member = member_of(seq, id)
   if has(flags, EXPIRES) then
-    local lasts
-    lasts, rest = unpack_('>d', body, rest)
-    expires = pack('>d', clock.wall + lasts)
-    gather(expiring, 'expiring', clock.wall + lasts, member)
+    given, rest = unpack_('>d', body, rest)
+    expires = pack('>d', clock.wall + given)
+    expiring[#expiring + 1] = clock.wall + given
+    expiring[#expiring + 1] = member
   end
-  local state = 'r'
-  if due > clock.wall then
-    state = 's'
-    gather(scheduled, queue, due, member)
-    count('scheduled', queue, 1)
-  else
-    due = clock.wall
-    gather(ready, queue, priority, now .. member)
-    count('ready', queue, 1)
+  return due, expires, rest
+end
+
+for number = 1, #accepted do
+  local at, queue = accepted[number], queues[number]
+  local id, body = ids[at], bodies[at]
+  local flags, priority = unpack_('>Hh', body)
+  seq = seq + 1
+  local place = pack('>I6', seq)
+  local member, state, due_at, expires, rest = place .. id, 'r', now, '', 5
+  if band(flags, DELAY + AT + EXPIRES) ~= 0 then
+    local due
+    due, expires, rest = times(body, flags, member)
+    flags = band(flags, bnot(DELAY + AT))
+    if due > clock.wall then
+      state, due_at = 's', pack('>d', due)
+      gather(scheduled, queue, due, member)
+    end
   end
-  records[#records + 1] = id
-  records[#records + 1] = state .. pack('>HI6h', band(flags, bnot(DELAY + AT)), seq, priority) .. now
-    .. pack('>d', due) .. zeros .. pack('>H', #queue) .. queue .. expires .. sub(body, rest)
+  if state == 'r' then gather(ready, queue, priority, now .. member) end
+  records[2 * number - 1] = id
+  records[2 * number] = state .. pack('>H', flags) .. place .. sub(body, 3, 4) .. now .. due_at .. NEVER_RUN
+    .. pack('>H', #queue) .. queue .. expires .. sub(body, rest)
   gather(pages, math.floor(seq / 100), seq % 100, id)
 end
 
 call_many('HSET', root .. 'jobs', records)
-for page, pairs_ in pairs(pages) do
-  call_many('HSET', root .. 'page:' .. string.format('%.0f', page), pairs_)
-  redis.call('ZADD', root .. 'pages', page, string.format('%.0f', page))
+for page, places in pairs(pages) do
+  call_many('HSET', root .. 'page:' .. page, places)
+  redis.call('ZADD', root .. 'pages', page, page)
 end
 for queue, members in pairs(ready) do
   call_many('ZADD', root .. 'ready:' .. queue, members)
   redis.call('HSETNX', root .. 'served', queue, redis.call('HGET', shard, 'picks') or 0)
+  count('ready', queue, #members / 2)
 end
-for queue, members in pairs(scheduled) do call_many('ZADD', root .. 'scheduled:' .. queue, members) end
-for _, members in pairs(expiring) do call_many('ZADD', root .. 'expiring', members) end
+for queue, members in pairs(scheduled) do
+  call_many('ZADD', root .. 'scheduled:' .. queue, members)
+  count('scheduled', queue, #members / 2)
+end
+call_many('ZADD', root .. 'expiring', expiring)
 write_counts()
 local topics = {}
 for queue, new in pairs(is_new) do

@@ -2,7 +2,7 @@
 --   ARGV[2]  how many settlements, then of each: the job's id, its token (fence and claim id), the outcome
 --   then, where the next jobs are wanted too, the arguments of parts/claiming.lua
 -- An outcome is a letter and what belongs to it:
---   d  done, [result]     f  failed, fate        c  cancelled, fate
+--   d  done, [+ result]   f  failed, fate        c  cancelled, fate
 --   r  to be retried: delay, 1 if its priority changes, priority, fate
 --   z  put off: delay     b  given back
 -- Answers a letter for each (o ok, a again, s stale, ? needs more than this script knows) and the claim, if
@@ -12,107 +12,97 @@ local ATTEMPTS_KEPT = 100
 local STATES = { d = 'done', f = 'failed', c = 'cancelled' }
 local WORDS = { f = 'fail', r = 'retry' }
 
-local count_of = tonumber(ARGV[2])
-local ids, tokens, outcomes = {}, {}, {}
-for item = 1, count_of do
-  ids[item], tokens[item], outcomes[item] = ARGV[3 * item], ARGV[3 * item + 1], ARGV[3 * item + 2]
-end
-
-local records = get_many(root .. 'jobs', ids)
-local reserved = {}
+local items = tonumber(ARGV[2])
+local ids, claims = {}, {}
+for item = 1, items do ids[item] = ARGV[3 * item] end
+local records, reserved = get_many(root .. 'jobs', ids), {}
 if redis.call('EXISTS', root .. 'reserved') == 1 then
-  local claims = {}
-  for item = 1, count_of do claims[item] = tokens[item] .. ids[item] end
+  for item = 1, items do claims[item] = ARGV[3 * item + 1] .. ids[item] end
   reserved = get_many(root .. 'reserved', claims)
 end
 
 local function answer(item)
   local record = records[item]
   if not record or reserved[item] then return '?' end
-  local state, flags, _, _, _, _, _, _, _, _, rest = head(record)
+  local flags, rest = flags_and_rest(record)
   local at = claim_at(flags, rest)
-  if not has(flags, CLAIMED) or sub(record, at, at + 13) ~= tokens[item] then return 's' end
-  if state ~= 'x' then return 'a' end
-  local kind = sub(outcomes[item], 1, 1)
-  if has(flags, SPECIAL) or (kind == 'c' and has(flags, FATE)) then return '?' end
+  if not has(flags, CLAIMED) or sub(record, at, at + 13) ~= ARGV[3 * item + 1] then return 's' end
+  if sub(record, 1, 1) ~= 'x' then return 'a' end
+  if has(flags, SPECIAL) or (has(flags, FATE) and sub(ARGV[3 * item + 2], 1, 1) == 'c') then return '?' end
   return 'o'
 end
 
-local answers, by_queue, is_slow = {}, {}, false
-for item = 1, count_of do
-  answers[item] = answer(item)
-  if answers[item] == '?' then is_slow = true end
+local answers, settled, is_slow = {}, {}, false
+for item = 1, items do
+  local letter = answer(item)
+  answers[item] = letter
+  if letter == '?' then is_slow = true end
+  if letter == 'o' then
+    local record = records[item]
+    gather(settled, sub(record, 42, rest_of(record) - 1), item, sub(record, 4, 9) .. ids[item])
+  end
 end
 
-local written, topics, rung, expiring = {}, {}, {}, {}
-local unrun, unheld, added, minutes, news_of_attempts = {}, {}, {}, {}, {}
+local now = pack('>d', clock.wall)
+local written, topics, unheld, attempted = {}, {}, {}, {}
+local is_awaited = items > 0 and redis.call('EXISTS', root .. 'awaited') == 1
 
-local function record_attempt(id, kind, record, at, attempts, generation, fate)
-  local started = unpack_('>d', record, at + 28)
+local function record_attempt(id, kind, record, at, fate)
+  local attempts, _, generation = unpack_('>III', record, 28)
   local worker = sub(record, at + 38, after_claim(record, CLAIMED, at) - 1)
   local error_ = string.match(fate, '^{"error":(.*),"reason":') or string.match(fate, '^{"error":(.*)}$')
-  news_of_attempts[#news_of_attempts + 1] = { 'attempts:' .. id, string.format(
+  attempted[#attempted + 1] = { 'attempts:' .. id, string.format(
     '{"generation":%.0f,"attempt":%.0f,"started":%.17g,"ended":%.17g,"worker":%s,"outcome":"%s","error":%s}',
-    generation, attempts + 1, started, clock.wall, cjson.encode(worker), WORDS[kind], error_) }
+    generation, attempts + 1, unpack_('>d', record, at + 28), clock.wall, cjson.encode(worker), WORDS[kind],
+    error_) }
 end
 
--- As core.transitions.settled.
-local function settle_one(item, lease)
-  local id, outcome, record = ids[item], outcomes[item], records[item]
-  local _, flags, seq, priority, created, due, attempts, crashes, generation, queue, rest = head(record)
-  local kind, at, member = sub(outcome, 1, 1), claim_at(flags, rest), member_of(seq, id)
+-- What an outcome makes of its job: the letter of its state, its times (priority, created and due), whether the
+-- attempt counts, its fate (nil to keep it) and its result.
+local function becomes(record, kind, given)
+  local times = sub(record, 10, 27)
+  if kind == 'd' then
+    return 'd', times, true, '', given ~= '' and pack('>I', #given - 1) .. sub(given, 2) or ''
+  elseif kind == 'f' or kind == 'c' then
+    return kind, times, kind == 'f', pack('>I', #given) .. given, ''
+  elseif kind == 'b' then
+    return 'r', times, false, nil, ''
+  end
+  local delay, at = unpack_('>d', given)
+  local due, letter = pack('>d', clock.wall + delay), delay > 0 and 's' or 'r'
+  if kind == 'z' then return letter, sub(times, 1, 10) .. due, false, nil, '' end
+  local priority = byte(given, at) == 1 and sub(given, at + 1, at + 2) or sub(times, 1, 2)
+  local fate = sub(given, at + 3)
+  return letter, priority .. sub(times, 3, 10) .. due, true, pack('>I', #fate) .. fate, ''
+end
+
+-- As core.transitions.settled. Answers the letter of its state, and its new record.
+local function settle_one(item, lease, filed)
+  local record, outcome = records[item], ARGV[3 * item + 2]
+  local kind, given = sub(outcome, 1, 1), sub(outcome, 2)
+  local flags, rest = flags_and_rest(record)
+  local at = claim_at(flags, rest)
   local behind = after_claim(record, flags, at)
   local news_end = after_text(record, has(flags, NEWS), behind)
-  local claim = sub(record, at, at + 19) .. pack('>d', lease) .. sub(record, at + 28, news_end - 1)
   local fate_end = after_text(record, has(flags, FATE), news_end)
-  local fate, result, finished = sub(record, news_end, fate_end - 1), '', ''
-  local letter, given = kind, sub(outcome, 2)
-  if kind == 'd' then
-    flags, fate = band(flags, bnot(FATE)), ''
-    if #given > 0 then flags, result = bor(flags, RESULT), pack('>I', #given - 1) .. sub(given, 2) end
-  elseif kind == 'f' or kind == 'c' then
-    flags, fate = bor(flags, FATE), pack('>I', #given) .. given
-  elseif kind == 'r' then
-    local delay, changes, wanted, from = unpack_('>dBh', given)
-    given = sub(given, from)
-    flags, fate = bor(flags, FATE), pack('>I', #given) .. given
-    due, letter = clock.wall + delay, delay > 0 and 's' or 'r'
-    if changes == 1 then priority = wanted end
-    count_minute(queue, 'retried', 1)
-  elseif kind == 'z' then
-    local delay = unpack_('>d', given)
-    due, letter = clock.wall + delay, delay > 0 and 's' or 'r'
+  local letter, times, is_charged, fate, result = becomes(record, kind, given)
+  if WORDS[kind] then record_attempt(ids[item], kind, record, at, kind == 'r' and sub(given, 12) or given) end
+  local counts = sub(record, 28, 31)
+  if is_charged then counts = pack('>I', unpack_('>I', counts) + 1) end
+  local finished = ''
+  if STATES[letter] then flags, finished = bor(flags, ENDED), now end
+  if fate then
+    flags = fate == '' and band(flags, bnot(FATE)) or bor(flags, FATE)
   else
-    letter = 'r'
+    fate = sub(record, news_end, fate_end - 1)
   end
-  if WORDS[kind] then record_attempt(id, kind, record, at, attempts, generation, given) end
-  if kind == 'd' or kind == 'f' or kind == 'r' then attempts = attempts + 1 end
-  local ended = STATES[letter]
-  if ended then
-    flags, finished = bor(flags, ENDED), pack('>d', clock.wall)
-    gather(added, ended .. ':' .. queue, clock.wall, member)
-    gather(minutes, queue, ended)
-    topics[#topics + 1] = 'job:' .. id
-    count(ended, queue, 1)
-  elseif letter == 's' then
-    gather(added, 'scheduled:' .. queue, due, member)
-    count('scheduled', queue, 1)
-    if attempts > 0 then count('retrying', queue, 1) end
-    rung[queue] = true
-  else
-    gather(added, 'ready:' .. queue, priority, pack('>d', due) .. member)
-    count('ready', queue, 1)
-    rung[queue] = true
-  end
-  if not ended and has(flags, EXPIRES) then
-    gather(added, 'expiring', unpack_('>d', record, rest), member)
-  end
-  count('running', queue, -1)
-  gather(unheld, sub(record, at + 38, behind - 1), member)
-  written[#written + 1] = id
-  written[#written + 1] = letter .. pack('>HI6hddIIIH', flags, seq, priority, created, due, attempts, crashes,
-    generation, #queue) .. queue .. sub(record, rest, at - 1) .. claim .. finished .. result .. fate
-    .. sub(record, fate_end)
+  if result ~= '' then flags = bor(flags, RESULT) end
+  written[#written + 1] = ids[item]
+  written[#written + 1] = letter .. pack('>H', flags) .. sub(record, 4, 9) .. times .. counts
+    .. sub(record, 32, at + 19) .. pack('>d', lease) .. sub(record, at + 28, news_end - 1)
+    .. finished .. result .. fate .. sub(record, fate_end)
+  gather(unheld, sub(record, at + 38, behind - 1), filed)
+  return letter, flags, times, counts, rest
 end
 
 -- Whether the end of a run lets another begin.
@@ -124,41 +114,55 @@ local function is_limited(queue)
   return settings.override or declared.concurrency or declared.key_concurrency
 end
 
-for item = 1, count_of do
-  if answers[item] == 'o' then
-    local _, _, seq, _, _, _, _, _, _, queue = head(records[item])
-    gather(by_queue, queue, item, member_of(seq, ids[item]))
+local function settle_queue(queue, found)
+  local members, by_state, expiring, retrying, retried = {}, {}, {}, 0, 0
+  for at = 2, #found, 2 do members[at / 2] = found[at] end
+  local leases = get_many(root .. 'running:' .. queue, members)
+  for at = 1, #members do
+    local item, member = found[2 * at - 1], members[at]
+    local letter, flags, times, counts, rest = settle_one(item, tonumber(leases[at]), member)
+    if STATES[letter] then
+      gather(by_state, letter, clock.wall, member)
+      if is_awaited then topics[#topics + 1] = 'job:' .. ids[item] end
+    else
+      if letter == 'r' then
+        gather(by_state, letter, unpack_('>h', times), sub(times, 11) .. member)
+      else
+        gather(by_state, letter, unpack_('>d', times, 11), member)
+        if counts ~= '\0\0\0\0' then retrying = retrying + 1 end
+      end
+      if sub(ARGV[3 * item + 2], 1, 1) == 'r' then retried = retried + 1 end
+      if has(flags, EXPIRES) then
+        expiring[#expiring + 1] = unpack_('>d', records[item], rest)
+        expiring[#expiring + 1] = member
+      end
+    end
   end
+  call_many('HDEL', root .. 'running:' .. queue, members)
+  count('running', queue, -#members)
+  for letter, places in pairs(by_state) do
+    local state = STATES[letter] or (letter == 'r' and 'ready' or 'scheduled')
+    call_many('ZADD', root .. state .. ':' .. queue, places)
+    count(state, queue, #places / 2)
+    if STATES[letter] then count_minute(queue, state, #places / 2) end
+  end
+  if by_state.r then redis.call('HSETNX', root .. 'served', queue, redis.call('HGET', shard, 'picks') or 0) end
+  call_many('ZADD', root .. 'expiring', expiring)
+  count('retrying', queue, retrying)
+  if retried > 0 then count_minute(queue, 'retried', retried) end
+  if by_state.r or by_state.s or is_limited(queue) then topics[#topics + 1] = 'queue:' .. queue end
 end
-for queue, items in pairs(by_queue) do
-  local members = {}
-  for at = 2, #items, 2 do members[at / 2] = items[at] end
-  local name = root .. 'running:' .. queue
-  for at, lease in ipairs(get_many(name, members)) do settle_one(items[2 * at - 1], tonumber(lease)) end
-  call_many('HDEL', name, members)
-  if is_limited(queue) then rung[queue] = true end
-end
+
+for queue, found in pairs(settled) do settle_queue(queue, found) end
 call_many('HSET', root .. 'jobs', written)
 for worker, members in pairs(unheld) do call_many('SREM', root .. 'held:' .. worker, members) end
-for name, members in pairs(added) do
-  call_many('ZADD', root .. name, members)
-  if sub(name, 1, 6) == 'ready:' then
-    redis.call('HSETNX', root .. 'served', sub(name, 7), redis.call('HGET', shard, 'picks') or 0)
-  end
-end
-for _, news in ipairs(news_of_attempts) do
+for _, news in ipairs(attempted) do
   redis.call('RPUSH', root .. news[1], news[2])
   redis.call('LTRIM', root .. news[1], -ATTEMPTS_KEPT, -1)
 end
-for queue, ends in pairs(minutes) do
-  local totals = {}
-  for _, ended in ipairs(ends) do totals[ended] = (totals[ended] or 0) + 1 end
-  for ended, by in pairs(totals) do count_minute(queue, ended, by) end
-end
 write_counts()
-for queue in pairs(rung) do topics[#topics + 1] = 'queue:' .. queue end
 ring(topics)
 
 local reply = { table.concat(answers) }
-if not is_slow and ARGV[3 * count_of + 3] then reply[2] = claim_plain(3 * count_of + 3) end
+if not is_slow and ARGV[3 * items + 3] then reply[2] = claim_plain(3 * items + 3) end
 return reply

@@ -69,35 +69,33 @@ local function read_heads(queue)
   queue.ids = {}
   for at, member in ipairs(queue.members) do queue.ids[at] = sub(member, 15) end
   queue.records = get_many(root .. 'jobs', queue.ids)
-  queue.flags, queue.rest = {}, {}
-  for at, record in ipairs(queue.records) do
-    local _, flags, _, _, _, _, _, crashes, _, _, rest = head(record)
-    if has(flags, EXPIRES) and unpack_('>d', record, rest) <= clock.wall then return false end
-    queue.rest[at] = rest
-    queue.flags[at] = bor(band(flags, bnot(ALONE + NEWS)), crashes > 0 and CLAIMED + ALONE or CLAIMED)
+  for at = 1, #queue.records do
+    local flags, rest = flags_and_rest(queue.records[at])
+    if has(flags, EXPIRES) and unpack_('>d', queue.records[at], rest) <= clock.wall then return false end
   end
   return true
 end
 
--- As core.transitions.claimed: news of an earlier run go.
-local function claimed(record, flags, rest, words)
-  local old = unpack_('>H', record, 2)
-  local at = claim_at(old, rest)
-  local behind = after_claim(record, old, at)
-  behind = after_text(record, has(old, NEWS), behind)
-  return 'x' .. pack('>H', flags) .. sub(record, 4, at - 1) .. words .. sub(record, behind)
+-- As core.transitions.claimed: news of an earlier run go. With its flags.
+local function claimed(record, words)
+  local flags, rest = flags_and_rest(record)
+  local at = claim_at(flags, rest)
+  local behind = after_text(record, has(flags, NEWS), after_claim(record, flags, at))
+  local is_alone = sub(record, 32, 35) ~= '\0\0\0\0'
+  flags = bor(band(flags, bnot(ALONE + NEWS)), is_alone and CLAIMED + ALONE or CLAIMED)
+  return 'x' .. pack('>H', flags) .. sub(record, 4, at - 1) .. words .. sub(record, behind), flags
 end
 
 local function take(queue, words, lease, worker)
   local records, running, held, expiring = {}, {}, {}, {}
   local until_ = string.format('%.17g', lease)
-  for at, record in ipairs(queue.records) do
+  for at = 1, #queue.records do
     local member = sub(queue.members[at], 9)
-    records[2 * at - 1] = queue.ids[at]
-    records[2 * at] = claimed(record, queue.flags[at], queue.rest[at], words)
+    local record, flags = claimed(queue.records[at], words)
+    records[2 * at - 1], records[2 * at] = queue.ids[at], record
     running[2 * at - 1], running[2 * at] = member, until_
     held[at] = member
-    if has(queue.flags[at], EXPIRES) then expiring[#expiring + 1] = member end
+    if has(flags, EXPIRES) then expiring[#expiring + 1] = member end
   end
   call_many('HSET', root .. 'jobs', records)
   redis.call('ZREMRANGEBYRANK', root .. 'ready:' .. queue.name, 0, queue.taken - 1)

@@ -3,11 +3,23 @@ local EXPIRES, CLAIMED, NEWS, ENDED, RESULT, FATE = 1, 2, 4, 8, 16, 32
 local SPECIAL, HOLDS, ALONE, LANED = 128, 256, 512, 1024
 
 local band, bor, bnot = bit.band, bit.bor, bit.bnot
-local sub, pack, unpack_ = string.sub, struct.pack, struct.unpack
+local sub, byte, pack, unpack_ = string.sub, string.byte, struct.pack, struct.unpack
 
 -- state, flags, seq, priority, created, due, attempts, crashes, generation, queue, and where the next begins
 local function head(record)
   return unpack_('>c1HI6hddIIIHc0', record)
+end
+
+-- Where the piece behind the queue begins.
+local function rest_of(record)
+  local high, low = byte(record, 40, 41)
+  return 42 + 256 * high + low
+end
+
+-- The flags, and where the piece behind the queue begins: all that most records are looked at for.
+local function flags_and_rest(record)
+  local high, low = byte(record, 2, 3)
+  return 256 * high + low, rest_of(record)
 end
 
 local function has(flags, flag)
