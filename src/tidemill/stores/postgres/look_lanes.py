@@ -229,13 +229,15 @@ async def _ahead(view: View, want: wants.Ahead, found: Found) -> None:
     # Whether there are any that wait for company: more than this step can open are enough to know.
     rows = await view.fetch(SQL.unripe, queue, UNRIPE[0], want.lanes + len(over) + 1)
     found[wants.ShutLanes(queue, UNRIPE)] = tuple(row["lane"] for row in rows)
-    groups = [group for group, of in row.groups.items() if of.size]
-    for group in groups:
-        await open_lanes(view, {wants.OpenLanes(queue, group): want.lanes}, found)
     boot = view.numbers.boot
-    is_open = {group for group in groups if (mark := row.groups[group].shut) is None or not mark.holds(boot)}
-    offered = {group: found[wants.OpenLanes(queue, group)].first for group in groups}
-    count = sum(min(limit, len(offered[group])) for group in is_open) + len(over)
+    groups = {
+        group: of.shut is None or not of.shut.holds(boot) for group, of in row.groups.items() if of.size
+    }
+    for group, is_open in groups.items():  # of those that are shut only whether a head is more urgent
+        await open_lanes(view, {wants.OpenLanes(queue, group): want.lanes if is_open else 0}, found)
+    opened = [group for group, is_open in groups.items() if is_open]
+    offered = {group: found[wants.OpenLanes(queue, group)].first for group in opened}
+    count = sum(min(limit, len(places)) for places in offered.values()) + len(over)
     each = limit + 1 if count <= 1 else max(2, limit // count + 1)
     names = {place[3] for places in offered.values() for place in places}
     if "" in names:
