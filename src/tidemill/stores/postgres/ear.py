@@ -40,6 +40,8 @@ class Ear:
         self._something = asyncio.Event()
         self._written: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self.pid = 0
+        """The server's process behind the connection."""
 
     @property
     def is_writing(self) -> bool:
@@ -102,6 +104,7 @@ class Ear:
             await link.add_listener(f"tidemill_{link.get_server_pid()}", self._notified)
             link.add_termination_listener(lambda _: self._something.set())
             await link.fetch(self._here(SQL.listen))
+            self.pid = link.get_server_pid()
         except BaseException:
             terminate(link)
             raise

@@ -53,7 +53,7 @@ class Fetch(Protocol):
 class Wakeups:
     def __init__(self, address: Address, links: Links, here: Callable[[str], str], fetch: Fetch) -> None:
         self._links, self._here, self._fetch = links, here, fetch
-        self._numbers = itertools.count(1)
+        self._arming = self._latest = 0
         self._armed: dict[int, PostgresListener] = {}
         self._ear: Ear | None = None
         self._topics: set[str] = set()
@@ -95,7 +95,7 @@ class Wakeups:
 
     def arm(self, listener: PostgresListener) -> int:
         self._forget(listener)
-        arming = next(self._numbers)
+        self._arming = arming = self._arming + 1
         self._armed[arming] = listener
         if not self.is_deaf:
             if self._ear is None:
@@ -133,6 +133,7 @@ class Wakeups:
                 self._ring_here(topic)
         if self.is_deaf or not (wanted or ended):
             return
+        self._latest = self._arming
         self._topics |= wanted
         self._ended.extend(ended)
         if self._ringing is None:
@@ -177,8 +178,12 @@ class Wakeups:
             self._ringing = None
 
     async def _ring_now(self, topics: list[str], ended: list[str]) -> None:
-        answer = (await self._fetch(SQL.ring, topics))[0]
+        """An answer may be so late that a listener of ours has been woken and waits anew: not for this."""
+        latest = self._latest
+        await self.parked()
+        known = (self._ear.pid if self._ear else 0, latest)
+        answer = (await self._fetch(SQL.ring, topics, *known))[0]
         woken = answer["woken"]
         if ended and answer["for_ends"]:
-            woken += (await self._fetch(SQL.ring, [job_topic(job) for job in ended]))[0]["woken"]
+            woken += (await self._fetch(SQL.ring, [job_topic(job) for job in ended], *known))[0]["woken"]
         self._in_vain = 0 if woken else min(self._in_vain + 1, 2 * PATIENT)

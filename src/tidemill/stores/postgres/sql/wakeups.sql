@@ -12,6 +12,6 @@ SELECT topic, pg_backend_pid(), arming FROM unnest($1::text[], $2::bigint[]) AS 
 DELETE FROM tidemill.parked WHERE pid = pg_backend_pid() AND arming = ANY($1::bigint[]);
 
 -- name: ring (how many were woken, and whether anybody waits for the end of a job)
--- $1 topics
-SELECT tidemill.ring($1::text[]) AS woken,
+-- $1 topics, $2 our own listening connection, $3 the latest arming before this was rung
+SELECT tidemill.ring($1::text[], $2::integer, $3::bigint) AS woken,
     EXISTS (SELECT FROM tidemill.parked WHERE topic >= 'job:' AND topic < 'job;') AS for_ends;

@@ -72,7 +72,10 @@ CREATE INDEX parked_by_pid ON tidemill.parked (pid, arming);
 -- Called after the commit of what there is to see: a listener parks first and then looks, so one that this
 -- does not find will see it.
 -- Answers how many were woken. PL/pgSQL keeps its plans; a function in plain SQL is planned at every call.
-CREATE FUNCTION tidemill.ring(topics text[]) RETURNS integer LANGUAGE plpgsql AS $$
+-- The ringer's own listeners (of the connection `own`) that armed after the `latest` one it knew of are left
+-- alone: they have looked since.
+CREATE FUNCTION tidemill.ring(topics text[], own integer, latest bigint) RETURNS integer
+LANGUAGE plpgsql AS $$
 DECLARE
     rung integer := 0;
 BEGIN
@@ -85,7 +88,8 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT p.topic, p.pid, p.arming
             FROM tidemill.parked AS p
-            WHERE p.topic = wanted.topic AND EXISTS (SELECT FROM pg_stat_get_activity(p.pid))
+            WHERE p.topic = wanted.topic AND (p.pid <> own OR p.arming <= latest)
+                AND EXISTS (SELECT FROM pg_stat_get_activity(p.pid))
             LIMIT CASE WHEN wanted.topic LIKE 'queue:%' THEN 1 END
             FOR UPDATE SKIP LOCKED
         ) AS one
