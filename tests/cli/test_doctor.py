@@ -316,3 +316,9 @@ def test_x6_a_health_check_asks_for_a_worker_of_this_host_only(
     )  # as that worker says of itself
     ran = cli("doctor", "--here", "--app", "shop:app")
     assert (ran.code, ran.out.count("\n")) == (0, 1)
+
+
+def test_i30_a_command_to_type_next_shows_no_password() -> None:
+    target = Target(url="redis://user:sk-secret@cache.internal:6379/0")
+    assert "sk-secret" not in target.command("queues")
+    assert Target(url="sqlite:///jobs.db").command("queues") == "tidemill queues --url sqlite:///jobs.db"

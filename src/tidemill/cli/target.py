@@ -16,7 +16,7 @@ from tidemill.app import Tidemill, make_store
 from tidemill.cli.application import as_set, load
 from tidemill.cli.output import note
 from tidemill.errors import StoreUnavailable
-from tidemill.urls import StoreUrl
+from tidemill.urls import StoreUrl, holds_secrets, mask
 
 T = TypeVar("T")
 
@@ -45,7 +45,10 @@ class Target:
 
     def command(self, *words: str) -> str:
         """A command to type next, about the same application or store."""
-        given = [("--app", self.app), ("--url", self.url)]
+        url = self.url
+        if url and holds_secrets(url):
+            url = mask(url)  # to be typed anew by whoever knows it
+        given = [("--app", self.app), ("--url", url)]
         return shlex.join(
             ["tidemill", *words, *(part for name, value in given if value for part in (name, value))]
         )
