@@ -6,31 +6,20 @@ faster it begins anew.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
 from tidemill.clock import Entropy, SystemEntropy
-from tidemill.core.ledger import PLACE
 from tidemill.engine import steps
-from tidemill.engine.changes import Changes
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
-from tidemill.engine.wants import Numbers, Rows, Want
-from tidemill.engine.workspace import Taken, Workspace
-from tidemill.errors import StoreUnavailable
-from tidemill.stores.redis import keys, scripts
-from tidemill.stores.redis.answers import found
-from tidemill.stores.redis.changing import writes_of
-from tidemill.stores.redis.checks import gathered
-from tidemill.stores.redis.looks import Questions, Words
+from tidemill.engine.wants import Unloaded
+from tidemill.errors import StoreUnavailable, TidemillError
 from tidemill.stores.redis.shard import Shard
-from tidemill.stores.redis.wire import Argument
-from tidemill.stores.redis.writes import Writes
+from tidemill.stores.redis.source import RedisSource
 
 T = TypeVar("T")
-
-LOOK, COMMIT, TAKE_SEQS = map(scripts.load, ("look", "commit", "take_seqs"))
 
 TRIES = 100
 FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.05
@@ -44,15 +33,19 @@ class Slow:
         self._jitter = SystemEntropy()
 
     async def run(self, plan: Plan, verb: Callable[[Records], T]) -> T:
-        answer, _ = await steps.run(self._begin, plan, verb, self.entropy, self._pause)
-        return answer
+        tries = 0
+        while True:
+            step = _Step(self, verb)
+            try:
+                answer, _ = await steps.run(step.begin, plan, step.verb, self.entropy, self._pause)
+            except _Torn:
+                tries += 1
+                await self._pause(tries)
+            else:
+                return answer
 
     def source(self) -> RedisSource:
         return RedisSource(self.shard, self.entropy)
-
-    @asynccontextmanager
-    async def _begin(self) -> AsyncIterator[RedisSource]:
-        yield self.source()
 
     async def _pause(self, tries: int) -> None:
         if tries >= TRIES:
@@ -62,63 +55,28 @@ class Slow:
         await self.shard.pause(min(FIRST_PAUSE * 2**tries, LONGEST_PAUSE) * (0.5 + self._jitter.chance()))
 
 
-class RedisSource:
-    """The rows of one try, and what each of them must still be when it is written."""
+class _Torn(Exception):
+    """Rows that were looked up one after the other were never true together."""
 
-    def __init__(self, shard: Shard, entropy: Entropy) -> None:
-        self._shard, self._entropy = shard, entropy
-        self._checks: dict[Want, list[Words]] = {}
-        self._now: tuple[float, float] | None = None
 
-    async def look(self, wanted: Mapping[Want, int]) -> tuple[Rows, Numbers]:
-        questions = Questions(wanted)
-        (wall, boot, boot_id, picks, seq, fence), *answers = await self._shard.run(
-            LOOK, *questions.words(), repeatable=True
-        )
-        numbers = Numbers(float(wall), float(boot), boot_id.decode(), int(picks), int(seq), int(fence))
-        self._now = self._now or (numbers.wall, numbers.boot)
-        rows: dict[Want, Any] = {}
-        for want, answer in questions.answered(answers):
-            for one, row, checks in found(want, answer, self._now[1]):
-                if one not in rows or one == want:
-                    rows[one], self._checks[one] = row, checks
-        return rows, numbers
+class _Step(Generic[T]):
+    """A verb that stumbles over rows of several looks is not to blame: it begins anew."""
 
-    async def take_seqs(self, count: int) -> list[int]:
-        last = int(
-            await self._shard.ask("HINCRBY", self._shard.key(keys.SHARD), "seq", count, repeatable=False)
-        )
-        return list(range(last - count + 1, last + 1))
+    def __init__(self, slow: Slow, verb: Callable[[Records], T]) -> None:
+        self._slow, self._verb = slow, verb
+        self._source = slow.source()
 
-    async def take_fence(self) -> int:
-        return int(await self._shard.ask("HINCRBY", self._shard.key(keys.SHARD), "fence", 1, repeatable=True))
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[RedisSource]:
+        self._source = self._slow.source()
+        yield self._source
 
-    async def commit(self, changes: Changes, rows: Rows) -> bool:
-        """A step that changes nothing has nothing to be wrong about."""
-        if changes.is_empty and not changes.topics:
-            return True
-        assert self._now is not None, "nothing was looked up"  # noqa: S101 - an invariant of this file
-        return await self._write(
-            changes.read, writes_of(changes, rows, self._now[0]), changes.picked, changes.topics
-        )
-
-    async def space(self, wanted: Iterable[Want]) -> Workspace:
-        """Records to look around in."""
-        rows, numbers = await self.look(dict.fromkeys(wanted, 0))
-        return Workspace(rows, numbers, Taken(), self._entropy)
-
-    async def forget_account(self, place: PLACE, read: Iterable[Want]) -> bool:
-        writes = Writes()
-        writes.unset(keys.accounts(place[0]), place[1] or "")
-        writes.remove(keys.LOOKED, keys.place(place))
-        return await self._write(read, writes)
-
-    async def _write(
-        self, read: Iterable[Want], writes: Writes, picked: int = 0, topics: Sequence[str] = ()
-    ) -> bool:
-        checks = gathered(check for want in read for check in self._checks[want])
-        words: list[Argument] = [len(checks)]
-        for check in checks:
-            words += (len(check), *check)
-        words += writes.words()
-        return bool(await self._shard.run(COMMIT, *words, picked, *topics, repeatable=False))
+    def verb(self, records: Records) -> T:
+        try:
+            return self._verb(records)
+        except (Unloaded, TidemillError):
+            raise
+        except Exception as error:
+            if self._source.looks == 1:
+                raise
+            raise _Torn from error
