@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import TypeVar
 
 from asyncpg import Record
 from msgspec.structs import replace
@@ -16,6 +17,8 @@ from tidemill.engine import plans
 from tidemill.stores.postgres.home import Home, patience_for
 from tidemill.stores.postgres.rows import text_of
 from tidemill.stores.postgres.statements import load
+
+T = TypeVar("T")
 
 SQL = load("plain")
 _SETTINGS = text_of(QueueSettings())
@@ -86,14 +89,19 @@ async def _send_all(home: Home, queues: list[str], groups: list[Group], jobs: li
         [job.task for job in jobs],
         [job.payload.decode() for job in jobs],
         [job.priority for job in jobs],
-        [job.delay for job in jobs],
-        [job.at for job in jobs],
-        [job.expires for job in jobs],
-        [job.timeout for job in jobs],
-        [job.trace for job in jobs],
-        [text_of(job.tags) if job.tags else None for job in jobs],
+        _given([job.delay or None for job in jobs]),
+        _given([job.at for job in jobs]),
+        _given([job.expires for job in jobs]),
+        _given([job.timeout for job in jobs]),
+        _given([job.trace for job in jobs]),
+        _given([text_of(job.tags) if job.tags else None for job in jobs]),
         patience=patience_for(len(jobs)),
     )
+
+
+def _given(column: list[T]) -> list[T]:
+    """A column that is empty is not sent: `unnest` fills it up."""
+    return [] if column.count(None) == len(column) else column  # type: ignore[arg-type]  # any may be none
 
 
 async def _insert_others(home: Home, groups: list[Group], accepted: set[str]) -> list[list[Inserted]]:

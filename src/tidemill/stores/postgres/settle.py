@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.claims import ClaimRequest, Claims, Settled, Settlement
-from tidemill.core.job import Error
 from tidemill.core.outcomes import Answer, Cancelled, Done, Fail, Outcome, Release, Retrying, Snooze
 from tidemill.engine import plans
 from tidemill.engine import settle as engine
@@ -19,6 +19,11 @@ from tidemill.stores.postgres.step import Step
 
 SQL = load("plain")
 
+MANY = 64
+"""Settlements that are worth a trip of their own beside that of the next claim. Only such as end their jobs:
+nothing of them could be claimed again."""
+_FINAL = (Done, Fail, Cancelled)
+
 
 async def settle(home: Home, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Settled:
     """What is plain is settled first: the others need a step of their own, and nobody waits for it."""
@@ -27,27 +32,47 @@ async def settle(home: Home, settlements: Sequence[Settlement], request: ClaimRe
     plain = _plain(settlements)
     if not plain:
         return await _settle_slowly(home, settlements, request)
-    claims: Claims | None = None
-    values = (*home.connection.clock.asked(), *_columns([settlements[at] for at in plain]))
     with_claim = request is not None and len(plain) == len(settlements) and may_be_plain(request)
-    if request is not None and with_claim:
-        claim_id = home.peek_claim_id()
-        sql, wanted = SQL.settle_and_claim, values_of(request, claim_id)
-        rows = await home.connection.fetch(sql, *values, *wanted)
-        claims = claims_of(home, rows, claim_id)
-    else:
-        rows = await home.connection.fetch(SQL.settle, *values)
-    left = {plain[number - 1] for number in rows[0]["left_over"]}
-    done = [at for at in plain if at not in left]
-    _announce(home, rows[0]["rung"], [settlements[at] for at in done])
+    left, claims = await _send(home, [settlements[at] for at in plain], request if with_claim else None)
+    done = {at for number, at in enumerate(plain, 1) if number not in left}
     answers: list[Answer] = [Answer.OK] * len(settlements)
-    if len(done) == len(settlements) and (request is None or claims is not None):
+    rest = [at for at in range(len(settlements)) if at not in done]
+    asked = None if claims is not None else request
+    if not rest and asked is None:
         return Settled(answers, claims)
-    rest = [at for at in range(len(settlements)) if at not in set(done)]
-    settled = await _settle_slowly(home, [settlements[at] for at in rest], request)
+    settled = await _settle_slowly(home, [settlements[at] for at in rest], asked)
     for at, answer in zip(rest, settled.answers, strict=True):
         answers[at] = answer
-    return Settled(answers, settled.claims, settled.news)
+    return Settled(answers, claims or settled.claims, settled.news)
+
+
+async def _send(
+    home: Home, settlements: Sequence[Settlement], request: ClaimRequest | None
+) -> tuple[set[int], Claims | None]:
+    """Which of them (from 1) are left for a step, and the next jobs, if they were there for the hot path."""
+    asked = home.connection.clock.asked()
+    values = (*asked, *_columns(settlements))
+    claims: Claims | None = None
+    if request is None:
+        rows = await home.connection.fetch(SQL.settle, *values)
+    else:
+        claim_id = home.peek_claim_id()
+        wanted = values_of(request, claim_id)
+        if len(settlements) >= MANY and all(map(_ends, settlements)):
+            rows, claimed = await asyncio.gather(
+                home.connection.fetch(SQL.settle, *values), home.connection.fetch(SQL.claim, *asked, *wanted)
+            )
+        else:
+            rows = claimed = await home.connection.fetch(SQL.settle_and_claim, *values, *wanted)
+        claims = claims_of(home, claimed, claim_id)
+    left = set(rows[0]["left_over"])
+    ended = [item.job for number, item in enumerate(settlements, 1) if _ends(item) and number not in left]
+    home.connection.announce(map(queue_topic, rows[0]["rung"] or ()), ended)
+    return left, claims
+
+
+def _ends(item: Settlement) -> bool:
+    return isinstance(item.outcome, _FINAL)
 
 
 async def settle_in(home: Home, step: Step, settlements: Sequence[Settlement]) -> list[Answer]:
@@ -90,21 +115,12 @@ def _words(outcome: Outcome) -> tuple[Any, ...]:
         case Done(result):
             return ("done", None if result is None else result.decode(), None, None, None, None)
         case Fail(error, reason):
-            return ("fail", None, _error(error), reason, None, None)
+            return ("fail", None, text_of(error), reason, None, None)
         case Retrying(delay, error, priority):
-            return ("retry", None, _error(error), None, delay, priority)
+            return ("retry", None, text_of(error), None, delay, priority)
         case Snooze(delay, reason):
             return ("snooze", None, None, reason, delay, None)
         case Cancelled(reason):
             return ("cancelled", None, None, reason, None, None)
         case _:
             return ("release", None, None, None, None, None)
-
-
-def _error(error: Error) -> str:
-    return text_of(error)
-
-
-def _announce(home: Home, rung: list[str] | None, settlements: Sequence[Settlement]) -> None:
-    ended = [item.job for item in settlements if isinstance(item.outcome, Done | Fail | Cancelled)]
-    home.connection.announce(map(queue_topic, rung or ()), ended)

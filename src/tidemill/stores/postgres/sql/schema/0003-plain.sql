@@ -56,7 +56,7 @@ BEGIN
     FOREACH name IN ARRAY names LOOP
         IF EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = name AND l.lane = '' AND l.vacant) AND EXISTS (
             SELECT FROM unnest(queues, delays, ats) AS new (queue, delay, at)
-            WHERE new.queue = name AND COALESCE(new.at, now + new.delay) <= now
+            WHERE new.queue = name AND COALESCE(new.at, now + COALESCE(new.delay, 0)) <= now
         ) THEN
             PERFORM tidemill.open_lane(name);
         END IF;
@@ -66,8 +66,8 @@ BEGIN
         seq, id, queue, task, payload, state, priority, created, due, expires, timeout, trace, tags
     )
     SELECT nextval('tidemill.places'), new.id, new.queue, new.task, new.payload,
-        CASE WHEN COALESCE(new.at, now + new.delay) > now THEN 'scheduled' ELSE 'ready' END,
-        new.priority, now, GREATEST(COALESCE(new.at, now + new.delay), now), now + new.expires, new.timeout,
+        CASE WHEN COALESCE(new.at, now + COALESCE(new.delay, 0)) > now THEN 'scheduled' ELSE 'ready' END,
+        new.priority, now, GREATEST(COALESCE(new.at, now + COALESCE(new.delay, 0)), now), now + new.expires, new.timeout,
         new.trace, new.tags
     FROM unnest(ids, queues, tasks, payloads, priorities, delays, ats, expiries, timeouts, traces, tagged)
         AS new (id, queue, task, payload, priority, delay, at, expires, timeout, trace, tags)
@@ -146,19 +146,20 @@ BEGIN
         RETURN;
     END IF;
     UPDATE tidemill.workers AS w SET number = its_number WHERE w.id = of_worker;
-    -- Twice round: the shares, and then what is left.
+    -- Twice round: the shares, and then what is left. What was not there when it was asked whether all is plain
+    -- may have come since: jobs with keys, and jobs that have expired, are left to the next claim.
     WHILE at < 2 * total LOOP
         name := queues[at % total + 1];
         IF at < total THEN
             IF EXISTS (
                 SELECT FROM tidemill.jobs AS j
-                WHERE j.queue = name AND j.state = 'scheduled' AND j.due <= clock.wall
+                WHERE j.queue = name AND j.lane = '' AND j.state = 'scheduled' AND j.due <= clock.wall
             ) THEN
                 PERFORM tidemill.open_lane(name);
                 UPDATE tidemill.jobs AS j SET state = 'ready'
                 WHERE j.seq = ANY(ARRAY(
                     SELECT o.seq FROM tidemill.jobs AS o
-                    WHERE o.queue = name AND o.state = 'scheduled' AND o.due <= clock.wall
+                    WHERE o.queue = name AND o.lane = '' AND o.state = 'scheduled' AND o.due <= clock.wall
                     ORDER BY o.due, o.seq LIMIT 1000 FOR UPDATE SKIP LOCKED
                 ));
                 rung := rung || name;
@@ -173,6 +174,7 @@ BEGIN
         WITH picked AS MATERIALIZED (
             SELECT o.ctid AS at FROM tidemill.jobs AS o
             WHERE o.queue = name AND o.lane = '' AND o.state = 'ready'
+            AND (o.expires IS NULL OR o.expires > clock.wall)
             AND (its_fence IS NULL OR o.fence < its_fence)
             ORDER BY o.priority, o.due, o.seq LIMIT wanted FOR UPDATE SKIP LOCKED
         ), given AS MATERIALIZED (
