@@ -2,7 +2,8 @@
 PYTHON ?=
 VENV ?= .venv
 BIN := $(VENV)/bin
-CHAOS_SECONDS ?= 3600
+CHAOS_SECONDS ?= 240
+CHAOS_RATE ?= 500
 HISTORIES ?= 10000
 
 .DEFAULT_GOAL := help
@@ -55,9 +56,9 @@ bench-quota:  ## kept quotas beside Celery, BullMQ and simple rules (QUOTA=--qui
 	@scripts/setup quota "$(PYTHON)" "$(VENV)-quota"
 	@$(VENV)-quota/bin/python -m benchmarks.quota $(QUOTA)
 
-chaos: setup  ## the long run: kills and stops, simulated histories (CHAOS_SECONDS, HISTORIES)
-	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_HISTORIES=$(HISTORIES) TIDEMILL_QUOTA_SEEDS=30 \
-		TIDEMILL_HTTP_SEEDS=3 $(BIN)/python -m pytest tests/chaos tests/simulation/test_histories.py \
+chaos: setup  ## the long run: kills and stops on every store, simulated histories (CHAOS_SECONDS per store, HISTORIES)
+	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_CHAOS_RATE=$(CHAOS_RATE) TIDEMILL_CHAOS_CONCURRENCY=100 \
+		TIDEMILL_HISTORIES=$(HISTORIES) TIDEMILL_QUOTA_SEEDS=30 TIDEMILL_HTTP_SEEDS=3 $(BIN)/python -m pytest tests/chaos tests/simulation/test_histories.py \
 		tests/quotas/test_drains.py tests/quotas/test_over_http.py
 
 lock:  ## resolve pyproject.toml anew into the constraints files

@@ -1,4 +1,4 @@
-"""Real processes on one SQLite file, killed and stopped at random, and the reckoning afterwards."""
+"""Real processes on one store, killed and stopped at random, its server too, and the reckoning afterwards."""
 
 from __future__ import annotations
 
@@ -8,63 +8,82 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.ledger import Witness, read
-from tidemill.core.states import State
-from tidemill.stores.sqlite import SqliteStore
+from tests.chaos.places import Place
+from tests.servers.server import Server
+from tidemill import Tidemill
+from tidemill.core.job import Job
+from tidemill.core.states import FINAL, State
 
 ROOT = Path(__file__).parents[2]
-QUIET_WITHIN = 90.0
+QUIET_WITHIN = 120.0
+CLOCKS_WRONG_BY = 300.0
+"""Seconds, at most. Only a server's workers stand on machines of their own."""
+SERVER_EVERY = 8
+"""So many faults, one of which the server meets."""
+KILLS = 0.4
+"""Of all faults; the others are stops."""
+AT_ONCE = 1000
 
 
 @dataclass
 class Report:
     witness: Witness
     counts: dict[State, int]
-    kills: int
-    stops: int
+    faults: dict[str, int]
     missing: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         witness = self.witness
+        faults = ", ".join(f"{name} {count}" for name, count in self.faults.items())
         return (
             f"accepted {len(witness.accepted)}, runs {sum(witness.started.values())}, "
-            f"kills {self.kills}, stops {self.stops}, lost {len(self.missing)}, "
+            f"{faults}, lost {len(self.missing)}, "
             f"stale writes refused {witness.refused}, accepted {len(witness.stale_writes_accepted())}; "
             f"store {self.counts}"
         )
 
 
 class Fire:
-    """Workers and producers are replaced when they die; stops last longer than a lease."""
+    """Workers and producers are replaced when they die; stops last longer than a lease. `concurrency` is
+    each worker's."""
 
-    def __init__(self, folder: Path, seed: int, *, per_second: float) -> None:
-        self._folder, self._random = folder, random.Random(seed)
-        self._per_second = per_second
+    def __init__(
+        self, folder: Path, place: Place, seed: int, *, per_second: float, concurrency: int = 20
+    ) -> None:
+        self._folder, self._place, self._random = folder, place, random.Random(seed)
+        self._per_second, self._concurrency = per_second, concurrency
         self._workers: dict[int, asyncio.subprocess.Process] = {}
         self._producers: dict[int, asyncio.subprocess.Process] = {}
         self._stopped: dict[int, float] = {}
-        self.kills = self.stops = 0
+        self._faults = dict.fromkeys(["kills", "stops", "server kills", "server stops"], 0)
 
     async def burn(self, seconds: float, *, workers: int = 3, producers: int = 2) -> Report:
         try:
             await self._start(workers, producers)
+            await self._until_begun()
             began = time.monotonic()
             while time.monotonic() - began < seconds or self._too_tame(began, seconds):
                 await asyncio.sleep(self._random.uniform(0.2, 0.7))
                 await self._hurt_someone()
-                self._resume(older_than=2.6)
+                self._resume(older_than=self._random.uniform(2.6, 4.5))
                 await self._start(workers, producers)
             await self._end(self._producers, signal.SIGKILL)
             self._resume(older_than=0)
-            await self._start(workers, 0)
-            await self._until_quiet()
+            await self._until_quiet(workers)
         finally:
             await self._end(self._workers, signal.SIGKILL)
             await self._end(self._producers, signal.SIGKILL)
         return await self._reckon()
+
+    async def _until_begun(self) -> None:
+        async with asyncio.timeout(QUIET_WITHIN):
+            while not self._begun(self._workers):  # noqa: ASYNC110 - another process says so, by a file
+                await asyncio.sleep(0.05)
 
     def _too_tame(self, began: float, seconds: float) -> bool:
         """No stopped worker has come back with an outcome yet: go on a while, or nothing is shown."""
@@ -75,33 +94,61 @@ class Fire:
             for pid in [pid for pid, process in alive.items() if process.returncode is not None]:
                 del alive[pid]
         while len(self._workers) < workers:
-            process = await self._spawn("tests.chaos.worker")
+            process = await self._spawn("tests.chaos.worker", str(self._concurrency))
             self._workers[process.pid] = process
         while len(self._producers) < producers:
             process = await self._spawn("tests.chaos.producer", str(self._per_second))
             self._producers[process.pid] = process
 
     async def _spawn(self, module: str, *arguments: str) -> asyncio.subprocess.Process:
-        environment = {**os.environ, "CHAOS_FOLDER": str(self._folder), "PYTHONPATH": str(ROOT)}
+        wrong = self._random.uniform(-CLOCKS_WRONG_BY, CLOCKS_WRONG_BY) if self._place.server else 0.0
+        said = {"FOLDER": str(self._folder), "URL": self._place.url, "SKEW": str(wrong)}
+        environment = {f"CHAOS_{word}": value for word, value in said.items()}
         with (self._folder / "output.txt").open("ab") as output:
             return await asyncio.create_subprocess_exec(
-                sys.executable, "-m", module, *arguments, env=environment, stdout=output, stderr=output
+                sys.executable,
+                *("-m", module, *arguments),
+                env={**os.environ, **environment},
+                cwd=ROOT,
+                stdout=output,
+                stderr=output,
             )
 
     async def _hurt_someone(self) -> None:
-        """A kill for anyone; a stop only for a worker, since a stopped writer stops all others too."""
-        if self._random.random() < 0.5:
-            pid = self._random.choice([*self._workers, *self._producers])
+        """A kill for anyone; a stop only for a worker, since a stopped writer stops all others of a file too.
+        Who has not begun yet is left alone: on a busy machine nothing else would be met."""
+        server = self._place.server
+        kills = self._random.random() < KILLS
+        awake = [pid for pid in self._begun([*self._workers, *self._producers]) if pid not in self._stopped]
+        working = [pid for pid in awake if pid in self._workers]
+        if server is not None and working and self._random.randrange(SERVER_EVERY) == 0:
+            await self._hurt_server(server, kills=kills)
+        elif kills and awake:
+            pid = self._random.choice(awake)
             process = self._workers.get(pid) or self._producers[pid]
-            self._stopped.pop(pid, None)
             process.kill()
             await process.wait()
-            self.kills += 1
-        elif running := [pid for pid in self._workers if pid not in self._stopped]:
-            pid = self._random.choice(running)
+            self._faults["kills"] += 1
+        elif working:
+            pid = self._random.choice(working)
             os.kill(pid, signal.SIGSTOP)
             self._stopped[pid] = time.monotonic()
-            self.stops += 1
+            self._faults["stops"] += 1
+
+    def _begun(self, pids: Iterable[int]) -> list[int]:
+        return [pid for pid in pids if (self._folder / f"{pid}.log").exists()]
+
+    async def _hurt_server(self, server: Server, *, kills: bool) -> None:
+        """It is gone for a moment, or silent for longer than a lease."""
+        if kills:
+            server.kill()
+            await asyncio.sleep(self._random.uniform(0, 0.5))
+            await asyncio.to_thread(server.start)
+        else:
+            server.pause()
+            await asyncio.sleep(self._random.uniform(0.5, 3.0))
+            server.resume()
+        self._faults["server kills" if kills else "server stops"] += 1
 
     def _resume(self, *, older_than: float) -> None:
         for pid, since in list(self._stopped.items()):
@@ -109,17 +156,14 @@ class Fire:
                 os.kill(pid, signal.SIGCONT)
                 del self._stopped[pid]
 
-    async def _until_quiet(self) -> None:
-        store = await SqliteStore(self._folder / "jobs.db").open()
-        try:
-            async with asyncio.timeout(QUIET_WITHIN):
-                while True:
-                    counts = (await store.counts()).get("default", {})
-                    if not any(counts.get(state) for state in (State.READY, State.SCHEDULED, State.RUNNING)):
-                        return
-                    await asyncio.sleep(0.2)
-        finally:
-            await store.close()
+    async def _until_quiet(self, workers: int) -> None:
+        async with asyncio.timeout(QUIET_WITHIN), Tidemill(self._place.url) as app:
+            while True:
+                await self._start(workers, 0)
+                counts = (await app.store.counts()).get("default", {})
+                if not any(count for state, count in counts.items() if state not in FINAL):
+                    return
+                await asyncio.sleep(0.2)
 
     async def _end(self, processes: dict[int, asyncio.subprocess.Process], how: signal.Signals) -> None:
         for process in processes.values():
@@ -130,13 +174,16 @@ class Fire:
 
     async def _reckon(self) -> Report:
         witness = read(self._folder)
-        store = await SqliteStore(self._folder / "jobs.db").open()
-        counts = (await store.counts()).get("default", {})
         names = sorted(witness.accepted)
-        jobs = await store.get(names)
-        await store.close()
-        missing = [
+        jobs: list[Job | None] = []
+        async with Tidemill(self._place.url) as app:
+            counts = (await app.store.counts()).get("default", {})
+            for first in range(0, len(names), AT_ONCE):
+                jobs += await app.store.get(names[first : first + AT_ONCE])
+            wrong = await app.store.check()
+        assert wrong == ()
+        missing = {
             name for name, job in zip(names, jobs, strict=True) if job is None or job.state is not State.DONE
-        ]
-        missing += [name for name in names if not witness.committed[name] and name not in missing]
-        return Report(witness, counts, self.kills, self.stops, missing)
+        }
+        missing.update(name for name in names if not witness.committed[name])
+        return Report(witness, counts, self._faults, sorted(missing))

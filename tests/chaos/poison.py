@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 
-from tests.chaos.tasks import FOLDER
+from tests.chaos.tasks import URL
 from tidemill import Tidemill
 
-app = Tidemill(f"sqlite:///{FOLDER / 'jobs.db'}")
+app = Tidemill(URL)
 
 
 @app.task(name="maybe_poison")

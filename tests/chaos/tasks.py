@@ -8,11 +8,22 @@ from pathlib import Path
 
 from tests.chaos.ledger import Ledger
 from tidemill import Context, Retention, Tidemill
+from tidemill.clock import SystemClock
 
 FOLDER = Path(os.environ.get("CHAOS_FOLDER", "."))
+URL = os.environ.get("CHAOS_URL", f"sqlite:///{FOLDER / 'jobs.db'}")
+SKEW = float(os.environ.get("CHAOS_SKEW", "0"))
 LEDGER = Ledger(FOLDER)
 
-app = Tidemill(f"sqlite:///{FOLDER / 'jobs.db'}")
+
+class WrongClock(SystemClock):
+    """Of a machine whose wall clock nobody has set."""
+
+    def wall(self) -> float:
+        return super().wall() + SKEW
+
+
+app = Tidemill(URL, clock=WrongClock())
 app.queue("default", crash_limit=50, keep_done=Retention(), keep_failed=Retention())
 
 

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
+from typing import Any
 
-from tests.chaos.ledger import Ledger
-from tests.chaos.tasks import FOLDER, app
+from tests.chaos.tasks import LEDGER, app
 from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.outcomes import Done
-from tidemill.stores.sqlite import SqliteStore
 
 
-class RecordingStore(SqliteStore):
-    ledger: Ledger
+def record_settles(store: type[Any]) -> None:
+    """Whatever store it is: what the worker is told is written down before the worker hears it."""
+    real = store.settle
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
-        settled = await super().settle(settlements, request)
+    async def settle(
+        self: Any, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> Settled:
+        settled: Settled = await real(self, settlements, request)
         for item, answer in zip(settlements, settled.answers, strict=True):
             if isinstance(item.outcome, Done):
-                self.ledger.write("settled", item.job, item.fence, answer)
+                LEDGER.write("settled", item.job, item.fence, answer)
         return settled
 
+    store.settle = settle
 
-async def main() -> None:
-    store = RecordingStore(FOLDER / "jobs.db")
-    store.ledger = Ledger(FOLDER)
-    app._store = store
-    await app.work(concurrency=20, lease=2.0, reclaim_every=0.5, poll=0.5, prune_every=5.0)
+
+async def main(concurrency: int) -> None:
+    record_settles(type(app.store))
+    await app.work(concurrency=concurrency, lease=2.0, reclaim_every=0.5, poll=0.5, prune_every=5.0)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(main(int(sys.argv[1])))
