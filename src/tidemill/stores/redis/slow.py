@@ -22,7 +22,7 @@ from tidemill.stores.redis.source import RedisSource
 T = TypeVar("T")
 
 TRIES = 100
-FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.05
+PAUSE, LONGEST_PAUSE = 0.0005, 0.05
 
 
 class Slow:
@@ -33,9 +33,8 @@ class Slow:
         self._jitter = SystemEntropy()
 
     async def run(self, plan: Plan, verb: Callable[[Records], T]) -> T:
-        tries = 0
+        step, tries = _Step(self, verb), 0
         while True:
-            step = _Step(self, verb)
             try:
                 answer, _ = await steps.run(step.begin, plan, step.verb, self.entropy, self._pause)
             except _Torn:
@@ -44,15 +43,19 @@ class Slow:
             else:
                 return answer
 
-    def source(self) -> RedisSource:
-        return RedisSource(self.shard, self.entropy)
+    def source(self, step: str = "") -> RedisSource:
+        return RedisSource(self.shard, self.entropy, step)
+
+    def new_turn(self) -> str:
+        """A name that takes the turn when it looks."""
+        return f"!{self._jitter.new_id()}"
 
     async def _pause(self, tries: int) -> None:
         if tries >= TRIES:
             raise StoreUnavailable(
                 f"{self.shard.address}: {tries} times others changed the same rows first; nothing was changed"
             )
-        await self.shard.pause(min(FIRST_PAUSE * 2**tries, LONGEST_PAUSE) * (0.5 + self._jitter.chance()))
+        await self.shard.pause(min(PAUSE * tries, LONGEST_PAUSE) * (0.5 + self._jitter.chance()))
 
 
 class _Torn(Exception):
@@ -64,11 +67,15 @@ class _Step(Generic[T]):
 
     def __init__(self, slow: Slow, verb: Callable[[Records], T]) -> None:
         self._slow, self._verb = slow, verb
-        self._source = slow.source()
+        self._source: RedisSource | None = None
+        self._turn = ""
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[RedisSource]:
-        self._source = self._slow.source()
+        """Who was overtaken once takes the turn."""
+        if self._source is not None:
+            self._turn = self._turn or self._slow.new_turn()
+        self._source = self._slow.source(self._turn)
         yield self._source
 
     def verb(self, records: Records) -> T:
@@ -77,6 +84,6 @@ class _Step(Generic[T]):
         except (Unloaded, TidemillError):
             raise
         except Exception as error:
-            if self._source.looks == 1:
+            if self._source is None or self._source.looks == 1:
                 raise
             raise _Torn from error

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tidemill.clock import Entropy
+from tidemill.clock import Entropy, SystemEntropy
 from tidemill.core.ledger import PLACE
 from tidemill.engine.changes import Changes
 from tidemill.engine.wants import Numbers, Rows, Want
 from tidemill.engine.workspace import Taken, Workspace
+from tidemill.errors import StoreUnavailable
 from tidemill.stores.redis import keys, scripts
 from tidemill.stores.redis.answers import found
 from tidemill.stores.redis.changing import writes_of
@@ -19,24 +20,32 @@ from tidemill.stores.redis.shard import Shard
 from tidemill.stores.redis.wire import Argument
 from tidemill.stores.redis.writes import Writes
 
-LOOK, COMMIT, TAKE_SEQS = map(scripts.load, ("look", "commit", "take_seqs"))
+LOOK, COMMIT, TAKE_SEQS, END_TURN = map(scripts.load, ("look", "commit", "take_seqs", "end_turn"))
+
+WAIT, MOST_WAITS = 0.001, 3000
+"""Seconds until a step looks again whether its turn has come."""
+
+
+_JITTER = SystemEntropy()
 
 
 class RedisSource:
     """The rows of one try, and what each of them must still be when it is written."""
 
-    def __init__(self, shard: Shard, entropy: Entropy) -> None:
-        self._shard, self._entropy = shard, entropy
+    def __init__(self, shard: Shard, entropy: Entropy, step: str = "") -> None:
+        """`step` is who takes turns, see `lua/parts/turn.lua`."""
+        self._shard, self._entropy, self._step = shard, entropy, step
         self._checks: dict[Want, list[Words]] = {}
         self._now: tuple[float, float] | None = None
-        self.looks = 0
+        self.looks = self._waits = 0
 
     async def look(self, wanted: Mapping[Want, int]) -> tuple[Rows, Numbers]:
         self.looks += 1
         questions = Questions(wanted)
-        (wall, boot, boot_id, picks, seq, fence), *answers = await self._shard.run(
-            LOOK, *questions.words(), repeatable=True
-        )
+        words = (self._step, *questions.words())
+        while not (reply := await self._shard.run(LOOK, *words, repeatable=True)):
+            await self._wait_for_turn()
+        (wall, boot, boot_id, picks, seq, fence), *answers = reply
         numbers = Numbers(float(wall), float(boot), boot_id.decode(), int(picks), int(seq), int(fence))
         self._now = self._now or (numbers.wall, numbers.boot)
         rows: dict[Want, Any] = {}
@@ -45,6 +54,14 @@ class RedisSource:
                 if one not in rows or one == want:
                     rows[one], self._checks[one] = row, checks
         return rows, numbers
+
+    async def _wait_for_turn(self) -> None:
+        self._waits += 1
+        if self._waits > MOST_WAITS:
+            raise StoreUnavailable(
+                f"{self._shard.address}: others were faster all the time; nothing was changed"
+            )
+        await self._shard.pause(WAIT * (0.5 + _JITTER.chance()))
 
     async def take_seqs(self, count: int) -> list[int]:
         last = int(
@@ -58,6 +75,8 @@ class RedisSource:
     async def commit(self, changes: Changes, rows: Rows) -> bool:
         """A step that changes nothing has nothing to be wrong about."""
         if changes.is_empty and not changes.topics:
+            if self._step:
+                await self._shard.run(END_TURN, self._step, repeatable=True)
             return True
         assert self._now is not None, "nothing was looked up"  # noqa: S101 - an invariant of this file
         return await self._write(
@@ -79,7 +98,7 @@ class RedisSource:
         self, read: Iterable[Want], writes: Writes, picked: int = 0, topics: Sequence[str] = ()
     ) -> bool:
         checks = gathered(check for want in read for check in self._checks[want])
-        words: list[Argument] = [len(checks)]
+        words: list[Argument] = [self._step, len(checks)]
         for check in checks:
             words += (len(check), *check)
         words += writes.words()

@@ -1,11 +1,12 @@
 -- Writes what a step made of the rows it looked up, if they are still what they were.
+--   ARGV[2]  the step, see parts/turn.lua
 --   how many checks, of each: how many words, the words (see `checks`)
 --   how many writes, of each: how many words, the words: a command of Redis, or one of `writes`
 --   how many lanes in which jobs come or go, of each: queue, lane, its group, its row or ''
 --   how many picks, and topics to be rung
 -- Answers 1, or 0 when something is different and nothing was written.
--- uses: clock bell records many
-local cursor = 2
+-- uses: clock bell records many turn
+local cursor = 3
 local function word()
   cursor = cursor + 1
   return ARGV[cursor - 1]
@@ -68,6 +69,10 @@ end
 
 function checks.fields(key, expected)
   return redis.call('HLEN', root .. key) == tonumber(expected)
+end
+
+function checks.size(key, expected)
+  return redis.call('SCARD', root .. key) == tonumber(expected)
 end
 
 local writes = {}
@@ -203,4 +208,5 @@ if picked > 0 then redis.call('HINCRBY', shard, 'picks', picked) end
 local topics = {}
 for topic = cursor, #ARGV do topics[#topics + 1] = ARGV[topic] end
 ring(topics)
+end_turn(ARGV[2])
 return 1

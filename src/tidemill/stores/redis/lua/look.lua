@@ -1,7 +1,8 @@
 -- Looks up rows, any number in one step.
---   ARGV[2]…  of each want: how many words, the words
--- Answers {wall, boot, boot id, picks, seq, fence} and an answer for each want, see `wants` below.
--- uses: clock records many
+--   ARGV[2]   the step, see parts/turn.lua
+--   ARGV[3]…  of each want: how many words, the words
+-- Answers nothing when it is another's turn; else {wall, boot, boot id, picks, seq, fence} and an answer for each want, see `wants` below.
+-- uses: clock records many turn
 local PROMOTE_AT_ONCE, USUAL = 1000, 3
 
 local wants = {}
@@ -155,12 +156,13 @@ function wants.overdue(limit, ...)
   return found
 end
 
+if is_others_turn(ARGV[2]) then return {} end
 local kept = redis.call('HMGET', shard, 'picks', 'seq', 'fence')
 local answers = { {
   string.format('%.17g', clock.wall), string.format('%.17g', clock.boot), clock.boot_id,
   kept[1] or '0', kept[2] or '0', kept[3] or '0',
 } }
-local at = 2
+local at = 3
 while ARGV[at] do
   local words = tonumber(ARGV[at])
   answers[#answers + 1] = wants[ARGV[at + 1]](unpack(ARGV, at + 2, at + words))
