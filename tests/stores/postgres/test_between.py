@@ -1,0 +1,86 @@
+"""What somebody else commits in the middle of a step of the hot path."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+
+from tidemill.contract.store import Store
+from tidemill.core.claims import ClaimRequest, Claims, Share
+from tidemill.core.job import Group, NewJob
+from tidemill.stores.postgres import PostgresStore
+
+GATE = 7
+"""Number of an advisory lock that no store uses."""
+_STOP_CLAIMS = f"""
+CREATE FUNCTION tidemill.wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared({GATE});
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER gate BEFORE UPDATE ON tidemill.workers FOR EACH ROW EXECUTE FUNCTION tidemill.wait_at_gate();
+"""
+_AT_GATE = """
+SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted
+"""
+
+
+@pytest.fixture
+async def store(prepared_postgres_url: str) -> AsyncIterator[Store]:
+    store = await PostgresStore(prepared_postgres_url).open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def outsider(prepared_postgres_url: str, store: Store) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(prepared_postgres_url)
+    yield connection
+    await connection.execute("DROP FUNCTION IF EXISTS tidemill.wait_at_gate CASCADE")
+    await connection.close()
+
+
+@asynccontextmanager
+async def claim_under_way(store: Store, outsider: asyncpg.Connection) -> AsyncIterator[asyncio.Task[Claims]]:
+    """It has looked whether all is plain, and has not yet taken anything."""
+    await outsider.execute(_STOP_CLAIMS)
+    await outsider.execute("SELECT pg_advisory_lock($1)", GATE)
+    claim = asyncio.create_task(store.claim(request(1)))
+    while not await outsider.fetchval(_AT_GATE, GATE):
+        pass
+    yield claim
+    await outsider.execute("SELECT pg_advisory_unlock($1)", GATE)
+    await claim
+
+
+def request(number: int) -> ClaimRequest:
+    return ClaimRequest(worker="w", number=number, shares=(Share("q", 5),), limit=5, lease=30.0)
+
+
+async def test_j30_a_job_with_a_key_that_falls_due_meanwhile_is_not_lost(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    """A claim of plain jobs promotes plain jobs: a job with a key needs a lane to be found in."""
+    job = NewJob(id="keyed", task="t", payload=b"1", key="k", delay=3600.0)
+    await store.insert([Group("q", (job,))])
+    async with claim_under_way(store, outsider) as claim:
+        await outsider.execute("UPDATE tidemill.jobs SET due = 1")
+    assert (await claim).jobs == []
+    assert await store.check() == ()
+    assert [one.id for one in (await store.claim(request(2))).jobs] == ["keyed"]
+
+
+async def test_j36_a_job_that_expires_meanwhile_does_not_start(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    job = NewJob(id="short", task="t", payload=b"1", expires=3600.0)
+    await store.insert([Group("q", (job,))])
+    async with claim_under_way(store, outsider) as claim:
+        await outsider.execute("UPDATE tidemill.jobs SET expires = 1")
+    assert (await claim).jobs == []
+    assert (await store.claim(request(2))).jobs == []
