@@ -61,7 +61,8 @@ def found(want: Want, answer: Any, boot: float) -> Found:  # noqa: C901, PLR0912
 
 
 def _list(want: Want, answer: Sequence[bytes], boot: float) -> One:
-    """Names of others. Those that are rows themselves are compared when they were read."""
+    """Names of others. Those that are rows themselves are compared when they were read: then one that is gone
+    is noticed, and how many there are shows that none has come."""
     match want:
         case wants.Overdue():
             members = sorted(map(seq_and_id, set(answer)))[:OVERDUE_AT_ONCE]
@@ -73,14 +74,25 @@ def _list(want: Want, answer: Sequence[bytes], boot: float) -> One:
             members = sorted(map(seq_and_id, answer))
             return want, tuple(id_ for _, id_ in members), [("members", keys.held(worker), *answer)]
         case wants.PlacesOf(pool):
-            return want, tuple((pool, key.decode() or None) for key in answer), []
+            places = tuple((pool, key.decode() or None) for key in answer)
+            return want, places, [("fields", keys.accounts(pool), len(answer))]
         case wants.ClaimsOn(pool):
             held = ((keys.claim_of(name), rows.reserved_of(text)) for name, text in _pairs(answer))
             return want, tuple(claim for claim, kept in held if any(one.pool == pool for one in kept)), []
         case wants.LeftOver(dead):
             left = ((keys.claim_of(name), rows.left_of(text)) for name, text in _pairs(answer))
             return want, tuple(claim for claim, to in left if to.lease <= boot or to.worker in dead), []
-    return want, tuple(name.decode() for name in answer), []
+    return want, tuple(name.decode() for name in answer), _as_many(want, len(answer))
+
+
+def _as_many(want: Want, count: int) -> list[Words]:
+    """Whoever frees units must know who waits for them."""
+    match want:
+        case wants.WaitingFor(place):
+            return [("fields", keys.waiting(keys.place(place)), count)]
+        case wants.ShutLanes(queue, place) if place != UNRIPE:
+            return [("size", keys.shut(queue, keys.place(place)), count)]
+    return []
 
 
 def _found_ahead(queue: str, words: Sequence[bytes], answer: Any, boot: float) -> Found:

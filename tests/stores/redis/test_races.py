@@ -1,0 +1,108 @@
+"""What happens between the look and the commit of a step: another handle's verb, at the worst moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tidemill.core.changes import Cancel
+from tidemill.core.claims import Claimed, ClaimRequest, Settlement, Share
+from tidemill.core.filters import Filter
+from tidemill.core.job import Group, NewJob
+from tidemill.core.limits import Limit
+from tidemill.core.needs import Need
+from tidemill.core.outcomes import Done
+from tidemill.core.pools import PoolSettings
+from tidemill.stores.redis import RedisStore
+from tidemill.stores.redis.source import RedisSource
+from tidemill.testing.manual import ManualClock
+
+Verb = Callable[[], Awaitable[Any]]
+Meet = Callable[[Verb, Verb], Awaitable[Any]]
+
+ONE_AT_A_TIME = PoolSettings(limits=(Limit.concurrent(1),), keyed=True)
+NEEDS = (Need("m", key="k"),)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(redis_url: str, redis_prefix: str, clock: ManualClock) -> AsyncIterator[RedisStore]:
+    opened = await RedisStore(redis_url, prefix=redis_prefix, clock=clock).open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def meet(monkeypatch: pytest.MonkeyPatch) -> Meet:
+    """Runs a verb, and another one just before the first writes what it decided."""
+    commit = RedisSource.commit
+
+    async def meet(verb: Verb, other: Verb) -> Any:
+        waiting = [other]
+
+        async def late(source: RedisSource, *given: Any) -> bool:
+            while waiting:
+                await waiting.pop()()
+            return await commit(source, *given)
+
+        monkeypatch.setattr(RedisSource, "commit", late)
+        answer = await verb()
+        assert not waiting, "the step wrote nothing"
+        return answer
+
+    return meet
+
+
+def job(name: str, **options: Any) -> NewJob:
+    return NewJob(id=name, task="t", payload=b"{}", **options)
+
+
+async def claim(store: RedisStore, worker: str, number: int, queue: str = "q") -> list[Claimed]:
+    request = ClaimRequest(worker=worker, number=number, limit=5, lease=9e9, shares=(Share(queue, 5),))
+    return (await store.claim(request)).jobs
+
+
+def done(held: Claimed) -> list[Settlement]:
+    return [Settlement(held.id, held.fence, held.claim, Done())]
+
+
+async def test_p12_a_lane_that_is_left_and_entered_at_once_is_not_shut_for_ever(
+    store: RedisStore, meet: Meet
+) -> None:
+    """Its last job is cancelled while it waits for a pool, and another comes in meanwhile."""
+    await store.declare_pools({"m": ONE_AT_A_TIME})
+    await store.insert([Group("q", (job("1", needs=NEEDS), job("2", needs=NEEDS)))])
+    (held,) = await claim(store, "w", 1)
+    await meet(
+        lambda: store.amend(Filter(ids=("2",)), Cancel()),
+        lambda: store.insert([Group("q", (job("3", needs=NEEDS),))]),
+    )
+    await store.settle(done(held))
+    assert [one.id for one in await claim(store, "w", 2)] == ["3"]
+
+
+async def test_p12_who_comes_to_wait_while_calls_end_is_let_in(store: RedisStore, meet: Meet) -> None:
+    """The account knows of one that waits already: it is the same after another was refused."""
+    await store.declare_pools({"m": PoolSettings(limits=(Limit.concurrent(2),), keyed=True)})
+    groups = [Group("p", (job("1", needs=NEEDS), job("2", needs=NEEDS)))]
+    groups += [Group("q", (job("3", needs=NEEDS),)), Group("r", (job("4", needs=NEEDS),))]
+    await store.insert(groups)
+    held = await claim(store, "v", 1, "p")
+    assert await claim(store, "w", 1, "q") == []
+    ends = [end for one in held for end in done(one)]
+    await meet(lambda: store.settle(ends), lambda: claim(store, "w", 2, "r"))
+    assert [one.id for one in await claim(store, "w", 3, "r")] == ["4"]
+
+
+async def test_p1_other_limits_reach_who_comes_to_wait_meanwhile(store: RedisStore, meet: Meet) -> None:
+    await store.declare_pools({"m": ONE_AT_A_TIME})
+    await store.insert([Group("q", (job("1", needs=NEEDS), job("2", needs=NEEDS)))])
+    two = PoolSettings(limits=(Limit.concurrent(2),), keyed=True)
+    await meet(lambda: store.declare_pools({"m": two}), lambda: claim(store, "w", 1))
+    assert [one.id for one in await claim(store, "w", 2)] == ["2"]
