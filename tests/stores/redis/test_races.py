@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.servers.keys import Keys
 from tidemill.core.changes import Cancel
 from tidemill.core.claims import Claimed, ClaimRequest, Settlement, Share
 from tidemill.core.filters import Filter
@@ -15,6 +16,8 @@ from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done
 from tidemill.core.pools import PoolSettings
+from tidemill.core.queues import QueueSettings, Retention
+from tidemill.core.uniqueness import Unique
 from tidemill.stores.redis import RedisStore
 from tidemill.stores.redis.source import RedisSource
 from tidemill.testing.manual import ManualClock
@@ -106,3 +109,18 @@ async def test_p1_other_limits_reach_who_comes_to_wait_meanwhile(store: RedisSto
     two = PoolSettings(limits=(Limit.concurrent(2),), keyed=True)
     await meet(lambda: store.declare_pools({"m": two}), lambda: claim(store, "w", 1))
     assert [one.id for one in await claim(store, "w", 2)] == ["2"]
+
+
+async def test_j80_a_key_that_was_held_for_a_time_goes_with_its_job(
+    store: RedisStore, clock: ManualClock, redis_keys: Keys
+) -> None:
+    """Else nobody could ever use it again: whoever asked who holds it would be told of a job that is gone."""
+    await store.declare({"q": QueueSettings(keep_done=Retention(age=1.0))})
+    await store.insert([Group("q", (job("1", unique=Unique("ü", period=60.0)),))])
+    (held,) = await claim(store, "w", 1)
+    await store.settle([Settlement(held.id, held.fence, held.claim, Done(b'"ü"'))])
+    clock.advance(61)
+    assert (await store.prune()).pruned == 1
+    assert not [key for key in redis_keys.left_over() if "unique:" in key]
+    ((inserted,),) = await store.insert([Group("q", (job("2", unique=Unique("ü", period=60.0)),))])
+    assert inserted.id == "2"

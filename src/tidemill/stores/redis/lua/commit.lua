@@ -75,10 +75,6 @@ function checks.size(key, expected)
   return redis.call('SCARD', root .. key) == tonumber(expected)
 end
 
-function checks.size(key, expected)
-  return redis.call('SCARD', root .. key) == tonumber(expected)
-end
-
 local writes = {}
 
 -- A count that is forgotten when nothing is left.

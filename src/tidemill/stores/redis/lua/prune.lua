@@ -10,14 +10,24 @@ local boot_id = clock.boot_id
 local term = pack('>dd', clock.wall + memory, clock.boot + memory) .. pack('>H', #boot_id) .. boot_id
 local NOBODY = string.rep('\0', 14)
 
-local dropped, gone, remembered, forgotten, pages, details = 0, {}, {}, {}, {}, {}
+local dropped, gone, remembered, forgotten, pages, details, keys = 0, {}, {}, {}, {}, {}, {}
+
+-- Where the key is found that a job held for a time.
+local function unique_of(record, flags, queue, at)
+  at = after_text(record, has(flags, NEWS), after_claim(record, flags, at))
+  if has(flags, ENDED) then at = at + 8 end
+  at = after_text(record, has(flags, FATE), after_text(record, has(flags, RESULT), at))
+  local more = unpack_('>Ic0', record, at + 2 + unpack_('>H', record, at))
+  return 'unique:' .. #queue .. ':' .. queue .. ':' .. cjson.decode(more).unique_key
+end
 
 -- What a job that is gone leaves behind; nothing where its key is still held.
 local function leave(member, record)
-  local _, flags, seq, _, _, _, _, _, _, _, rest = head(record)
+  local _, flags, seq, _, _, _, _, _, _, queue, rest = head(record)
   local held = has(flags, EXPIRES) and rest + 8 or rest
   if has(flags, HOLDS) and unpack_('>d', record, held) > clock.wall then return false end
   local id, at = id_of(member), claim_at(flags, rest)
+  if has(flags, HOLDS) then gather(keys, unique_of(record, flags, queue, at), member) end
   gone[#gone + 1] = id
   remembered[#remembered + 1] = id
   remembered[#remembered + 1] = 'a' .. (has(flags, CLAIMED) and sub(record, at, at + 13) or NOBODY) .. term
@@ -72,6 +82,7 @@ for from = 1, #details, AT_ONCE do
   redis.call('DEL', unpack(details, from, math.min(from + AT_ONCE - 1, #details)))
 end
 call_many('HDEL', root .. 'jobs', gone)
+for key, members in pairs(keys) do call_many('ZREM', root .. key, members) end
 -- A page on which jobs are still to come stays.
 local last_page = math.floor(tonumber(redis.call('HGET', shard, 'seq')) / 100)
 for page, places in pairs(pages) do
