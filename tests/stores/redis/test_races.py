@@ -118,9 +118,26 @@ async def test_j80_a_key_that_was_held_for_a_time_goes_with_its_job(
     await store.declare({"q": QueueSettings(keep_done=Retention(age=1.0))})
     await store.insert([Group("q", (job("1", unique=Unique("ü", period=60.0)),))])
     (held,) = await claim(store, "w", 1)
-    await store.settle([Settlement(held.id, held.fence, held.claim, Done(b'"ü"'))])
+    await store.settle([Settlement(held.id, held.fence, held.claim, Done(b'"1"'))])
     clock.advance(61)
     assert (await store.prune()).pruned == 1
     assert not [key for key in redis_keys.left_over() if "unique:" in key]
     ((inserted,),) = await store.insert([Group("q", (job("2", unique=Unique("ü", period=60.0)),))])
     assert inserted.id == "2"
+
+
+async def test_r2_jobs_are_found_beside_a_step_that_came_to_nothing(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was given the first place of a page, and never wrote a job there."""
+    await store.insert([Group("q", tuple(job(f"a{number}") for number in range(99)))])
+
+    async def give_up(*_: Any) -> bool:
+        raise ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RedisSource, "commit", give_up)
+        with pytest.raises(ConnectionError):
+            await store.insert([Group("q", (job("lost", key="k"),))])
+    await store.insert([Group("q", (job("b"),))])
+    assert [one.id for one in (await store.find(Filter(), limit=1)).jobs] == ["b"]
