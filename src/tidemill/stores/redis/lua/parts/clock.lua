@@ -16,7 +16,7 @@ local AGREE_EVERY, AGREED_WITHIN = 5, 12
 local clock = {}
 
 do
-  local how, first, second, third = string.match(ARGV[1], '^(%l+) (%S+) (%S+) (%S+)$')
+  local how, first, second, third = string.match(ARGV[1], '^(%l+) (%S+) (%S+) (.+)$')
   if how == 'given' then
     clock.wall, clock.boot, clock.boot_id = tonumber(first), tonumber(second), third
   else
