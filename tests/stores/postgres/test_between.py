@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from tidemill.contract.store import Store
 from tidemill.core.claims import ClaimRequest, Claims, Share
 from tidemill.core.job import Group, NewJob
+from tidemill.core.states import State
+from tidemill.core.uniqueness import Unique
 from tidemill.stores.postgres import PostgresStore
 
 GATE = 7
@@ -58,6 +61,10 @@ async def claim_under_way(store: Store, outsider: asyncpg.Connection) -> AsyncIt
     await claim
 
 
+def new(id_: str, **options: Any) -> NewJob:
+    return NewJob(id=id_, task="t", payload=b"1", **options)
+
+
 def request(number: int) -> ClaimRequest:
     return ClaimRequest(worker="w", number=number, shares=(Share("q", 5),), limit=5, lease=30.0)
 
@@ -66,8 +73,7 @@ async def test_j30_a_job_with_a_key_that_falls_due_meanwhile_is_not_lost(
     store: Store, outsider: asyncpg.Connection
 ) -> None:
     """A claim of plain jobs promotes plain jobs: a job with a key needs a lane to be found in."""
-    job = NewJob(id="keyed", task="t", payload=b"1", key="k", delay=3600.0)
-    await store.insert([Group("q", (job,))])
+    await store.insert([Group("q", (new("keyed", key="k", delay=3600.0),))])
     async with claim_under_way(store, outsider) as claim:
         await outsider.execute("UPDATE tidemill.jobs SET due = 1")
     assert (await claim).jobs == []
@@ -78,9 +84,25 @@ async def test_j30_a_job_with_a_key_that_falls_due_meanwhile_is_not_lost(
 async def test_j36_a_job_that_expires_meanwhile_does_not_start(
     store: Store, outsider: asyncpg.Connection
 ) -> None:
-    job = NewJob(id="short", task="t", payload=b"1", expires=3600.0)
-    await store.insert([Group("q", (job,))])
+    await store.insert([Group("q", (new("short", expires=3600.0),))])
     async with claim_under_way(store, outsider) as claim:
         await outsider.execute("UPDATE tidemill.jobs SET expires = 1")
     assert (await claim).jobs == []
     assert (await store.claim(request(2))).jobs == []
+
+
+async def test_j14_a_database_may_isolate_transactions_by_default_more_than_steps_bear(
+    prepared_postgres_url: str,
+) -> None:
+    """A step that has waited for its turn must see what those before it did."""
+    url = f"{prepared_postgres_url}?default_transaction_isolation=repeatable+read"
+    first = await PostgresStore(url).open()
+    handles = [first, *[await first.another().open() for _ in range(3)]]
+    for n in range(5):
+        jobs = [new(f"{n}-{key}", key=key, unique=Unique(f"u{n}")) for key in "abcd"]
+        await asyncio.gather(
+            *(store.insert([Group("q", (job,))]) for store, job in zip(handles, jobs, strict=True))
+        )
+    assert await first.counts() == {"q": {State.READY: 5}}
+    for store in handles:
+        await store.close()

@@ -25,6 +25,7 @@ UNUSED = 60.0
 VERBS = {
     "jit": "off",  # compiling takes longer than any statement here
     "enable_seqscan": "off",  # a table that was empty when it was analysed would be read whole for ever
+    "default_transaction_isolation": "read committed",  # else who waited for a lock reads what was before
     "lock_timeout": "5s",
     "idle_in_transaction_session_timeout": "3s",
 }
@@ -49,11 +50,10 @@ class Links:
     @property
     def begin(self) -> str:
         """How a transaction begins."""
+        begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
         if not self.pooled:
-            return "BEGIN"
-        return "; ".join(
-            ["BEGIN", *(f"SET LOCAL {name} = '{value}'" for name, value in self.session.items())]
-        )
+            return begin
+        return "; ".join([begin, *(f"SET LOCAL {name} = '{value}'" for name, value in self.session.items())])
 
     def take_idle(self) -> Link | None:
         """A link that was alive when it was last seen, if one is free."""
