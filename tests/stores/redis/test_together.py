@@ -18,10 +18,11 @@ from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done, Release, Retrying
 from tidemill.core.pools import PoolSettings
-from tidemill.core.queues import QueueSettings, Verdict
+from tidemill.core.queues import QueueSettings, Retention, Verdict
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
 from tidemill.stores.redis import RedisStore
+from tidemill.testing.manual import ManualClock
 
 JOBS = 60
 QUEUES = ("a", "b")
@@ -149,3 +150,23 @@ async def test_j80_when_all_is_gone_nothing_is_left(stores: list[RedisStore], re
     known = {"shard", "queues", "counts", "history:a", "minutes", "pages", "remembered", "forget"}
     assert left <= known | {"workers", "alive", "numbers"}
     assert await store.check() == ()
+
+
+async def test_j81_a_key_that_was_held_for_a_period_goes_with_its_job(
+    redis_url: str, redis_prefix: str, redis_keys: Keys
+) -> None:
+    clock = ManualClock()
+    store = await RedisStore(redis_url, prefix=redis_prefix, clock=clock).open()
+    await store.declare({"a": QueueSettings(keep_done=Retention(age=1.0))})
+    await store.insert([Group("a", (job("1", unique=Unique("feed", period=60.0)),))])
+    request = ClaimRequest(worker="w", number=1, limit=1, lease=9.0, shares=(Share("a", 1),))
+    (held,) = (await store.claim(request)).jobs
+    await store.settle([Settlement(held.id, held.fence, held.claim, Done(None))])
+    clock.advance(30.0)
+    assert (await store.prune()).pruned == 0
+    clock.advance(31.0)
+    assert (await store.prune()).pruned == 1
+    assert not [key for key in redis_keys.left_over() if ":unique:" in key]
+    ((again,),) = await store.insert([Group("a", (job("2", unique=Unique("feed")),))])
+    assert again.verdict is Verdict.ACCEPTED
+    await store.close()

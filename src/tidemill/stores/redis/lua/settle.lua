@@ -7,7 +7,7 @@
 --   z  put off: delay     b  given back
 -- Answers a letter for each (o ok, a again, s stale, ? needs more than this script knows) and the claim, if
 -- there is no ? among them.
--- uses: clock bell records many counting claiming
+-- uses: full clock bell records many counting claiming
 local ATTEMPTS_KEPT = 100
 local STATES = { d = 'done', f = 'failed', c = 'cancelled' }
 local WORDS = { f = 'fail', r = 'retry' }
@@ -21,6 +21,17 @@ if redis.call('EXISTS', root .. 'reserved') == 1 then
   reserved = get_many(root .. 'reserved', claims)
 end
 
+-- A unique key goes with its job, where nobody waits for the job's end. Anything else that is special about a
+-- job takes more than this script knows.
+local unique_keys = {}
+local function knows_all_of(item, record, flags, rest)
+  if has(flags, LANED) then return false end
+  local more = more_of(record, flags, rest)
+  if not more.unique_key or more.unknown_for then return false end
+  unique_keys[item] = more.unique_key
+  return redis.call('EXISTS', root .. 'after:' .. ids[item]) == 0
+end
+
 local function answer(item)
   local record = records[item]
   if not record or reserved[item] then return '?' end
@@ -28,7 +39,8 @@ local function answer(item)
   local at = claim_at(flags, rest)
   if not has(flags, CLAIMED) or sub(record, at, at + 13) ~= ARGV[3 * item + 1] then return 's' end
   if sub(record, 1, 1) ~= 'x' then return 'a' end
-  if has(flags, SPECIAL) or (has(flags, FATE) and sub(ARGV[3 * item + 2], 1, 1) == 'c') then return '?' end
+  if has(flags, FATE) and sub(ARGV[3 * item + 2], 1, 1) == 'c' then return '?' end
+  if has(flags, SPECIAL) and not knows_all_of(item, record, flags, rest) then return '?' end
   return 'o'
 end
 
@@ -123,6 +135,9 @@ local function settle_queue(queue, found)
     local letter, flags, times, counts, rest = settle_one(item, tonumber(leases[at]), member)
     if STATES[letter] then
       gather(by_state, letter, clock.wall, member)
+      if unique_keys[item] and not has(flags, HOLDS) then
+        redis.call('ZREM', root .. unique_key(queue, unique_keys[item]), member)
+      end
       if is_awaited then topics[#topics + 1] = 'job:' .. ids[item] end
     else
       if letter == 'r' then

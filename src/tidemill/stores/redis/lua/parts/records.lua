@@ -1,5 +1,5 @@
 -- The layout of a job's record (stores/redis/records.py), as far as scripts look into it.
-local EXPIRES, CLAIMED, NEWS, ENDED, RESULT, FATE = 1, 2, 4, 8, 16, 32
+local EXPIRES, CLAIMED, NEWS, ENDED, RESULT, FATE, MORE = 1, 2, 4, 8, 16, 32, 64
 local SPECIAL, HOLDS, ALONE, LANED = 128, 256, 512, 1024
 
 local band, bor, bnot = bit.band, bit.bor, bit.bnot
@@ -47,6 +47,23 @@ local function after_text(record, present, at)
     at = at + 4 + unpack_('>I', record, at)
   end
   return at
+end
+
+-- What is kept of a job beyond its usual fields, as records.More; nil of most.
+local function more_of(record, flags, rest)
+  if not has(flags, MORE) then return nil end
+  local at = after_claim(record, flags, claim_at(flags, rest))
+  at = after_text(record, has(flags, NEWS), at)
+  if has(flags, ENDED) then at = at + 8 end
+  at = after_text(record, has(flags, RESULT), at)
+  at = after_text(record, has(flags, FATE), at)
+  at = at + 2 + unpack_('>H', record, at)
+  return cjson.decode((unpack_('>Ic0', record, at)))
+end
+
+-- The jobs that may hold a unique key.
+local function unique_key(queue, key)
+  return 'unique:' .. #queue .. ':' .. queue .. ':' .. key
 end
 
 -- How every order but that of lanes names a job.
