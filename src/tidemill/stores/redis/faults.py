@@ -18,7 +18,7 @@ ELSEWHERE = ("READONLY", "MOVED", "MASTERDOWN")
 AGAIN = (*ELSEWHERE, "ASK", "LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS")
 """Refused before anything was done, and soon no more."""
 
-_IN_SCRIPT = re.compile(r"^ERR Error running script.*?: -?([A-Z]{4,}) ")
+_IN_SCRIPT = re.compile(r"^ERR Error running script.*?: -?([A-Z]{3,}) ")
 """Before version 7 a refusal inside a script comes in its words for a script's error."""
 
 

@@ -20,7 +20,8 @@ from tidemill.stores.redis.shard import Shard
 from tidemill.stores.redis.wire import Argument
 from tidemill.stores.redis.writes import Writes
 
-LOOK, COMMIT, TAKE_SEQS, END_TURN = map(scripts.load, ("look", "commit", "take_seqs", "end_turn"))
+LOOK, COMMIT, END_TURN = map(scripts.load, ("look", "commit", "end_turn"))
+TAKE_SEQS, TAKE_FENCE = map(scripts.load, ("take_seqs", "take_fence"))
 
 WAIT, MOST_WAITS = 0.001, 3000
 """Seconds until a step looks again whether its turn has come."""
@@ -69,7 +70,7 @@ class RedisSource:
         return list(range(last - count + 1, last + 1))
 
     async def take_fence(self) -> int:
-        return int(await self._shard.ask("HINCRBY", self._shard.key(keys.SHARD), "fence", 1, repeatable=True))
+        return int(await self._shard.run(TAKE_FENCE, repeatable=True))
 
     async def commit(self, changes: Changes, rows: Rows) -> bool:
         """A step that changes nothing has nothing to be wrong about."""

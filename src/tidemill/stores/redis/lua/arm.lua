@@ -3,7 +3,7 @@
 --   ARGV[3]   its number there
 --   ARGV[4]…  its topics
 -- What a killed process leaves behind goes by itself after an hour; who waits arms anew long before.
--- uses: root
+-- uses: full
 local KEPT = 3600
 
 local time = redis.call('TIME')

@@ -1,3 +1,3 @@
 -- The right to run ready jobs; arguments and answers are those of parts/claiming.lua.
--- uses: claiming
+-- uses: full claiming
 return claim_plain(2)

@@ -5,7 +5,7 @@
 --   ARGV[5]   what is known of it, as JSON
 --   ARGV[6]…  of each job: its id, its token, and 1 if its lease is to be renewed
 -- Answers the ids it has lost, or 'slow' when one is to be taken back from it.
--- uses: clock records many
+-- uses: full clock records many
 local worker, received, lease = ARGV[2], tonumber(ARGV[3]), clock.boot + tonumber(ARGV[4])
 local ids, lost, renewed, listed = {}, {}, {}, {}
 local until_ = string.format('%.17g', lease)

@@ -5,7 +5,7 @@
 --
 -- A failover may have lost claims that were given out, their fences with them. So the fence jumps where no
 -- claim can have been: none is ever given twice (I5).
--- uses: clock
+-- uses: full clock
 local FENCE_JUMP = 1000000
 
 local kept = redis.call('HMGET', shard, 'schema', 'server')

@@ -3,7 +3,7 @@
 --   ARGV[3]  worker
 --   ARGV[4]  lease in seconds
 -- Answers 1 if the worker leads from now on, 0 if another does.
--- uses: clock
+-- uses: full clock
 local known = redis.call('HGET', root .. 'leaders', ARGV[2])
 if known then
   local leader = cjson.decode(known)

@@ -9,6 +9,7 @@
 -- boot = wall - shift. Where the server's clock is stepped, shift follows, so that boot goes on as before:
 -- an hour's step must neither end every lease nor empty every window. One caller that disagrees is wrong
 -- about its own clock (a virtual machine that was halted) if another agreed with ours just now.
+-- What is noted here may be refused by a full server: that alone is no reason for the script to end.
 -- uses: root
 local AHEAD, BEHIND = 5, 2
 local AGREE_EVERY, AGREED_WITHIN = 5, 12
@@ -34,10 +35,10 @@ do
         return redis.error_reply('RECKON the expected time is not the one the others agree on')
       end
       clock.boot = expected
-      redis.call('HSET', shard, 'shift', string.format('%.6f', clock.wall - expected),
+      redis.pcall('HSET', shard, 'shift', string.format('%.6f', clock.wall - expected),
         'agreed', string.format('%.6f', clock.wall))
     elseif expected and (since < 0 or since >= AGREE_EVERY) then
-      redis.call('HSET', shard, 'agreed', string.format('%.6f', clock.wall))
+      redis.pcall('HSET', shard, 'agreed', string.format('%.6f', clock.wall))
     end
   end
 end

@@ -8,7 +8,7 @@ local TURN_LASTS = 250 -- milliseconds: a holder that was killed is not waited f
 local function is_others_turn(me)
   local holder = redis.call('GET', root .. 'turn')
   if holder and holder ~= me then return true end
-  if string.sub(me, 1, 1) == '!' then redis.call('SET', root .. 'turn', me, 'PX', TURN_LASTS) end
+  if string.sub(me, 1, 1) == '!' then redis.pcall('SET', root .. 'turn', me, 'PX', TURN_LASTS) end
   return false
 end
 
