@@ -46,9 +46,10 @@ class ServerClock:
         self._seen: tuple[float, float] | None = None
 
     def words(self) -> str:
-        if self._seen is None or not _COUNTS_SLEEP:
+        seen = self._seen  # threads share it, and another may forget it meanwhile
+        if seen is None or not _COUNTS_SLEEP:
             return self.first_words()
-        boot, at = self._seen
+        boot, at = seen
         age = self._own.boot() - at
         return f"kept {boot + age:.6f} {age * DRIFT:.6f} {self._skew() if self._skew else 0}"
 
@@ -58,7 +59,8 @@ class ServerClock:
 
     @property
     def is_old(self) -> bool:
-        return self._seen is None or self._own.boot() - self._seen[1] > SEEN_FOR
+        seen = self._seen
+        return seen is None or self._own.boot() - seen[1] > SEEN_FOR
 
     def saw(self, boot: float | None) -> None:
         """None forgets: nothing is expected until the server's clock was read again."""
