@@ -12,22 +12,13 @@ local NOBODY = string.rep('\0', 14)
 
 local dropped, gone, remembered, forgotten, pages, details, keys = 0, {}, {}, {}, {}, {}, {}
 
--- Where the key is found that a job held for a time.
-local function unique_of(record, flags, queue, at)
-  at = after_text(record, has(flags, NEWS), after_claim(record, flags, at))
-  if has(flags, ENDED) then at = at + 8 end
-  at = after_text(record, has(flags, FATE), after_text(record, has(flags, RESULT), at))
-  local more = unpack_('>Ic0', record, at + 2 + unpack_('>H', record, at))
-  return 'unique:' .. #queue .. ':' .. queue .. ':' .. cjson.decode(more).unique_key
-end
-
 -- What a job that is gone leaves behind; nothing where its key is still held.
 local function leave(member, record)
   local _, flags, seq, _, _, _, _, _, _, queue, rest = head(record)
   local held = has(flags, EXPIRES) and rest + 8 or rest
   if has(flags, HOLDS) and unpack_('>d', record, held) > clock.wall then return false end
   local id, at = id_of(member), claim_at(flags, rest)
-  if has(flags, HOLDS) then gather(keys, unique_of(record, flags, queue, at), member) end
+  if has(flags, HOLDS) then gather(keys, unique_key(queue, more_of(record, flags, rest).unique_key), member) end
   gone[#gone + 1] = id
   remembered[#remembered + 1] = id
   remembered[#remembered + 1] = 'a' .. (has(flags, CLAIMED) and sub(record, at, at + 13) or NOBODY) .. term
