@@ -17,6 +17,7 @@ from tidemill.contract.store import Store
 from tidemill.core.claims import Claimed, ClaimRequest, Heartbeat, Held, Settlement, Share
 from tidemill.core.job import Error, Group, NewJob
 from tidemill.core.outcomes import Done, Retrying
+from tidemill.core.queues import QueueSettings, Retention
 from tidemill.stores.postgres import PostgresStore
 
 JOBS, AT_ONCE = 2000, 50
@@ -155,3 +156,18 @@ async def test_lanes_are_found_by_index_whenever_it_was_analysed(postgres_url: s
     assert after.scans["lanes"] == before.scans["lanes"]
     for table in ("jobs", "lanes"):
         assert after.entries[table] - before.entries[table] < 30 * JOBS, table
+
+
+async def test_j80_what_pruning_reads_depends_on_what_goes_not_on_what_there_is(postgres_url: str) -> None:
+    store = await PostgresStore(postgres_url).open()
+    await store.declare({"q": QueueSettings(keep_done=Retention(count=10))})
+    worker = Worker(store)
+    await store.insert([jobs("many", JOBS)])
+    assert await worker.drain(JOBS) == JOBS
+    await store.close()
+    before = await counted(postgres_url)
+    store = await store.open()
+    assert (await store.prune(20)).pruned == 20
+    await store.close()
+    after = await counted(postgres_url)
+    assert after.entries["jobs"] - before.entries["jobs"] < JOBS // 4

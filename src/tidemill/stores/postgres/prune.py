@@ -6,9 +6,9 @@ from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
 from tidemill.contract.reader import HISTORY_KEPT
 from tidemill.core import accounts, transitions, usage
 from tidemill.core.pools import in_force
-from tidemill.core.queues import HOUR, QueueSettings
+from tidemill.core.queues import HOUR, Retention
 from tidemill.core.queues import in_force as queue_in_force
-from tidemill.core.states import State
+from tidemill.core.states import FINAL, State
 from tidemill.core.windows import Instant
 from tidemill.engine import plans
 from tidemill.engine.moves import move
@@ -24,6 +24,9 @@ SQL = load("prune")
 QUEUES = load("reader").queues
 FOLDED = 2 * HOUR
 """Minutes that are younger may still have to be folded."""
+
+Shelf = tuple[str, State, Retention]
+"""The ended jobs of a queue in one state, and how many of them stay."""
 
 
 async def prune(home: Home, limit: int) -> Pruned:
@@ -54,20 +57,28 @@ async def _expire(home: Home, step: Step, limit: int) -> int:
 async def _drop_ended(step: Step, limit: int) -> int:
     """Queues by name, in each its cancelled, done and failed jobs in turn."""
     now = (await step.time()).wall
-    settings: dict[str, QueueSettings] = {}
+    shelves: list[Shelf] = []
     for name, *texts in await step.fetch(QUEUES):
         row = settings_of(*texts)
-        settings[name] = queue_in_force(row.declared, row.override, now)
-    shelves = {(queue, state): jobs for queue, state, jobs in await step.fetch(SQL.shelves)}
+        settings = queue_in_force(row.declared, row.override, now)
+        shelves += [(name, state, settings.retention(state)) for state in sorted(FINAL)]
     doomed: list[int] = []
-    for (queue, state), jobs in sorted(shelves.items()):
-        kept = settings[queue].retention(State(state))
+    for (queue, state, kept), jobs in await _filled(step, shelves, limit):
         surplus = 0 if kept.count is None else jobs - kept.count
         oldest_kept = float("-inf") if kept.age is None else now - kept.age
-        rows = await step.fetch(SQL.oldest, queue, state, now, limit - len(doomed))
+        rows = await step.fetch(SQL.oldest, queue, state.value, now, limit - len(doomed))
         doomed += [seq for at, (seq, finished) in enumerate(rows) if finished <= oldest_kept or at < surplus]
     await _drop(step, doomed)
     return len(doomed)
+
+
+async def _filled(step: Step, shelves: list[Shelf], limit: int) -> list[tuple[Shelf, int]]:
+    """Those with jobs, and how many. Of a surplus no more is counted than can be dropped at once: a million
+    ended jobs are not counted for every thousand of them that go."""
+    counted = [1 if kept.count is None else kept.count + limit for _, _, kept in shelves]
+    names, states = [queue for queue, _, _ in shelves], [state.value for _, state, _ in shelves]
+    rows = await step.fetch(SQL.shelves, names, states, counted)
+    return [(shelf, row["jobs"]) for shelf, row in zip(shelves, rows, strict=True) if row["jobs"]]
 
 
 async def _drop(step: Step, seqs: list[int]) -> None:

@@ -6,8 +6,15 @@ SELECT id FROM tidemill.jobs
 WHERE expires IS NOT NULL AND state IN ('scheduled', 'ready', 'waiting') AND expires <= $1
 ORDER BY expires, seq LIMIT $2;
 
--- name: shelves (how many there are of each)
-SELECT queue, state, count(*) AS jobs FROM tidemill.jobs WHERE finished IS NOT NULL GROUP BY queue, state;
+-- name: shelves (how many there are of each, as far as it matters)
+-- $1 queues, $2 states, $3 how many are counted
+SELECT w.queue, w.state, (
+    SELECT count(*) FROM (
+        SELECT FROM tidemill.jobs AS j
+        WHERE j.finished IS NOT NULL AND j.queue = w.queue AND j.state = w.state LIMIT w.most
+    ) AS counted
+) AS jobs
+FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (queue, state, most);
 
 -- name: oldest (that hold no key for a period)
 -- $1 queue, $2 state, $3 wall, $4 how many
