@@ -1,4 +1,4 @@
-"""A row of `jobs` and a `Job`, both ways."""
+"""Rows of tables and what they stand for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import msgspec
 from asyncpg import Record
 
 from tidemill.core.batching import Batching
+from tidemill.core.checkpoints import Checkpoint
 from tidemill.core.job import Error, Job
 from tidemill.core.needs import Need
 from tidemill.core.states import State
+from tidemill.engine.records import KnownWorker
 
 FIELDS = Job.__struct_fields__
 COLUMNS = ", ".join(FIELDS)
@@ -62,3 +64,33 @@ def text_of(value: object) -> str:
 def number(value: float | None) -> float | str | None:
     """As JSON for a column of numbers: JSON has no word for what has no end."""
     return "Infinity" if value is not None and math.isinf(value) else value
+
+
+def checkpoint_row(job: str, known: Checkpoint) -> dict[str, Any]:
+    return {
+        "job": job,
+        "name": known.step.name,
+        "arguments": known.step.arguments,
+        "paid": known.paid,
+        "begun": known.begun,
+        "fence": known.by.fence,
+        "claim": known.by.claim,
+        "try": known.by.number,
+        "kept": known.kept,
+        "result": None if known.result is None else known.result.decode(),
+        "unknown": known.unknown,
+    }
+
+
+def worker_row(known: KnownWorker) -> dict[str, Any]:
+    info = known.info
+    return {
+        "id": info.id,
+        "number": known.number,
+        "lease": known.lease,
+        "seen": info.seen,
+        "host": info.host,
+        "pid": info.pid,
+        "queues": text_of(info.queues),
+        "concurrency": info.concurrency,
+    }
