@@ -11,11 +11,16 @@ import asyncpg
 import pytest
 
 from tidemill.contract.store import Store
-from tidemill.core.claims import ClaimRequest, Claims, Share
+from tidemill.core.claims import ClaimRequest, Claims, Settlement, Share
 from tidemill.core.job import Group, NewJob
+from tidemill.core.outcomes import Answer, Done
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
 from tidemill.stores.postgres import PostgresStore
+from tidemill.stores.postgres.connection import Connection
+from tidemill.stores.postgres.ending import transaction
+from tidemill.stores.postgres.links import VERBS
+from tidemill.stores.postgres.step import Step
 
 GATE = 7
 """Number of an advisory lock that no store uses."""
@@ -106,3 +111,22 @@ async def test_j14_a_database_may_isolate_transactions_by_default_more_than_step
     assert await first.counts() == {"q": {State.READY: 5}}
     for store in handles:
         await store.close()
+
+
+async def test_i22_a_process_stopped_while_a_handlers_transaction_ends_holds_up_nobody_for_longer_than_others(
+    connection: Connection,
+) -> None:
+    """From the settlement on, every other step waits for it."""
+    store = await PostgresStore(connection.address.dsn).open()
+    await store.insert([Group("q", (new("job"),))])
+    (job,) = (await store.claim(request(1))).jobs
+    await store.close()
+    allowed: list[str] = []
+
+    async def settle(step: Step, _settlements: object) -> list[Answer]:
+        allowed.append(await step.value("SHOW idle_in_transaction_session_timeout"))
+        return [Answer.OK]
+
+    async with transaction(connection, settle, job.id, job.fence, job.claim) as ending:
+        ending.settlement = Settlement(job.id, job.fence, job.claim, Done())
+    assert allowed == [VERBS["idle_in_transaction_session_timeout"]]

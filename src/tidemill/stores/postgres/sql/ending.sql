@@ -4,3 +4,4 @@ SELECT id FROM tidemill.jobs WHERE id = $1 AND state = 'running' AND fence = $2 
 
 -- name: as_verbs (from here on they are our own statements: see links.VERBS)
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL lock_timeout = '5s';
+SET LOCAL idle_in_transaction_session_timeout = '3s';
