@@ -15,7 +15,7 @@ end
 local over = redis.call('ZRANGEBYSCORE', root .. 'forget', '-inf', clock.wall, 'LIMIT', 0, limit)
 local ids = {}
 for at, text in ipairs(get_many(root .. 'remembered', over)) do
-  if is_over(text) then ids[#ids + 1] = over[at] end
+  if not text or is_over(text) then ids[#ids + 1] = over[at] end
 end
 call_many('HDEL', root .. 'remembered', ids)
 call_many('ZREM', root .. 'forget', ids)
