@@ -3,8 +3,10 @@
 --   ARGV[3]  how many seconds their ids are remembered
 --   then of each shelf: its queue, its state, the age in seconds and the number to be kept, '' for any
 -- Answers how many left.
--- uses: clock records many
-local CHUNK = 250
+-- A job whose key is still held stays, and there may be very many of them. So that nobody waits for this, it looks
+-- at some of each shelf only, and goes on behind them the next time (hash `passed`).
+-- uses: full clock records many
+local CHUNK, PASSED = 250, 500
 local limit, memory = tonumber(ARGV[2]), tonumber(ARGV[3])
 local boot_id = clock.boot_id
 local term = pack('>dd', clock.wall + memory, clock.boot + memory) .. pack('>H', #boot_id) .. boot_id
@@ -29,38 +31,47 @@ local function leave(member, record)
   return true
 end
 
-local function clear(queue, state, age, keep)
-  local key = root .. state .. ':' .. queue
+-- Answers those of a shelf that leave, and how many are passed over the next time.
+local function leaving(key, age, keep, before)
   local surplus = keep == '' and 0 or math.max(0, redis.call('ZCARD', key) - tonumber(keep))
   local oldest_kept = age == '' and -math.huge or clock.wall - tonumber(age)
-  local found, from, taken = 0, 0, {}
-  while true do
+  local from, passed, found = before, before, {}
+  while dropped < limit and passed - before < PASSED do
     local members = redis.call('ZRANGE', key, from, from + CHUNK - 1, 'WITHSCORES')
     local ids = {}
     for at = 1, #members, 2 do ids[#ids + 1] = id_of(members[at]) end
-    local records = get_many(root .. 'jobs', ids)
-    for at, record in ipairs(records) do
+    for at, record in ipairs(get_many(root .. 'jobs', ids)) do
       local is_young = tonumber(members[2 * at]) > oldest_kept
-      if dropped >= limit or (is_young and found >= surplus) then
-        call_many('ZREM', key, taken)
-        return found
-      end
+      if is_young and #found >= surplus then return found, 0 end
+      if dropped >= limit then return found, before end
       if leave(members[2 * at - 1], record) then
-        taken[#taken + 1] = members[2 * at - 1]
-        found, dropped = found + 1, dropped + 1
+        found[#found + 1] = members[2 * at - 1]
+        dropped = dropped + 1
+      else
+        passed = passed + 1
       end
     end
+    if #ids < CHUNK then return found, 0 end
     from = from + CHUNK
-    if #members < 2 * CHUNK then
-      call_many('ZREM', key, taken)
-      return found
-    end
+  end
+  return found, dropped < limit and passed or before
+end
+
+local function clear(queue, state, age, keep)
+  local shelf = state .. ':' .. queue
+  local before = tonumber(redis.call('HGET', root .. 'passed', shelf) or 0)
+  local found, passed = leaving(root .. shelf, age, keep, before)
+  call_many('ZREM', root .. shelf, found)
+  if #found > 0 then redis.call('HINCRBY', root .. 'counts', shelf, -#found) end
+  if passed > 0 then
+    redis.call('HSET', root .. 'passed', shelf, passed)
+  elseif before > 0 then
+    redis.call('HDEL', root .. 'passed', shelf)
   end
 end
 
 for at = 4, #ARGV, 4 do
-  local found = dropped < limit and clear(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]) or 0
-  if found > 0 then redis.call('HINCRBY', root .. 'counts', ARGV[at + 1] .. ':' .. ARGV[at], -found) end
+  if dropped < limit then clear(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]) end
 end
 if dropped == 0 then return 0 end
 

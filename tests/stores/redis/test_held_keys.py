@@ -1,0 +1,62 @@
+"""J80: ended jobs that still hold a unique key stay, however many there are, and keep nobody waiting."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.servers.keys import Keys
+from tests.servers.redis import Redis
+from tidemill.core.claims import ClaimRequest, Settlement, Share
+from tidemill.core.job import Group, NewJob
+from tidemill.core.outcomes import Done
+from tidemill.core.queues import QueueSettings, Retention
+from tidemill.core.uniqueness import Unique
+from tidemill.stores.redis import RedisStore
+from tidemill.testing.manual import ManualClock
+
+HELD = 1500
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(redis_url: str, redis_prefix: str, clock: ManualClock) -> AsyncIterator[RedisStore]:
+    opened = await RedisStore(redis_url, prefix=redis_prefix, clock=clock).open()
+    yield opened
+    await opened.close()
+
+
+async def end_all(store: RedisStore, jobs: tuple[NewJob, ...], number: int) -> None:
+    await store.insert([Group("q", jobs)])
+    request = ClaimRequest(worker="w", number=number, limit=len(jobs), lease=9.0, shares=(Share("q", 1),))
+    held = (await store.claim(request)).jobs
+    await store.settle([Settlement(one.id, one.fence, one.claim, Done()) for one in held])
+
+
+def job(number: int, unique: Unique | None = None) -> NewJob:
+    return NewJob(id=f"{number}", task="t", payload=b"1", unique=unique)
+
+
+async def test_j80_a_pruning_looks_at_some_of_them_and_goes_on_the_next_time(
+    store: RedisStore, clock: ManualClock, redis_server: Redis, redis_keys: Keys
+) -> None:
+    await store.declare({"q": QueueSettings(keep_done=Retention(age=1.0))})
+    for start in range(0, HELD, 500):
+        some = (job(number, Unique(f"{number}", period=60.0)) for number in range(start, start + 500))
+        await end_all(store, tuple(some), start + 1)
+    await end_all(store, (job(HELD),), HELD)
+    clock.advance(2)
+    with redis_server.client() as client:
+        client.config_resetstat()
+        assert (await store.prune()).pruned == 0
+        assert client.info("commandstats")["cmdstat_zrange"]["calls"] <= 5
+    assert sum([(await store.prune()).pruned for _ in range(3)]) == 1
+    clock.advance(60)
+    assert sum([(await store.prune()).pruned for _ in range(3)]) == HELD
+    assert not [key for key in redis_keys.left_over() if key.endswith(":passed")]
+    assert await store.check() == ()
