@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 
 from tests.quotas.draining import Figures, drained
-from tests.quotas.fleet import in_memory, on_sqlite
+from tests.quotas.fleet import in_memory
 from tests.quotas.setups import SETUPS, setup_for
+from tests.quotas.stores import on_sqlite
 from tidemill import logs
 
 HEAD = (

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar, cast
 from unittest import mock
 
-from tests.quotas.sqlite_virtually import VirtualSqliteStore
 from tidemill import Tidemill
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
@@ -27,7 +25,6 @@ MakeStore = Callable[[Clock, Entropy], Store]
 Write = Callable[[Tidemill], Any]
 """Declares pools and tasks on an application; what it answers is for who enqueues."""
 
-STORES = ["memory", "sqlite"]
 SELDOM: WorkerArguments = {
     "poll": 3600.0,
     "lease": 3600.0,
@@ -88,18 +85,6 @@ async def _work(app: Tidemill, **options: Any) -> None:
 
 def in_memory(clock: Clock, entropy: Entropy) -> Store:
     return MemoryStore(clock=clock, entropy=entropy)
-
-
-def on_sqlite(folder: Path) -> MakeStore:
-    def make(clock: Clock, entropy: Entropy) -> Store:
-        return VirtualSqliteStore(folder / "jobs.db", clock=clock, entropy=entropy)
-
-    return make
-
-
-def store_named(name: str, folder: Path) -> MakeStore:
-    """One of STORES."""
-    return in_memory if name == "memory" else on_sqlite(folder)
 
 
 def run_fleet(main: Coroutine[Any, Any, T], *, seed: int = 0, start: float = START) -> T:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.quotas.fleet import STORES, Fleet, NotAnswered, run_fleet, store_named
+from tests.quotas.fleet import Fleet, MakeStore, NotAnswered, run_fleet
 from tests.quotas.test_breaker_reasons import Refused
 from tidemill import Context, Limit, Tidemill
 from tidemill.testing.providers import (
@@ -52,9 +51,8 @@ def _asking(provider: CalledProvider, declared: Limit) -> Any:
 
 
 @pytest.mark.parametrize("dialect", [Gemini(), OpenAI(), Anthropic()], ids=lambda one: one.name)
-@pytest.mark.parametrize("store", STORES)
 def test_declared_twice_too_high_it_stops_offending_after_the_first_refusals(
-    dialect: Dialect, store: str, tmp_path: Path
+    dialect: Dialect, make: MakeStore
 ) -> None:
     """By what headers and bodies state, or by what is refused again."""
 
@@ -62,9 +60,7 @@ def test_declared_twice_too_high_it_stops_offending_after_the_first_refusals(
         options = Options(jitter=0.3, latency=(0.5, 2.0))
         quota = Quota.bucket("requests", 20) if dialect.name == "anthropic" else Quota.rolling("requests", 20)
         provider = CalledProvider(dialect, [quota], options, clock=VirtualClock(), seed=2)
-        fleet = Fleet(
-            _asking(provider, Limit.requests(40, per="minute")), store_named(store, tmp_path), seed=2
-        )
+        fleet = Fleet(_asking(provider, Limit.requests(40, per="minute")), make, seed=2)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(200))
             fleet.start(3, concurrency=5)
@@ -82,8 +78,7 @@ def test_declared_twice_too_high_it_stops_offending_after_the_first_refusals(
     assert max(bills) < 10 * 60 + 180, "and no slower than the provider allows"
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_what_the_provider_states_is_shown_with_when(store: str, tmp_path: Path) -> None:
+def test_what_the_provider_states_is_shown_with_when(make: MakeStore) -> None:
     """`x-ratelimit-limit-requests: 30` where 60 are declared; `remaining: 3` is everybody's."""
     headers = {
         "x-ratelimit-limit-requests": "30",
@@ -103,7 +98,7 @@ def test_what_the_provider_states_is_shown_with_when(store: str, tmp_path: Path)
 
             return ask
 
-        fleet = Fleet(write, store_named(store, tmp_path), seed=2)
+        fleet = Fleet(write, make, seed=2)
         async with fleet.app as app:
             await fleet.task.enqueue(0)
             fleet.start(1)
@@ -127,17 +122,14 @@ def test_what_the_provider_states_is_shown_with_when(store: str, tmp_path: Path)
     assert later.limits[0].learned is not None
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_strangers_on_the_account_are_seen(store: str, tmp_path: Path) -> None:
+def test_strangers_on_the_account_are_seen(make: MakeStore) -> None:
     async def scenario() -> tuple[int, int, float]:
         foreign = Foreign(per_second=0.2, end=600)
         options = Options(jitter=0.3, latency=(3.5, 4.5), foreign=(foreign,))
         provider = CalledProvider(
             OpenAI(), [Quota.rolling("requests", 30)], options, clock=VirtualClock(), seed=2
         )
-        fleet = Fleet(
-            _asking(provider, Limit.requests(30, per="minute")), store_named(store, tmp_path), seed=2
-        )
+        fleet = Fleet(_asking(provider, Limit.requests(30, per="minute")), make, seed=2)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(60))
             fleet.start(1, concurrency=1)
@@ -152,8 +144,7 @@ def test_strangers_on_the_account_are_seen(store: str, tmp_path: Path) -> None:
     assert refused <= 3
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_one_keys_429_leaves_the_others_at_full_speed(store: str, tmp_path: Path) -> None:
+def test_one_keys_429_leaves_the_others_at_full_speed(make: MakeStore) -> None:
     """And a bare 403 is the page's affair: it closes nothing."""
 
     async def scenario() -> tuple[dict[str, list[float]], dict[str | None, int]]:
@@ -172,7 +163,7 @@ def test_one_keys_429_leaves_the_others_at_full_speed(store: str, tmp_path: Path
 
             return fetch
 
-        fleet = Fleet(write, store_named(store, tmp_path), seed=2)
+        fleet = Fleet(write, make, seed=2)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(host, number) for number in range(10) for host in "abc")
             fleet.start(2)

@@ -6,13 +6,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.quotas.fleet import STORES, Fleet, MakeStore, run_fleet, store_named
+from tests.quotas.fleet import Fleet, MakeStore, run_fleet
 from tidemill import Day, Job, Limit, Retry, State, Tidemill, TimeOfDay
 from tidemill.contract.pools import PoolView
 from tidemill.core.filters import Filter
@@ -98,9 +97,9 @@ class Case:
         return Told(calls, list(page.jobs), view, events)
 
 
-@pytest.fixture(params=STORES)
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
-    return Case(store_named(request.param, tmp_path))
+@pytest.fixture
+def case(make: MakeStore) -> Case:
+    return Case(make)
 
 
 def first(answer: Exception, count: int = 6) -> Script:

@@ -4,12 +4,11 @@ figures of 30 seeds per account."""
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
 from tests.quotas.draining import Figures, drained
-from tests.quotas.fleet import on_sqlite
+from tests.quotas.fleet import MakeStore
 from tests.quotas.setups import SETUPS, Setup, setup_for
 
 SEEDS = int(os.environ.get("TIDEMILL_QUOTA_SEEDS", "2"))
@@ -25,9 +24,9 @@ def test_i14_a_backlog_is_drained_as_fast_as_can_be_and_nothing_is_refused(name:
 
 
 @pytest.mark.parametrize("name", ["openai", "concurrent", "rolling"])
-def test_i14_on_sqlite_too(name: str, tmp_path: Path) -> None:
+def test_i14_on_other_stores_too(name: str, make_persistent: MakeStore) -> None:
     setup = setup_for(name, SEEDS)
-    _check(setup, drained(setup, SEEDS, on_sqlite(tmp_path)))
+    _check(setup, drained(setup, SEEDS, make_persistent))
 
 
 def _check(setup: Setup, figures: Figures) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.quotas.fleet import SELDOM, STORES, Fleet, NotAnswered, in_memory, run_fleet, seldom, store_named
+from tests.quotas.fleet import SELDOM, Fleet, MakeStore, NotAnswered, in_memory, run_fleet, seldom
 from tidemill import Day, Limit, Tidemill
 from tidemill.core.limits import Shapes
 from tidemill.core.pools import PoolChanges
@@ -36,12 +35,10 @@ def _write(app: Tidemill, limits: tuple[Limit, ...], provider: CalledProvider) -
     return ask
 
 
-@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("shape", ["rolling", "paced", "bucket"])
-def test_i14_an_override_holds_from_the_next_claim_on(shape: Shapes, store: str, tmp_path: Path) -> None:
+def test_i14_an_override_holds_from_the_next_claim_on(shape: Shapes, make: MakeStore) -> None:
     """Down from 60 to 20 a minute, and up to 90, while jobs flow. The provider is changed a second after we
     were told of less, and before we were told of more: it has nothing to refuse."""
-    make = store_named(store, tmp_path)
     quota = Quota.bucket("requests", 60) if shape == "bucket" else Quota.rolling("requests", 60)
     changes = (Change(91.0, quota.name, 20), Change(289.0, quota.name, 90))
 

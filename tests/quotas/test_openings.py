@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pytest
-
-from tests.quotas.fleet import STORES, Fleet, run_fleet, store_named
+from tests.quotas.fleet import Fleet, MakeStore, run_fleet
 from tidemill import Limit, Tidemill
 from tidemill.core import accounts
 
@@ -30,8 +27,7 @@ class Calls:
         self.first.setdefault(what, now)
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_the_slots_of_a_small_pool_are_used(store: str, tmp_path: Path) -> None:
+def test_the_slots_of_a_small_pool_are_used(make: MakeStore) -> None:
     """Two a minute and four processes that want them: at least 95 of 100 slots are taken."""
 
     async def scenario() -> list[float]:
@@ -45,7 +41,7 @@ def test_the_slots_of_a_small_pool_are_used(store: str, tmp_path: Path) -> None:
 
             return ask
 
-        fleet = Fleet(write, store_named(store, tmp_path), seed=4)
+        fleet = Fleet(write, make, seed=4)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(20))
             fleet.start(4)
@@ -58,8 +54,7 @@ def test_the_slots_of_a_small_pool_are_used(store: str, tmp_path: Path) -> None:
     assert len(times) / slots >= 0.95
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_many_lanes_behind_a_full_pool_are_left_alone(store: str, tmp_path: Path) -> None:
+def test_many_lanes_behind_a_full_pool_are_left_alone(make: MakeStore) -> None:
     """Ten thousand lanes wait for one pool. Four processes ask at most five times when a slot opens, and
     twice a second while none does."""
     asked: list[float] = []
@@ -81,7 +76,7 @@ def test_many_lanes_behind_a_full_pool_are_left_alone(store: str, tmp_path: Path
 
             return ask
 
-        fleet = Fleet(write, store_named(store, tmp_path), seed=4)
+        fleet = Fleet(write, make, seed=4)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(10_000))
             fleet.start(4)
@@ -101,8 +96,7 @@ def _near(at: float, openings: list[float]) -> bool:
     return any(abs(at - opening) < 0.25 for opening in openings)
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_a_big_call_starts_among_endless_small_ones(store: str, tmp_path: Path) -> None:
+def test_a_big_call_starts_among_endless_small_ones(make: MakeStore) -> None:
     """It needs four fifths of the window, and starts before two of them have passed. The small ones come a
     little faster than the limit lets them through and stand in a queue of their own, so never is so much free
     at once unless it is held for the big one."""
@@ -120,7 +114,7 @@ def test_a_big_call_starts_among_endless_small_ones(store: str, tmp_path: Path) 
 
             return ask
 
-        fleet = Fleet(write, store_named(store, tmp_path), seed=4)
+        fleet = Fleet(write, make, seed=4)
 
         async def produce() -> None:
             while True:

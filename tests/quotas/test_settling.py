@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.quotas.fleet import Fleet, in_memory, on_sqlite, run_fleet
+from tests.quotas.fleet import Fleet, MakeStore, run_fleet
 from tidemill import Context, Limit, Tidemill
 from tidemill.core.limits import Shapes
 
 MINUTE = 60.0
 
 
-def _sends(actual: int, folder: Path | None, shape: Shapes) -> list[float]:
+def _sends(actual: int, make: MakeStore, shape: Shapes) -> list[float]:
     """When three calls of 2 000 tokens by estimate were made, of a pool of 3 000 a minute."""
 
     async def scenario() -> list[float]:
@@ -32,7 +31,7 @@ def _sends(actual: int, folder: Path | None, shape: Shapes) -> list[float]:
 
             return ask
 
-        fleet = Fleet(write, in_memory if folder is None else on_sqlite(folder), seed=1)
+        fleet = Fleet(write, make, seed=1)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(3))
             fleet.start(2)
@@ -42,18 +41,16 @@ def _sends(actual: int, folder: Path | None, shape: Shapes) -> list[float]:
     return run_fleet(scenario())
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
 @pytest.mark.parametrize("shape", ["rolling", "bucket"])
-def test_what_was_not_used_is_free_at_the_next_claim(store: str, shape: Shapes, tmp_path: Path) -> None:
+def test_what_was_not_used_is_free_at_the_next_claim(shape: Shapes, make: MakeStore) -> None:
     """ "Estimate 2 000, actual 700 → the rest is free at the next claim." """
-    times = _sends(700, None if store == "memory" else tmp_path, shape)
+    times = _sends(700, make, shape)
     assert times[1] - times[0] < 1.1, "the first took a second, and left 2 300 of 3 000"
     assert times[2] - times[1] > 20
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
 @pytest.mark.parametrize(("shape", "least"), [("rolling", 60.0), ("bucket", 80.0)])
-def test_a_debt_delays_the_next(store: str, shape: Shapes, least: float, tmp_path: Path) -> None:
+def test_a_debt_delays_the_next(shape: Shapes, least: float, make: MakeStore) -> None:
     """ "Actual 5 000 → debt delays." A bucket has 4 000 to refill, a window has to pass."""
-    times = _sends(5_000, None if store == "memory" else tmp_path, shape)
+    times = _sends(5_000, make, shape)
     assert least <= times[1] - times[0] <= least + 2.5
