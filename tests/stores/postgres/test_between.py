@@ -14,6 +14,7 @@ from tidemill.contract.store import Store
 from tidemill.core.claims import ClaimRequest, Claims, Settlement, Share
 from tidemill.core.job import Group, NewJob
 from tidemill.core.outcomes import Answer, Done
+from tidemill.core.queues import QueueSettings
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
 from tidemill.stores.postgres import PostgresStore
@@ -35,6 +36,12 @@ CREATE TRIGGER gate BEFORE UPDATE ON tidemill.workers FOR EACH ROW EXECUTE FUNCT
 """
 _AT_GATE = """
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted
+"""
+_WAITS_FOR_CLAIMS = """
+SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND locktype = 'relation' AND NOT granted
+"""
+_WAITS_FOR_JOBS = """
+SELECT count(*) FROM pg_locks WHERE relation = 'tidemill.jobs'::regclass AND NOT granted
 """
 
 
@@ -94,6 +101,36 @@ async def test_j36_a_job_that_expires_meanwhile_does_not_start(
         await outsider.execute("UPDATE tidemill.jobs SET expires = 1")
     assert (await claim).jobs == []
     assert (await store.claim(request(2))).jobs == []
+
+
+async def test_j34_nothing_starts_after_a_pause_was_told_to_hold(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    """A claim that found the queue open comes before the pause, which waits for it."""
+    await store.insert([Group("q", (new("job"),))])
+    async with claim_under_way(store, outsider) as claim:
+        pause = asyncio.create_task(store.pause("q"))
+        while not (waits := await outsider.fetchval(_WAITS_FOR_CLAIMS)) and not pause.done():
+            pass
+        assert waits, "the pause is told to hold, and the claim goes on"
+    assert [job.id for job in (await claim).jobs] == ["job"]
+    await pause
+
+
+async def test_j12_jobs_on_their_way_into_a_queue_count_for_a_length_that_is_set_meanwhile(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    await store.insert([Group("q", (new("first"),))])
+    async with outsider.transaction():
+        await outsider.execute("LOCK TABLE tidemill.jobs IN SHARE MODE")
+        insert = asyncio.create_task(store.insert([Group("q", (new("second"), new("third")))]))
+        while not await outsider.fetchval(_WAITS_FOR_JOBS):
+            pass
+        declare = asyncio.create_task(store.declare({"q": QueueSettings(max_length=2)}))
+        while not (waits := await outsider.fetchval(_WAITS_FOR_CLAIMS)) and not declare.done():
+            pass
+    assert waits, "the length is told to hold, and jobs go in beyond it"
+    await asyncio.gather(insert, declare)
 
 
 async def test_j14_a_database_may_isolate_transactions_by_default_more_than_steps_bear(

@@ -12,6 +12,7 @@ WITH clock AS MATERIALIZED (
     SELECT COALESCE($1::double precision, extract(epoch FROM clock_timestamp()) + c.skew) AS wall
     FROM tidemill.clock AS c
     WHERE EXISTS (SELECT FROM tidemill.queues AS q WHERE q.name = $2 AND q.inserts)
+    AND NOT EXISTS (SELECT FROM tidemill.passing FOR SHARE)
     AND NOT EXISTS (SELECT FROM tidemill.remembered AS r WHERE r.id = $3)
     AND NOT EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.id = $3)
 ), opened AS (

@@ -7,6 +7,11 @@
 -- be read whole, as long as it was thought to be short. `state || '' =` says the same and knows no index.
 -- Ready jobs that somebody else has locked are passed over.
 
+-- Has no rows. Whoever goes by what a queue is set to shares a lock on it, which costs nothing; a step that
+-- closes a queue, or limits it, waits until all who found it open are through. Else a pause would be told to
+-- hold while jobs still start, and a limit while jobs come in that nobody has counted.
+CREATE TABLE tidemill.passing ();
+
 -- A plain job comes into a lane that was left without one: it counts as served now.
 CREATE FUNCTION tidemill.open_lane(name text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -37,7 +42,8 @@ DECLARE
     limited boolean;
 BEGIN
     SELECT count(*), bool_or(NOT q.inserts) INTO known, limited
-    FROM tidemill.queues AS q WHERE q.name = ANY(names);
+    FROM tidemill.queues AS q
+    WHERE q.name = ANY(names) AND NOT EXISTS (SELECT FROM tidemill.passing FOR SHARE);
     IF limited
         OR EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.id = ANY(ids))
         OR EXISTS (SELECT FROM tidemill.remembered AS r WHERE r.id = ANY(ids))
@@ -127,7 +133,7 @@ BEGIN
     total := cardinality(queues);
     IF last_number >= its_number OR EXISTS (
         SELECT FROM tidemill.queues AS q
-        WHERE q.name = ANY(queues) AND (
+        WHERE q.name = ANY(queues) AND NOT EXISTS (SELECT FROM tidemill.passing FOR SHARE) AND (
             NOT q.gives
             OR EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = q.name AND l.lane > '')
             OR EXISTS (

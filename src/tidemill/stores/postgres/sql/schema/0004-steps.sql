@@ -17,6 +17,13 @@ SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
     IF new_queues IS NOT NULL THEN
+        IF EXISTS (
+            SELECT FROM json_populate_recordset(NULL::tidemill.queues, new_queues) AS n
+            LEFT JOIN tidemill.queues AS q ON q.name = n.name
+            WHERE NOT n.inserts AND q.inserts IS NOT FALSE OR NOT n.gives AND q.gives IS NOT FALSE
+        ) THEN
+            LOCK TABLE tidemill.passing IN EXCLUSIVE MODE;
+        END IF;
         INSERT INTO tidemill.queues (name, declared, override, pause, inserts, gives, rings)
         SELECT name, declared, override, pause, inserts, gives, rings
         FROM json_populate_recordset(NULL::tidemill.queues, new_queues)
