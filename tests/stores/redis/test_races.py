@@ -141,3 +141,16 @@ async def test_r2_jobs_are_found_beside_a_step_that_came_to_nothing(
             await store.insert([Group("q", (job("lost", key="k"),))])
     await store.insert([Group("q", (job("b"),))])
     assert [one.id for one in (await store.find(Filter(), limit=1)).jobs] == ["b"]
+
+
+async def test_j60_many_jobs_of_a_dead_worker_are_taken_back_in_several_steps(
+    store: RedisStore, clock: ManualClock
+) -> None:
+    """Their leases are over too: each is met twice, and counted once."""
+    await store.insert([Group("q", tuple(job(f"{number}") for number in range(600)))])
+    request = ClaimRequest(worker="w", number=1, limit=600, lease=9.0, shares=(Share("q", 600),))
+    assert len((await store.claim(request)).jobs) == 600
+    clock.advance(10)
+    taken = (await store.reclaim(("w",))).ready
+    assert sorted(map(int, taken)) == list(range(600))
+    assert await store.check() == ()

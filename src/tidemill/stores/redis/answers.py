@@ -15,7 +15,7 @@ from tidemill.engine.order import Key
 from tidemill.engine.records import KnownWorker
 from tidemill.engine.wants import Beginning, GroupRow, LaneRow, Want
 from tidemill.stores.redis import arrivals, keys, rows
-from tidemill.stores.redis.looks import OVERDUE_AT_ONCE, Words, field_of, words_of
+from tidemill.stores.redis.looks import Words, field_of, words_of
 from tidemill.stores.redis.records import seq_and_id, unpacked
 from tidemill.stores.redis.wire import Argument
 
@@ -65,7 +65,7 @@ def _list(want: Want, answer: Sequence[bytes], boot: float) -> One:
     is noticed, and how many there are shows that none has come."""
     match want:
         case wants.Overdue():
-            members = sorted(map(seq_and_id, set(answer)))[:OVERDUE_AT_ONCE]
+            members = sorted(map(seq_and_id, answer))
             return want, tuple(id_ for _, id_ in members), []
         case wants.HoldersOf() | wants.SuccessorsOf():
             check = ("order", words_of(want, 0)[2], *answer)

@@ -141,17 +141,24 @@ function wants.ahead(queue, limit, most, unripe)
   return found
 end
 
--- Running jobs whose lease is over, `limit` at once, or whose worker is dead: {member, …}
+-- Running jobs whose lease is over or whose worker is dead, `limit` at once: {member, …}
 function wants.overdue(limit, ...)
-  local found, most = {}, tonumber(limit)
+  local found, seen, most = {}, {}, tonumber(limit)
+  local function add(member)
+    if #found < most and not seen[member] then
+      found[#found + 1], seen[member] = member, true
+    end
+  end
   for _, queue in ipairs(redis.call('HKEYS', root .. 'queues')) do
     local leases = redis.call('HGETALL', root .. 'running:' .. queue)
     for at = 1, #leases, 2 do
-      if #found < most and tonumber(leases[at + 1]) <= clock.boot then found[#found + 1] = leases[at] end
+      if tonumber(leases[at + 1]) <= clock.boot then add(leases[at]) end
     end
   end
   for _, worker in ipairs({ ... }) do
-    for _, member in ipairs(redis.call('SMEMBERS', root .. 'held:' .. worker)) do found[#found + 1] = member end
+    if #found < most then
+      for _, member in ipairs(redis.call('SMEMBERS', root .. 'held:' .. worker)) do add(member) end
+    end
   end
   return found
 end
