@@ -11,7 +11,7 @@ import pytest
 
 from tests.servers.proxy import Proxy
 from tests.stores.postgres.conftest import Connect
-from tidemill.errors import StoreError, StoreUnavailable
+from tidemill.errors import StoreError, StoreReadOnly, StoreUnavailable
 from tidemill.stores.postgres import links
 from tidemill.stores.postgres.connection import Connection
 from tidemill.stores.postgres.step import Step
@@ -108,6 +108,15 @@ async def test_a_cancelled_verb_leaves_a_working_connection(noted: Connection) -
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert not await count(noted)
+
+
+async def test_a_connection_to_a_server_that_became_a_standby_is_given_up(noted: Connection) -> None:
+    """After a failover the name may stand for another server: only a new connection finds it."""
+    await noted.fetch("SET default_transaction_read_only = on")
+    with pytest.raises(StoreReadOnly):
+        await noted.fetch(ADD, "refused")
+    await noted.fetch(ADD, "accepted")
+    assert await count(noted) == 1
 
 
 async def test_i22_more_callers_than_connections_take_turns(connect: Connect, postgres_url: str) -> None:

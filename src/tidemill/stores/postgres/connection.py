@@ -200,8 +200,10 @@ class Connection:
             self.links.give_back(link)
 
     def _mind(self, link: Link, error: BaseException) -> None:
-        """What the server refused leaves a link in order; after anything else nobody knows."""
-        if isinstance(error, asyncpg.PostgresError):
+        """What the server refused leaves a link in order, unless it refuses all writes: after a failover
+        another server may have its name. After anything else nobody knows."""
+        refused = isinstance(error, asyncpg.PostgresError)
+        if refused and not isinstance(error, asyncpg.ReadOnlySQLTransactionError):
             self.links.give_back(link)
         else:
             self.links.drop(link)
