@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TypeVar
 
 from asyncpg import Record
-from msgspec.structs import replace
 
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.job import Group, NewJob, problem_with
 from tidemill.core.queues import Inserted, QueueSettings, Verdict
 from tidemill.engine import insert as engine
 from tidemill.engine import plans
+from tidemill.stores.postgres.columns import given, shared
 from tidemill.stores.postgres.home import Home, patience_for
 from tidemill.stores.postgres.rows import text_of
 from tidemill.stores.postgres.statements import load
-
-T = TypeVar("T")
 
 SQL = load("plain")
 _SETTINGS = text_of(QueueSettings())
@@ -43,6 +40,8 @@ def _is_plain_job(job: NewJob) -> bool:
 
 async def _insert_plain(home: Home, groups: list[Group]) -> list[list[Inserted]]:
     jobs = [job for group in groups for job in group.jobs]
+    if not jobs:
+        return [[] for _ in groups]
     ids = [job.id for job in jobs]
     if len(set(ids)) < len(ids):
         return await _insert_slowly(home, groups)
@@ -51,12 +50,13 @@ async def _insert_plain(home: Home, groups: list[Group]) -> list[list[Inserted]]
         rows = await _send_one(home, queues[0], jobs[0])
     else:
         rows = await _send_all(home, queues, groups, jobs)
-    if rows:
+    inserted = rows[0]["inserted"] if rows else 0
+    if inserted:
         home.connection.announce(map(queue_topic, queues))
-    accepted = {row[0] for row in rows}
-    if len(accepted) == len(ids):
-        return [[Inserted(Verdict.ACCEPTED, job.id) for job in group.jobs] for group in groups]
-    return await _insert_others(home, groups, accepted)
+    if inserted < len(jobs):
+        # Somebody has sent some of them before, perhaps we ourselves. Those that were new are known by now.
+        return await _insert_slowly(home, groups)
+    return [[Inserted(Verdict.ACCEPTED, job.id) for job in group.jobs] for group in groups]
 
 
 async def _send_one(home: Home, queue: str, job: NewJob) -> list[Record]:
@@ -85,35 +85,18 @@ async def _send_all(home: Home, queues: list[str], groups: list[Group], jobs: li
         queues,
         _SETTINGS,
         [job.id for job in jobs],
-        [group.queue for group in groups for _ in group.jobs],
-        [job.task for job in jobs],
+        shared([group.queue for group in groups for _ in group.jobs]),
+        shared([job.task for job in jobs]),
         [job.payload.decode() for job in jobs],
-        [job.priority for job in jobs],
-        _given([job.delay or None for job in jobs]),
-        _given([job.at for job in jobs]),
-        _given([job.expires for job in jobs]),
-        _given([job.timeout for job in jobs]),
-        _given([job.trace for job in jobs]),
-        _given([text_of(job.tags) if job.tags else None for job in jobs]),
+        shared([job.priority for job in jobs]),
+        given([job.delay or None for job in jobs]),
+        given([job.at for job in jobs]),
+        given([job.expires for job in jobs]),
+        given([job.timeout for job in jobs]),
+        given([job.trace for job in jobs]),
+        given([text_of(job.tags) if job.tags else None for job in jobs]),
         patience=patience_for(len(jobs)),
     )
-
-
-def _given(column: list[T]) -> list[T]:
-    """A column that is empty is not sent: `unnest` fills it up."""
-    return [] if column.count(None) == len(column) else column  # type: ignore[arg-type]  # any may be none
-
-
-async def _insert_others(home: Home, groups: list[Group], accepted: set[str]) -> list[list[Inserted]]:
-    """Somebody has sent some of them before, perhaps we ourselves."""
-    rest = [
-        replace(group, jobs=tuple(job for job in group.jobs if job.id not in accepted)) for group in groups
-    ]
-    told = iter([answer for of_group in await _insert_slowly(home, rest) for answer in of_group])
-    return [
-        [Inserted(Verdict.ACCEPTED, job.id) if job.id in accepted else next(told) for job in group.jobs]
-        for group in groups
-    ]
 
 
 async def _insert_slowly(home: Home, groups: list[Group]) -> list[list[Inserted]]:

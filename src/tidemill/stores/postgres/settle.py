@@ -12,6 +12,7 @@ from tidemill.core.outcomes import Answer, Cancelled, Done, Fail, Outcome, Relea
 from tidemill.engine import plans
 from tidemill.engine import settle as engine
 from tidemill.stores.postgres.claim import claim, claims_of, may_be_plain, values_of
+from tidemill.stores.postgres.columns import given, shared
 from tidemill.stores.postgres.home import Home
 from tidemill.stores.postgres.rows import text_of
 from tidemill.stores.postgres.statements import load
@@ -105,8 +106,14 @@ def _may_be_plain(item: Settlement) -> bool:
 
 
 def _columns(settlements: Sequence[Settlement]) -> tuple[list[Any], ...]:
-    rows = [(item.job, item.fence, item.claim, *_words(item.outcome)) for item in settlements]
-    return tuple(map(list, zip(*rows, strict=True)))
+    kinds, *words = map(list, zip(*[_words(item.outcome) for item in settlements], strict=True))
+    return (
+        [item.job for item in settlements],
+        shared([item.fence for item in settlements]),
+        shared([item.claim for item in settlements]),
+        shared(kinds),
+        *map(given, words),
+    )
 
 
 def _words(outcome: Outcome) -> tuple[Any, ...]:

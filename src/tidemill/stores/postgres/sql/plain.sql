@@ -3,7 +3,7 @@
 -- name: insert
 SELECT tidemill.insert_plain($1, $2, $3, $4::text[], $5, $6::text[], $7::text[], $8::text[], $9::text[],
     $10::integer[], $11::double precision[], $12::double precision[], $13::double precision[],
-    $14::double precision[], $15::text[], $16::text[]);
+    $14::double precision[], $15::text[], $16::text[]) AS inserted;
 
 -- name: insert_one (the same for one job, on a session that plans for indexes)
 -- $1 wall, $2 queue, $3 id, $4 task, $5 payload, $6 priority, $7 delay, $8 at, $9 expires, $10 timeout, $11 trace,
@@ -28,7 +28,7 @@ SELECT nextval('tidemill.places'), $3, $2, $4, $5,
     $6, wall, GREATEST(COALESCE($8, wall + $7), wall), wall + $9, $10, $11, $12
 FROM clock
 ON CONFLICT (id) DO NOTHING
-RETURNING id;
+RETURNING 1 AS inserted;
 
 -- name: claim
 SELECT * FROM tidemill.claim_plain($1, $2, $3, $4, $5, $6::text[], $7::integer[], $8, $9, $10);

@@ -25,14 +25,16 @@ BEGIN
 END
 $$;
 
--- Groups of plain jobs, all or none. Answers the ids that are new; nothing when one of them may be known, or
--- one of the queues has a limit: then nothing was changed. A queue that nobody knows has the settings given.
+-- Groups of plain jobs, all or none. Answers how many are new: none when one of them may be known, or one of
+-- the queues has a limit, and then nothing was changed. A queue that nobody knows has the settings given.
+-- A list of queues, tasks or priorities may end early: whoever has none has the first. Any other list may be
+-- empty.
 CREATE FUNCTION tidemill.insert_plain(
     given_wall double precision, expected double precision, heard bigint, names text[], settings text,
     ids text[], queues text[], tasks text[], payloads text[], priorities integer[],
     delays double precision[], ats double precision[], expiries double precision[],
     timeouts double precision[], traces text[], tagged text[]
-) RETURNS SETOF text LANGUAGE plpgsql
+) RETURNS integer LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -40,6 +42,7 @@ DECLARE
     name text;
     known integer;
     limited boolean;
+    inserted integer;
 BEGIN
     SELECT count(*), bool_or(NOT q.inserts) INTO known, limited
     FROM tidemill.queues AS q
@@ -48,7 +51,7 @@ BEGIN
         OR EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.id = ANY(ids))
         OR EXISTS (SELECT FROM tidemill.remembered AS r WHERE r.id = ANY(ids))
     THEN
-        RETURN;
+        RETURN 0;
     END IF;
     IF known < cardinality(names) THEN
         INSERT INTO tidemill.queues (name, declared, inserts, gives, rings)
@@ -60,25 +63,30 @@ BEGIN
     END IF;
     SELECT c.wall INTO now FROM tidemill.read_clock(given_wall, expected, heard) AS c;
     FOREACH name IN ARRAY names LOOP
-        IF EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = name AND l.lane = '' AND l.vacant) AND EXISTS (
-            SELECT FROM unnest(queues, delays, ats) AS new (queue, delay, at)
-            WHERE new.queue = name AND COALESCE(new.at, now + COALESCE(new.delay, 0)) <= now
-        ) THEN
+        IF EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = name AND l.lane = '' AND l.vacant)
+            AND EXISTS (
+                SELECT FROM unnest(ids, queues, delays, ats) AS new (id, queue, delay, at)
+                WHERE COALESCE(new.queue, queues[1]) = name
+                AND COALESCE(new.at, now + COALESCE(new.delay, 0)) <= now
+            )
+        THEN
             PERFORM tidemill.open_lane(name);
         END IF;
     END LOOP;
-    RETURN QUERY
-    INSERT INTO tidemill.jobs AS j (
+    INSERT INTO tidemill.jobs (
         seq, id, queue, task, payload, state, priority, created, due, expires, timeout, trace, tags
     )
-    SELECT nextval('tidemill.places'), new.id, new.queue, new.task, new.payload,
+    SELECT nextval('tidemill.places'), new.id, COALESCE(new.queue, queues[1]), COALESCE(new.task, tasks[1]),
+        new.payload,
         CASE WHEN COALESCE(new.at, now + COALESCE(new.delay, 0)) > now THEN 'scheduled' ELSE 'ready' END,
-        new.priority, now, GREATEST(COALESCE(new.at, now + COALESCE(new.delay, 0)), now), now + new.expires, new.timeout,
+        COALESCE(new.priority, priorities[1]), now,
+        GREATEST(COALESCE(new.at, now + COALESCE(new.delay, 0)), now), now + new.expires, new.timeout,
         new.trace, new.tags
     FROM unnest(ids, queues, tasks, payloads, priorities, delays, ats, expiries, timeouts, traces, tagged)
         AS new (id, queue, task, payload, priority, delay, at, expires, timeout, trace, tags)
-    ON CONFLICT (id) DO NOTHING
-    RETURNING j.id;
+    ON CONFLICT (id) DO NOTHING;
+    GET DIAGNOSTICS inserted = ROW_COUNT;
+    RETURN inserted;
 END
 $$;
 
@@ -233,7 +241,8 @@ BEGIN
 END
 $$;
 
--- What became of plain jobs. `kinds` are the tags of core.outcomes. Answers which of them (from 1) are left to
+-- What became of plain jobs. `kinds` are the tags of core.outcomes. A list of fences, claims or kinds may end
+-- early, as above, and any other but that of the ids may be empty. Answers which of them (from 1) are left to
 -- be settled otherwise, and the queues that have something to start now or later.
 CREATE FUNCTION tidemill.settle_plain(
     given_wall double precision, expected double precision, heard bigint, ids text[], fences bigint[],
@@ -264,8 +273,13 @@ BEGIN
             due = CASE WHEN s.kind IN ('retry', 'snooze') THEN now + s.delay ELSE j.due END,
             unknown_for = CASE WHEN s.kind IN ('retry', 'snooze') THEN 0 ELSE j.unknown_for END,
             note = CASE WHEN s.kind = 'snooze' THEN COALESCE(s.reason, j.note) ELSE j.note END
-        FROM unnest(ids, fences, claims, kinds, results, errors, reasons, delays, priorities)
-            WITH ORDINALITY AS s (id, fence, claim, kind, result, error, reason, delay, priority)
+        FROM (
+            SELECT u.id, COALESCE(u.fence, fences[1]) AS fence, COALESCE(u.claim, claims[1]) AS claim,
+                COALESCE(u.kind, kinds[1]) AS kind, u.result, u.error, u.reason, u.delay, u.priority,
+                u.ordinality
+            FROM unnest(ids, fences, claims, kinds, results, errors, reasons, delays, priorities)
+                WITH ORDINALITY AS u (id, fence, claim, kind, result, error, reason, delay, priority)
+        ) AS s
         WHERE j.id = s.id AND j.state || '' = 'running' AND j.fence = s.fence AND j.claim = s.claim
         AND j.unique_key IS NULL AND j.needs IS NULL AND j.extra IS NULL
         AND (j.lane = '' OR s.kind IN ('done', 'fail', 'cancelled') OR s.delay > 0)
