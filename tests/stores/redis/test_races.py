@@ -17,13 +17,14 @@ from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done
 from tidemill.core.pools import PoolSettings
 from tidemill.core.queues import QueueSettings, Retention
+from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
 from tidemill.stores.redis import RedisStore
 from tidemill.stores.redis.source import RedisSource
 from tidemill.testing.manual import ManualClock
 
 Verb = Callable[[], Awaitable[Any]]
-Meet = Callable[[Verb, Verb], Awaitable[Any]]
+Meet = Callable[[Verb, Verb], Awaitable[int]]
 
 ONE_AT_A_TIME = PoolSettings(limits=(Limit.concurrent(1),), keyed=True)
 NEEDS = (Need("m", key="k"),)
@@ -43,21 +44,25 @@ async def store(redis_url: str, redis_prefix: str, clock: ManualClock) -> AsyncI
 
 @pytest.fixture
 def meet(monkeypatch: pytest.MonkeyPatch) -> Meet:
-    """Runs a verb, and another one just before the first writes what it decided."""
+    """Runs a verb, and another one just before the first writes what it decided. Answers how many tries
+    there were in all."""
     commit = RedisSource.commit
 
-    async def meet(verb: Verb, other: Verb) -> Any:
-        waiting = [other]
+    async def meet(verb: Verb, other: Verb) -> int:
+        waiting, tries = [other], 0
 
         async def late(source: RedisSource, *given: Any) -> bool:
+            nonlocal tries
             while waiting:
                 await waiting.pop()()
+            tries += 1
             return await commit(source, *given)
 
         monkeypatch.setattr(RedisSource, "commit", late)
-        answer = await verb()
+        await verb()
         assert not waiting, "the step wrote nothing"
-        return answer
+        monkeypatch.undo()
+        return tries
 
     return meet
 
@@ -154,3 +159,18 @@ async def test_j60_many_jobs_of_a_dead_worker_are_taken_back_in_several_steps(
     taken = (await store.reclaim(("w",))).ready
     assert sorted(map(int, taken)) == list(range(600))
     assert await store.check() == ()
+
+
+async def test_j35_a_limit_holds_while_others_claim_and_nobody_waits_for_those_that_end(
+    store: RedisStore, meet: Meet
+) -> None:
+    """A run that ends makes room: nothing is to be decided anew. One that begins takes it."""
+    await store.declare({"q": QueueSettings(concurrency=2)})
+    await store.insert([Group("q", (job("1"), job("2")))])
+    held = await claim(store, "v", 1)
+    assert len(held) == 2
+    await store.settle(done(held[0]))
+    await store.insert([Group("q", tuple(job(f"k{number}", key=f"{number}") for number in range(3)))])
+    assert await meet(lambda: claim(store, "w", 1), lambda: store.settle(done(held[1]))) == 1
+    assert await meet(lambda: claim(store, "w", 2), lambda: claim(store, "x", 1)) == 3, "twice, and the other"
+    assert (await store.counts())["q"][State.RUNNING] == 2

@@ -41,8 +41,9 @@ function checks.digest(key, field, expected)
   return found and redis.sha1hex(found) == expected
 end
 
+-- Counts are read for limits: whoever had room has it still when there are fewer.
 function checks.count(key, field, expected)
-  return tonumber(redis.call('HGET', root .. key, field) or 0) == tonumber(expected)
+  return tonumber(redis.call('HGET', root .. key, field) or 0) <= tonumber(expected)
 end
 
 function checks.score(key, member, expected)
