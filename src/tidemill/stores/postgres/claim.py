@@ -25,6 +25,10 @@ async def claim(home: Home, request: ClaimRequest) -> Claims:
         claims = claims_of(home, rows, claim_id)
         if claims is not None:
             return claims
+    return await claim_slowly(home, request)
+
+
+async def claim_slowly(home: Home, request: ClaimRequest) -> Claims:
     return await home.run(plans.claim(request), lambda records: engine.claim(records, request))
 
 

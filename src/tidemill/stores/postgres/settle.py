@@ -11,7 +11,7 @@ from tidemill.core.claims import ClaimRequest, Claims, Settled, Settlement
 from tidemill.core.outcomes import Answer, Cancelled, Done, Fail, Outcome, Release, Retrying, Snooze
 from tidemill.engine import plans
 from tidemill.engine import settle as engine
-from tidemill.stores.postgres.claim import claim, claims_of, may_be_plain, values_of
+from tidemill.stores.postgres.claim import claim, claim_slowly, claims_of, may_be_plain, values_of
 from tidemill.stores.postgres.columns import given, shared
 from tidemill.stores.postgres.home import Home
 from tidemill.stores.postgres.rows import text_of
@@ -39,8 +39,8 @@ async def settle(home: Home, settlements: Sequence[Settlement], request: ClaimRe
     answers: list[Answer] = [Answer.OK] * len(settlements)
     rest = [at for at in range(len(settlements)) if at not in done]
     asked = None if claims is not None else request
-    if not rest and asked is None:
-        return Settled(answers, claims)
+    if not rest:
+        return Settled(answers, claims if asked is None else await claim_slowly(home, asked))
     settled = await _settle_slowly(home, [settlements[at] for at in rest], asked)
     for at, answer in zip(rest, settled.answers, strict=True):
         answers[at] = answer
