@@ -11,9 +11,14 @@ import pytest
 from tests.engine.source import RecordsSource
 from tests.engine.store import LookingStore
 from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow
-from tidemill.core.claims import ClaimRequest, Heartbeat, Share
+from tidemill.core.claims import Claimed, ClaimRequest, Heartbeat, Settlement, Share
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, NewJob
+from tidemill.core.limits import Limit
+from tidemill.core.needs import Need
+from tidemill.core.outcomes import Answer, Done
+from tidemill.core.pools import PoolSettings
+from tidemill.core.spending import Spent
 from tidemill.engine.wants import Want
 from tidemill.testing.manual import ManualClock, SeededEntropy
 
@@ -26,17 +31,19 @@ class Few(LookingStore):
     usual = 1
 
 
-async def filled(clock: ManualClock) -> Few:
+async def filled(clock: ManualClock, **options: Any) -> Few:
     store = await Few(clock=clock, entropy=SeededEntropy(1)).open()
-    jobs = tuple(NewJob(id=f"job-{n}", task="t", payload=b"{}") for n in range(MANY))
+    await store.declare_pools({"p": PoolSettings(limits=(Limit.concurrent(MANY),))})
+    jobs = tuple(NewJob(id=f"job-{n}", task="t", payload=b"{}", **options) for n in range(MANY))
     await store.insert([Group("q", jobs)])
     return store
 
 
-async def claimed(store: Few) -> None:
+async def claimed(store: Few) -> list[Claimed]:
     share = (Share("q", MANY),)
     claims = await store.claim(ClaimRequest(worker="w", number=1, shares=share, limit=MANY, lease=30.0))
     assert len(claims.jobs) == MANY
+    return claims.jobs
 
 
 @pytest.fixture
@@ -85,3 +92,16 @@ async def test_j70_amend_what_runs_and_what_has_ended(looks: list[Any]) -> None:
         looks.clear()
         assert len((await store.amend(Filter(), change)).changed) == MANY
         assert len(looks) <= ENOUGH
+
+
+async def test_p14_the_units_of_a_dead_worker(looks: list[Any]) -> None:
+    """And what it says of them after all (P16)."""
+    store = await filled(ManualClock(), needs=(Need("p"),))
+    jobs = await claimed(store)
+    looks.clear()
+    assert len((await store.reclaim(["w"])).ready) == MANY
+    assert len(looks) <= ENOUGH
+    looks.clear()
+    late = [Settlement(job.id, job.fence, job.claim, Done(), spent=Spent()) for job in jobs]
+    assert {*(await store.settle(late)).answers} == {Answer.STALE}
+    assert len(looks) <= ENOUGH

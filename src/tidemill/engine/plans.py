@@ -70,7 +70,14 @@ def settle(settlements: Sequence[Settlement], request: ClaimRequest | None) -> P
             first += [want for place in places for want in _place(place)]
     if request is not None:
         first += claim(request).first
-    return Plan(tuple(first), _changing)
+    telling = {(item.job, item.fence, item.claim) for item in settlements if item.spent is not None}
+
+    def follow(want: Want, row: Any) -> Iterator[Want]:
+        yield from _changing(want, row)
+        if isinstance(want, wants.ReservedBy) and not row and want.claim in telling:
+            yield wants.UnheardOf(want.claim)  # it may have been counted anew, and is heard after all
+
+    return Plan(tuple(first), follow)
 
 
 def extend(heartbeat: Heartbeat) -> Plan:
@@ -169,6 +176,8 @@ def _taking_back(want: Want, row: Any) -> Iterator[Want]:
     yield from _changing(want, row)
     if isinstance(want, wants.JobOf) and row is not None and row.claim:
         yield wants.ReservedBy((row.id, row.fence, row.claim))
+    elif isinstance(want, wants.ReservedBy) and row:  # they are counted anew
+        yield wants.UnheardOf(want.claim)
 
 
 def _changing(want: Want, row: Any) -> Iterator[Want]:  # noqa: C901 - one line for each kind of row
