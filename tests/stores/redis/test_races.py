@@ -19,6 +19,7 @@ from tidemill.core.pools import PoolSettings
 from tidemill.core.queues import QueueSettings, Retention
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
+from tidemill.errors import StoreUnavailable
 from tidemill.stores.redis import RedisStore
 from tidemill.stores.redis.source import RedisSource
 from tidemill.testing.manual import ManualClock
@@ -174,3 +175,16 @@ async def test_j35_a_limit_holds_while_others_claim_and_nobody_waits_for_those_t
     assert await meet(lambda: claim(store, "w", 1), lambda: store.settle(done(held[1]))) == 1
     assert await meet(lambda: claim(store, "w", 2), lambda: claim(store, "x", 1)) == 3, "twice, and the other"
     assert (await store.counts())["q"][State.RUNNING] == 2
+
+
+async def test_i22_who_is_always_overtaken_is_told_so_in_time(
+    redis_url: str, redis_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def overtaken(*_: Any) -> bool:
+        return False
+
+    monkeypatch.setattr(RedisSource, "commit", overtaken)
+    store = await RedisStore(f"{redis_url}?timeout=0.3", prefix=redis_prefix).open()
+    with pytest.raises(StoreUnavailable, match=r"for 0\.3 s others changed the same rows first; nothing was"):
+        await store.insert([Group("q", (job("1", key="k"),))])
+    await store.close()

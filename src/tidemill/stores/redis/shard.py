@@ -42,7 +42,7 @@ class Shard:
 
     async def open(self) -> None:
         """Raises what is wrong, in a sentence; mistakes in the settings as ConfigurationError."""
-        await self.connector.connected(self._deadline())
+        await self.connector.connected(self.deadline())
 
     async def close(self) -> None:
         await self.connector.close()
@@ -52,23 +52,30 @@ class Shard:
         if self.connector.wire is not None:
             self.connector.wire.abandon()
 
+    def time(self) -> float:
+        return self._line.time()
+
+    def deadline(self) -> float:
+        """Of a call that begins now."""
+        return self.time() + self.address.timeout
+
     async def pause(self, seconds: float) -> None:
         await self._line.pause(seconds)
 
     async def run(self, script: Script, *args: Argument, repeatable: bool = False) -> Any:
         """One atomic step. `repeatable`: sent again after a lost reply it does the same once."""
-        until = self._deadline()
+        until = self.deadline()
         if self._clock.is_old:
             await self._look_at_the_clock(until)
         return await self._call(lambda: self._packed(script, args), until, repeatable, script)
 
     async def ask(self, *command: Argument, repeatable: bool = True) -> Any:
         """One plain command."""
-        return await self._call(lambda: pack(command), self._deadline(), repeatable, None)
+        return await self._call(lambda: pack(command), self.deadline(), repeatable, None)
 
     async def read_clock(self) -> tuple[float, float]:
         """(wall, boot)"""
-        return await self._look_at_the_clock(self._deadline())
+        return await self._look_at_the_clock(self.deadline())
 
     async def load(self, *wanted: Script) -> None:
         """Before they are told: a hint that the server does not know yet is a lost one."""
@@ -82,7 +89,7 @@ class Shard:
             if unheard is not None:
                 unheard()
             return
-        until = self._deadline()
+        until = self.deadline()
 
         def heard(answer: Future[Any]) -> None:
             reply = answer.exception() or answer.result()
@@ -95,9 +102,6 @@ class Shard:
                 unheard()
 
         wire.ask(self._packed(script, args), until).add_done_callback(heard)
-
-    def _deadline(self) -> float:
-        return self._line.time() + self.address.timeout
 
     def _packed(self, script: Script, args: tuple[Argument, ...]) -> bytes:
         return pack((b"EVALSHA", script.sha, 1, self.root, self._clock.words(), *args))
@@ -123,7 +127,7 @@ class Shard:
                         Lost(f"{lost}; what was asked for may or may not be done")
                     ) from lost
                 losses += 1
-                if losses > 1 or self._line.time() >= until:
+                if losses > 1 or self.time() >= until:
                     await self.connector.back_off(until, lost)
             else:
                 if type(reply) is not Said:

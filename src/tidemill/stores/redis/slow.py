@@ -15,13 +15,12 @@ from tidemill.engine import steps
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
 from tidemill.engine.wants import Unloaded
-from tidemill.errors import StoreUnavailable, TidemillError
+from tidemill.errors import TidemillError
 from tidemill.stores.redis.shard import Shard
-from tidemill.stores.redis.source import RedisSource
+from tidemill.stores.redis.source import RedisSource, in_time
 
 T = TypeVar("T")
 
-TRIES = 100
 PAUSE, LONGEST_PAUSE = 0.0005, 0.05
 
 
@@ -36,25 +35,21 @@ class Slow:
         step, tries = _Step(self, verb), 0
         while True:
             try:
-                answer, _ = await steps.run(step.begin, plan, step.verb, self.entropy, self._pause)
+                answer, _ = await steps.run(step.begin, plan, step.verb, self.entropy, step.pause)
             except _Torn:
                 tries += 1
-                await self._pause(tries)
+                await step.pause(tries)
             else:
                 return answer
 
-    def source(self, step: str = "") -> RedisSource:
-        return RedisSource(self.shard, self.entropy, step)
+    def source(self) -> RedisSource:
+        return RedisSource(self.shard, self.entropy, self.shard.deadline())
 
     def new_turn(self) -> str:
         """A name that takes the turn when it looks."""
         return f"!{self._jitter.new_id()}"
 
-    async def _pause(self, tries: int) -> None:
-        if tries >= TRIES:
-            raise StoreUnavailable(
-                f"{self.shard.address}: {tries} times others changed the same rows first; nothing was changed"
-            )
+    async def pause(self, tries: int) -> None:
         await self.shard.pause(min(PAUSE * tries, LONGEST_PAUSE) * (0.5 + self._jitter.chance()))
 
 
@@ -63,10 +58,12 @@ class _Torn(Exception):
 
 
 class _Step(Generic[T]):
-    """A verb that stumbles over rows of several looks is not to blame: it begins anew."""
+    """A verb that stumbles over rows of several looks is not to blame: it begins anew. All its tries end by
+    one deadline (I22)."""
 
     def __init__(self, slow: Slow, verb: Callable[[Records], T]) -> None:
         self._slow, self._verb = slow, verb
+        self._until = slow.shard.deadline()
         self._source: RedisSource | None = None
         self._turn = ""
 
@@ -75,8 +72,12 @@ class _Step(Generic[T]):
         """Who was overtaken once takes the turn."""
         if self._source is not None:
             self._turn = self._turn or self._slow.new_turn()
-        self._source = self._slow.source(self._turn)
+        self._source = RedisSource(self._slow.shard, self._slow.entropy, self._until, self._turn)
         yield self._source
+
+    async def pause(self, tries: int) -> None:
+        in_time(self._slow.shard, self._until)
+        await self._slow.pause(tries)
 
     def verb(self, records: Records) -> T:
         try:

@@ -23,22 +23,30 @@ from tidemill.stores.redis.writes import Writes
 LOOK, COMMIT, END_TURN = map(scripts.load, ("look", "commit", "end_turn"))
 TAKE_SEQS, TAKE_FENCE = map(scripts.load, ("take_seqs", "take_fence"))
 
-WAIT, MOST_WAITS = 0.001, 3000
+WAIT = 0.001
 """Seconds until a step looks again whether its turn has come."""
 
-
 _JITTER = SystemEntropy()
+
+
+def in_time(shard: Shard, until: float) -> None:
+    """Whoever waits for others waits no longer than for the server."""
+    if shard.time() >= until:
+        raise StoreUnavailable(
+            f"{shard.address}: for {shard.address.timeout:g} s others changed the same rows first; "
+            "nothing was changed"
+        )
 
 
 class RedisSource:
     """The rows of one try, and what each of them must still be when it is written."""
 
-    def __init__(self, shard: Shard, entropy: Entropy, step: str = "") -> None:
+    def __init__(self, shard: Shard, entropy: Entropy, until: float, step: str = "") -> None:
         """`step` is who takes turns, see `lua/parts/turn.lua`."""
-        self._shard, self._entropy, self._step = shard, entropy, step
+        self._shard, self._entropy, self._until, self._step = shard, entropy, until, step
         self._checks: dict[Want, list[Words]] = {}
         self._now: tuple[float, float] | None = None
-        self.looks = self._waits = 0
+        self.looks = 0
 
     async def look(self, wanted: Mapping[Want, int]) -> tuple[Rows, Numbers]:
         self.looks += 1
@@ -57,11 +65,7 @@ class RedisSource:
         return rows, numbers
 
     async def _wait_for_turn(self) -> None:
-        self._waits += 1
-        if self._waits > MOST_WAITS:
-            raise StoreUnavailable(
-                f"{self._shard.address}: others were faster all the time; nothing was changed"
-            )
+        in_time(self._shard, self._until)
         await self._shard.pause(WAIT * (0.5 + _JITTER.chance()))
 
     async def take_seqs(self, count: int) -> list[int]:
