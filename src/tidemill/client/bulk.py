@@ -17,8 +17,8 @@ from tidemill.errors import InvalidJob
 
 R = TypeVar("R")
 
-CHUNK_JOBS = 10_000
-CHUNK_BYTES = 32 * 1024 * 1024
+CHUNK_JOBS = 1000  # a server has others to serve: one step of so many takes it ten milliseconds
+CHUNK_BYTES = 8 * 1024 * 1024
 
 
 class Chunk(Generic[R]):
