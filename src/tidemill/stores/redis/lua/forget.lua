@@ -2,7 +2,7 @@
 --   ARGV[2]  how many of each at most
 --   ARGV[3]  from which minute on history is kept
 --   ARGV[4]  for how many seconds a silent worker and an unsettled claim are
--- Answers how many ids are forgotten, and the names of workers.
+-- Answers how many ids are forgotten.
 -- uses: clock records many
 local limit, oldest, patience = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 
