@@ -10,6 +10,8 @@ import pytest
 
 from tests.stores.postgres.conftest import Connect
 from tidemill.contract.jobs import Reading
+from tidemill.core.claims import Heartbeat
+from tidemill.stores.postgres import PostgresStore
 from tidemill.stores.postgres.connection import Connection
 from tidemill.stores.postgres.step import Step
 from tidemill.testing.manual import ManualClock
@@ -60,13 +62,44 @@ async def test_who_was_halted_is_not_believed_where_a_worker_knows_better(connec
     before = await read(connection)
     await step_server_clock(connection, 60)
     await connection.fetch(
-        "INSERT INTO tidemill.workers (id, number, lease, seen) VALUES ('w', 1, $1, $2)",
+        "INSERT INTO tidemill.workers (id, number, lease, seen, agreed) VALUES ('w', 1, $1, $2, 1)",
         before.boot + 90,
         before.wall + 59,
     )
     for _ in range(2):
         assert (await read(connection)).boot - before.boot == pytest.approx(60, abs=1)
     assert not await corrections(connection)
+
+
+async def test_i26_who_expected_nothing_does_not_speak_for_a_step(
+    connection: Connection, postgres_url: str
+) -> None:
+    """A worker that came just after it, or has not heard of the last correction, takes any time for the right
+    one."""
+    before = await read(connection)
+    await step_server_clock(connection, HOUR)
+    late = await PostgresStore(postgres_url).open()
+    await late.extend(Heartbeat(worker="late", received=0, lease=30.0))
+    assert (await read(connection)).boot - before.boot == pytest.approx(0, abs=1)
+    await step_server_clock(connection, HOUR)
+    await late.extend(Heartbeat(worker="late", received=0, lease=30.0))
+    assert (await read(connection)).boot - before.boot == pytest.approx(0, abs=1)
+    await late.close()
+
+
+@pytest.mark.parametrize("by", [HOUR, -HOUR])
+async def test_i26_a_step_that_is_taken_back_at_once(
+    connection: Connection, postgres_url: str, by: float
+) -> None:
+    """A worker that agreed just before both does not speak for the second."""
+    before = await read(connection)
+    worker = await PostgresStore(postgres_url).open()
+    await worker.read_clock()
+    await worker.extend(Heartbeat(worker="w", received=0, lease=30.0))
+    for step in (by, -by):
+        await step_server_clock(connection, step)
+        assert (await read(connection)).boot - before.boot == pytest.approx(0, abs=1)
+    await worker.close()
 
 
 async def test_a_small_difference_is_none(connection: Connection) -> None:

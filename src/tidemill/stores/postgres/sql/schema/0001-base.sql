@@ -17,7 +17,8 @@ VALUES (extract(epoch FROM clock_timestamp()) - 1000000, gen_random_uuid()::text
 --     heard it yet.
 -- A boot clock far from what a caller of the same epoch expects means that the server's wall clock was
 -- stepped: `shift` is corrected, and the boot clock goes on. A caller who lags may be a virtual machine that was
--- halted: it is not believed when a worker was seen in the last 12 s, who would have noticed a step.
+-- halted: it is not believed when a worker found this epoch's boot clock where it expected it in the last 12 s.
+-- One that expected nothing, because it had just come, or had not heard of the last correction, says nothing.
 CREATE FUNCTION tidemill.read_clock(
     INOUT wall double precision, INOUT boot double precision, INOUT epoch bigint
 ) LANGUAGE plpgsql AS $$
@@ -36,7 +37,7 @@ BEGIN
     IF heard = stored.epoch AND (
         boot < expected - 2 OR boot > expected + 5 AND NOT EXISTS (
             SELECT FROM tidemill.workers AS w
-            WHERE w.seen BETWEEN read_clock.wall - 12 AND read_clock.wall
+            WHERE w.agreed = stored.epoch AND w.seen BETWEEN read_clock.wall - 12 AND read_clock.wall
         )
     ) THEN
         UPDATE tidemill.clock AS corrected

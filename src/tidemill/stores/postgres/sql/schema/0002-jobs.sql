@@ -179,6 +179,7 @@ CREATE TABLE tidemill.workers (
     number       bigint           NOT NULL,
     lease        double precision NOT NULL,
     seen         double precision NOT NULL,
+    agreed       bigint, -- the clock's epoch in which it found the boot clock where it expected it
     host         text             NOT NULL DEFAULT '',
     pid          bigint           NOT NULL DEFAULT 0,
     queues       text             NOT NULL DEFAULT '[]',

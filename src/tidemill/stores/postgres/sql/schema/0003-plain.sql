@@ -339,7 +339,7 @@ DECLARE
     clock record;
     listed bigint;
 BEGIN
-    SELECT c.wall, c.boot INTO clock FROM tidemill.read_clock(given_wall, expected, heard) AS c;
+    SELECT c.wall, c.boot, c.epoch INTO clock FROM tidemill.read_clock(given_wall, expected, heard) AS c;
     SELECT array_agg(j.seq IS NOT NULL ORDER BY h.ordinality),
         count(*) FILTER (WHERE j.number <= received AND j.worker = of_worker)
     INTO current, listed
@@ -387,9 +387,10 @@ BEGIN
             ORDER BY k.number DESC OFFSET 200 LIMIT 1
         );
     END IF;
-    INSERT INTO tidemill.workers AS w (id, number, lease, seen, host, pid, queues, concurrency)
-    VALUES (of_worker, 0, clock.boot + for_seconds, clock.wall, its_host, its_pid, its_queues, its_concurrency)
-    ON CONFLICT (id) DO UPDATE SET lease = EXCLUDED.lease, seen = EXCLUDED.seen, host = EXCLUDED.host,
-        pid = EXCLUDED.pid, queues = EXCLUDED.queues, concurrency = EXCLUDED.concurrency;
+    INSERT INTO tidemill.workers AS w (id, number, lease, seen, agreed, host, pid, queues, concurrency)
+    VALUES (of_worker, 0, clock.boot + for_seconds, clock.wall, CASE WHEN heard = clock.epoch THEN heard END,
+        its_host, its_pid, its_queues, its_concurrency)
+    ON CONFLICT (id) DO UPDATE SET lease = EXCLUDED.lease, seen = EXCLUDED.seen, agreed = EXCLUDED.agreed,
+        host = EXCLUDED.host, pid = EXCLUDED.pid, queues = EXCLUDED.queues, concurrency = EXCLUDED.concurrency;
 END
 $$;
