@@ -112,10 +112,6 @@ for _ = 1, tonumber(word()) do
   cursor = cursor + words
 end
 
-local function both(first, second)
-  return #first .. ':' .. first .. ':' .. second
-end
-
 local first_write = cursor
 for _ = 1, tonumber(word()) do cursor = cursor + 1 + tonumber(ARGV[cursor]) end
 local lanes = {}

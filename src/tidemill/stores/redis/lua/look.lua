@@ -44,10 +44,6 @@ function wants.queue(name)
   }
 end
 
-local function both(first, second)
-  return #first .. ':' .. first .. ':' .. second
-end
-
 local function lane_key(queue, lane)
   return root .. (lane == '' and 'ready:' .. queue or 'lane:' .. both(queue, lane))
 end

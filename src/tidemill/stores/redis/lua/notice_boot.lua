@@ -15,10 +15,6 @@ local function end_leases(key)
   end
 end
 
-local function both(first, second)
-  return #first .. ':' .. first .. ':' .. second
-end
-
 local function group_of(lane)
   local inside = string.match(lane, '^[^\31]*\31([^\31]*)')
   if not inside then return '' end

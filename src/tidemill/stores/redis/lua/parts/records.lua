@@ -61,9 +61,14 @@ local function more_of(record, flags, rest)
   return cjson.decode((unpack_('>Ic0', record, at)))
 end
 
+-- Two names in one key, as keys.py has them.
+local function both(first, second)
+  return #first .. ':' .. first .. ':' .. second
+end
+
 -- The jobs that may hold a unique key.
 local function unique_key(queue, key)
-  return 'unique:' .. #queue .. ':' .. queue .. ':' .. key
+  return 'unique:' .. both(queue, key)
 end
 
 -- How every order but that of lanes names a job.
