@@ -7,6 +7,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from msgspec.structs import replace
 
 from tests.engine.source import RecordsSource
 from tests.engine.store import LookingStore
@@ -16,7 +17,7 @@ from tidemill.core.filters import Filter
 from tidemill.core.job import Group, NewJob
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
-from tidemill.core.outcomes import Answer, Done
+from tidemill.core.outcomes import Answer, Done, Snooze
 from tidemill.core.pools import PoolSettings
 from tidemill.core.spending import Spent
 from tidemill.engine.wants import Want
@@ -105,3 +106,25 @@ async def test_p14_the_units_of_a_dead_worker(looks: list[Any]) -> None:
     late = [Settlement(job.id, job.fence, job.claim, Done(), spent=Spent()) for job in jobs]
     assert {*(await store.settle(late)).answers} == {Answer.STALE}
     assert len(looks) <= ENOUGH
+
+
+async def test_p12_jobs_of_many_lanes_that_wait_for_each_other(looks: list[Any]) -> None:
+    """Each key of the pool is open to a few of its lanes at a time, each lane to a few of its jobs."""
+    store = await LookingStore(clock=ManualClock(), entropy=SeededEntropy(1)).open()
+    await store.declare_pools({"k": PoolSettings(limits=(Limit.concurrent(3),), keyed=True)})
+    request = ClaimRequest(worker="w", number=1, shares=(Share("q", MANY),), limit=MANY, lease=30.0)
+    held: list[Claimed] = []
+    for part in range(1, 4):
+        jobs = (new(f"{part}-{n}", f"a{n % 7}", (Need("k", f"x{n % 20}"),)) for n in range(MANY))
+        await store.insert([Group("q", tuple(jobs))])
+        looks.clear()
+        back = [Settlement(job.id, job.fence, job.claim, Snooze(0.0), spent=Spent()) for job in held]
+        settled = await store.settle(back, replace(request, number=part))
+        assert settled.claims is not None
+        held = settled.claims.jobs
+        assert len(held) == 60
+        assert len(looks) <= ENOUGH
+
+
+def new(id_: str, key: str, needs: tuple[Need, ...]) -> NewJob:
+    return NewJob(id=id_, task="t", payload=b"{}", key=key, needs=needs)

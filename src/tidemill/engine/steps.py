@@ -15,7 +15,7 @@ from tidemill.clock import Entropy
 from tidemill.engine.changes import Changes, changes_of
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
-from tidemill.engine.wants import Numbers, Rows, Unloaded, Want
+from tidemill.engine.wants import JobOf, LaneOf, Numbers, Rows, Unloaded, Want
 from tidemill.engine.workspace import Taken, Workspace
 
 T = TypeVar("T")
@@ -75,11 +75,28 @@ async def _try(
         try:
             answer = verb(space)
         except Unloaded as missing:
-            await look.follow({missing.want: missing.count})
+            await look.follow(_missed_with(missing, look.rows))
             continue
         if await _has_its_numbers(source, space, taken):
             changes = changes_of(space, look.rows)
             return (answer, changes) if await source.commit(changes, look.rows) else None
+
+
+def _missed_with(missing: Unloaded, rows: Rows) -> dict[Want, int]:
+    """What is missed of one lane is soon missed of the next: it is asked for together, or a claim from many
+    lanes would ask, and run again, for each of their jobs."""
+    want, missed = missing.want, {missing.want: missing.count}
+    lanes = [(of, row.jobs) for of, row in rows.items() if isinstance(of, LaneOf) and of.lane and row]
+    if isinstance(want, LaneOf) and want.lane:
+        for of, jobs in lanes:
+            if of.queue == want.queue and not jobs.complete and len(jobs.first) < missing.count:
+                missed[of] = missing.count
+    elif isinstance(want, JobOf):
+        places = (at for _, jobs in lanes for at, key in enumerate(jobs.first, 1) if key[-1] == want.id)
+        depth = 2 * next(places, 0)
+        others = (JobOf(key[-1]) for _, jobs in lanes for key in jobs.first[:depth])
+        missed |= {other: 0 for other in others if other not in rows}
+    return missed
 
 
 async def _has_its_numbers(source: Source, space: Workspace, taken: Taken) -> bool:
