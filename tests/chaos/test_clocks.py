@@ -19,9 +19,10 @@ from tidemill.stores.postgres import PostgresStore
 from tidemill.stores.redis import RedisStore
 
 HOUR, MINUTES = 3600.0, 300.0
-EVERY = 0.3
-"""Seconds between two steps."""
-LEASE = 2.0
+EVERY = 2.0
+"""Seconds between two steps. Each worker speaks in between: one that has not heard of a correction yet cannot
+tell the next step."""
+LEASE = 3.0
 
 
 class WrongClock(SystemClock):
@@ -116,7 +117,7 @@ async def test_leases_hold(server: SteppedServer) -> None:
         @app.task(name="work")
         async def work(number: int) -> None:
             runs[number] += 1
-            await asyncio.sleep(2 * LEASE if number % 20 == 0 else 0.02)
+            await asyncio.sleep(3 * EVERY if number % 20 == 0 else 0.02)
             done.add(number)
 
         return work
@@ -130,7 +131,7 @@ async def test_leases_hold(server: SteppedServer) -> None:
     assert set(runs.values()) == {1}
     assert {(job.state, job.attempts, job.crashes) for job in jobs} == {(State.DONE, 1, 0)}
     assert len(jobs) == 200
-    assert server.steps > 5
+    assert server.steps >= 2
 
 
 @pytest.mark.timeout(90)
@@ -148,9 +149,9 @@ async def test_i14_windows_hold(server: SteppedServer) -> None:
 
     fleet = Fleet(server, write)
     async with fleet.apps[0] as app:
-        await app.enqueue_many(fleet.tasks[0].job(number) for number in range(3 * amount))  # type: ignore[attr-defined]
-    await fleet.run(3 * amount, lambda: len(calls))
+        await app.enqueue_many(fleet.tasks[0].job(number) for number in range(4 * amount))  # type: ignore[attr-defined]
+    await fleet.run(4 * amount, lambda: len(calls))
     for first, last in zip(calls, calls[amount:], strict=False):
         assert last - first >= window
     assert calls[-1] - calls[0] < 10 * window, "no step stops them either"
-    assert server.steps > 5
+    assert server.steps >= 2

@@ -52,7 +52,7 @@ def _asking(provider: CalledProvider, declared: Limit) -> Any:
 
 @pytest.mark.parametrize("dialect", [Gemini(), OpenAI(), Anthropic()], ids=lambda one: one.name)
 def test_declared_twice_too_high_it_stops_offending_after_the_first_refusals(
-    dialect: Dialect, make: MakeStore
+    dialect: Dialect, make_at_length: MakeStore
 ) -> None:
     """By what headers and bodies state, or by what is refused again."""
 
@@ -60,7 +60,7 @@ def test_declared_twice_too_high_it_stops_offending_after_the_first_refusals(
         options = Options(jitter=0.3, latency=(0.5, 2.0))
         quota = Quota.bucket("requests", 20) if dialect.name == "anthropic" else Quota.rolling("requests", 20)
         provider = CalledProvider(dialect, [quota], options, clock=VirtualClock(), seed=2)
-        fleet = Fleet(_asking(provider, Limit.requests(40, per="minute")), make, seed=2)
+        fleet = Fleet(_asking(provider, Limit.requests(40, per="minute")), make_at_length, seed=2)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(200))
             fleet.start(3, concurrency=5)

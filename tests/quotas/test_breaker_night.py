@@ -122,8 +122,8 @@ def _ramp_held(night: Night) -> None:
     assert len([at for at in after if at < 90]) > PER_MINUTE / 2, "and it does open"
 
 
-def test_i15_ten_restarts_in_a_night_make_no_call(make: MakeStore) -> None:
-    scenario = _night(make, kills=10, kill_the_probe=False)
+def test_i15_ten_restarts_in_a_night_make_no_call(make_at_length: MakeStore) -> None:
+    scenario = _night(make_at_length, kills=10, kill_the_probe=False)
     night = run_fleet(scenario, start=EVENING)
     assert night.until == pytest.approx(3600 + 300), "midnight in Los Angeles, and the guard"
     early = [at for at in night.arrivals if at < night.until]
@@ -136,8 +136,8 @@ def test_i15_ten_restarts_in_a_night_make_no_call(make: MakeStore) -> None:
     assert night.attempts[State.READY] == {0}, "I16: stopped by a quota, no attempt is spent"
 
 
-def test_i15_a_killed_prober_is_replaced_within_a_minute(make: MakeStore) -> None:
-    night = run_fleet(_night(make, kills=2, kill_the_probe=True), start=EVENING)
+def test_i15_a_killed_prober_is_replaced_within_a_minute(make_at_length: MakeStore) -> None:
+    night = run_fleet(_night(make_at_length, kills=2, kill_the_probe=True), start=EVENING)
     assert len(night.probes) == 2
     assert night.probes[1] - night.probes[0] <= 61
     _ramp_held(night)
@@ -148,14 +148,14 @@ def test_i15_a_killed_prober_is_replaced_within_a_minute(make: MakeStore) -> Non
     ("strangers", "tries"), [(20, 1), (0, 0)], ids=["our books say little was used", "our books agree"]
 )
 def test_a_short_hint_on_a_days_quota_is_tried_once_unless_our_own_books_confirm_the_day(
-    make: MakeStore, strangers: int, tries: int
+    make_at_length: MakeStore, strangers: int, tries: int
 ) -> None:
     """Gemini says "retry in 20 s" with a day that is gone."""
 
     async def scenario() -> list[float]:
         provider = _provider(hint=20.04, strangers=strangers)
         await provider.until(120)
-        fleet = Fleet(asks(provider), make, seed=7)
+        fleet = Fleet(asks(provider), make_at_length, seed=7)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(200))
             fleet.start(4, **OPTIONS)
@@ -168,12 +168,12 @@ def test_a_short_hint_on_a_days_quota_is_tried_once_unless_our_own_books_confirm
     assert all(at < refusals[0] + 85 for at in later), "after what was hinted and what the minute allows"
 
 
-def test_n6_a_persons_closure_outlives_the_breaker_and_its_end(make: MakeStore) -> None:
+def test_n6_a_persons_closure_outlives_the_breaker_and_its_end(make_at_length: MakeStore) -> None:
     """Two marks: what is due is cleared, what a person said stays."""
 
     async def scenario() -> tuple[list[float], float, list[float]]:
         provider = _provider()
-        fleet = Fleet(asks(provider), make, seed=7)
+        fleet = Fleet(asks(provider), make_at_length, seed=7)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(200))
             fleet.start(2, **OPTIONS)

@@ -98,8 +98,8 @@ class Case:
 
 
 @pytest.fixture
-def case(make: MakeStore) -> Case:
-    return Case(make)
+def case(make_at_length: MakeStore) -> Case:
+    return Case(make_at_length)
 
 
 def first(answer: Exception, count: int = 6) -> Script:

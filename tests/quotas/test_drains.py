@@ -24,9 +24,9 @@ def test_i14_a_backlog_is_drained_as_fast_as_can_be_and_nothing_is_refused(name:
 
 
 @pytest.mark.parametrize("name", ["openai", "concurrent", "rolling"])
-def test_i14_on_other_stores_too(name: str, make_persistent: MakeStore) -> None:
+def test_i14_on_other_stores_too(name: str, make_at_length: MakeStore) -> None:
     setup = setup_for(name, SEEDS)
-    _check(setup, drained(setup, SEEDS, make_persistent))
+    _check(setup, drained(setup, SEEDS, make_at_length))
 
 
 def _check(setup: Setup, figures: Figures) -> None:

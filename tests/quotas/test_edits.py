@@ -36,7 +36,7 @@ def _write(app: Tidemill, limits: tuple[Limit, ...], provider: CalledProvider) -
 
 
 @pytest.mark.parametrize("shape", ["rolling", "paced", "bucket"])
-def test_i14_an_override_holds_from_the_next_claim_on(shape: Shapes, make: MakeStore) -> None:
+def test_i14_an_override_holds_from_the_next_claim_on(shape: Shapes, make_at_length: MakeStore) -> None:
     """Down from 60 to 20 a minute, and up to 90, while jobs flow. The provider is changed a second after we
     were told of less, and before we were told of more: it has nothing to refuse."""
     quota = Quota.bucket("requests", 60) if shape == "bucket" else Quota.rolling("requests", 60)
@@ -46,7 +46,7 @@ def test_i14_an_override_holds_from_the_next_claim_on(shape: Shapes, make: MakeS
         options = Options(jitter=0.5, latency=(0.2, 3.0), changes=changes)
         provider = CalledProvider(Gemini(), [quota], options, clock=VirtualClock(), seed=3)
         limits = (Limit.requests(60, per="minute", shape=shape),)
-        fleet = Fleet(lambda app: _write(app, limits, provider), make, seed=3)
+        fleet = Fleet(lambda app: _write(app, limits, provider), make_at_length, seed=3)
         async with fleet.app as app:
             await app.enqueue_many(fleet.task.job(number) for number in range(400))
             fleet.start(3, concurrency=30)
