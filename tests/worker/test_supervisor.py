@@ -19,7 +19,9 @@ from tidemill.core.job import Group, NewJob
 from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
 from tidemill.stores.sqlite import SqliteStore
+from tidemill.worker.options import FreshId
 from tidemill.worker.supervisor import SUPERVISOR, WORKER_ID, Supervisor, supervised_id
+from tidemill.worker.worker import _fresh
 
 WORKER = """
 import asyncio, os, sys
@@ -180,3 +182,9 @@ async def test_a_worker_whose_supervisor_is_already_gone_is_told_to_drain(tmp_pa
         sys.executable, "-c", code, env=environment, stdin=asyncio.subprocess.PIPE
     )
     assert await child.wait() == -signal.SIGTERM
+
+
+def test_the_id_a_supervisor_gives_is_plain_text_to_every_store() -> None:
+    """PostgreSQL's driver and msgspec write text, and no subclass of it."""
+    given = _fresh(FreshId("w-1"), SystemEntropy())
+    assert (given, type(given)) == ("w-1", str)

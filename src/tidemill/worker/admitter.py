@@ -50,10 +50,16 @@ class Admitter:
         self._unknown: dict[int, float] = {}
         self._unknown_this_round: dict[int, float] = {}
         self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()
 
     async def admit(self) -> bool:
         """One page, from where the last one ended: arrivals left for others hide nothing behind
-        them. True when more may be waiting."""
+        them. True when more may be waiting. One at a time: who finds nothing left has counted what
+        the one before admitted."""
+        async with self._turn:
+            return await self._admit_page()
+
+    async def _admit_page(self) -> bool:
         arrivals = await self._store.arrivals(AT_ONCE, self._seen)
         self._seen = arrivals[-1].seq if len(arrivals) == AT_ONCE else 0
         self._note_unknown(arrivals)

@@ -181,8 +181,15 @@ class Crew:
                 raise
 
     async def _pump_until_over(self) -> None:
+        """Idle is who looked again after the last admission. The chore may have made it between the
+        last look and its answer."""
+        known = self._admitter.admitted
         await self._pump.run()
-        while self._options.until_idle and not self._draining and await self._admit_more():
+        while self._options.until_idle and not self._draining:
+            await self._admit_the_rest()
+            if self._admitter.admitted == known:
+                return
+            known = self._admitter.admitted
             self._pump.look()
             await self._pump.run()
 
@@ -230,11 +237,9 @@ class Crew:
         else:
             await chore()
 
-    async def _admit_more(self) -> bool:
-        before = self._admitter.admitted
+    async def _admit_the_rest(self) -> None:
         while await self._admitter.admit():
             pass
-        return self._admitter.admitted > before
 
     def _adopt(self, claims: Claims, sent: float) -> None:
         """Take claimed jobs into hand and start as many as there are slots."""

@@ -113,13 +113,26 @@ class Heartbeat:
 
     async def _hear(self, listener: Listener, wake: asyncio.Event) -> None:
         """A cancelled job rings: beat at once and learn which one."""
+        time, looked_away = asyncio.get_running_loop().time, False
         while True:
             listener.arm()
+            armed = time()
+            if looked_away:
+                self._ring(wake)
             rung = await listener.wait(self._options.beat_every)
             listener.disarm()
             if rung:
-                self._rung = True
-                wake.set()
+                self._ring(wake)
+            # While its store is away a listener cannot be armed, and is woken at once. What rings while it
+            # rests for that is learned by a beat afterwards.
+            rest = armed + RETRY_AFTER - time()
+            looked_away = rung and rest > 0
+            if looked_away:
+                await asyncio.sleep(rest)
+
+    def _ring(self, wake: asyncio.Event) -> None:
+        self._rung = True
+        wake.set()
 
     async def _until_next(self) -> None:
         assert self._loop is not None  # noqa: S101 - running

@@ -149,5 +149,5 @@ class _Left(NamedTuple):
 def _fresh(given: str | None, entropy: Entropy) -> str:
     made = entropy.new_id()
     if given is None or isinstance(given, FreshId):
-        return given or made
+        return str(given or made)  # a plain one: stores write it
     return f"{given}-{made[-12:]}"

@@ -80,7 +80,9 @@ class RedisListener:
         self._wakeups.arm(self)
 
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - as the contract has it
-        if not self._rung:
+        if self._rung:
+            await asyncio.sleep(0)  # whoever asks again and again lets others run
+        else:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await asyncio.wait((self._waiter,), timeout=timeout)
