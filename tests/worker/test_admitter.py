@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.worker.bench import Bench, Virtually
 from tidemill.contract.jobs import Admission, Arrival, Refused
+from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.job import NewJob
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
@@ -163,6 +165,39 @@ def test_arrivals_are_admitted_and_run(virtually: Virtually) -> None:
         assert bad.state is State.FAILED
         assert bad.error is not None
         assert "number" in bad.error.message
+
+    virtually(scenario)
+
+
+class Distant(MemoryStore):
+    """The same truth far away: a claim's answer is under way when something is admitted, and the answer to
+    that comes `late`."""
+
+    def __init__(self, store: MemoryStore, late: float) -> None:
+        self.__dict__.update(store.another().__dict__)
+        self.late = late
+
+    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        settled = await super().settle(settlements, request)
+        await asyncio.sleep(0.05)
+        return settled
+
+    async def admit(self, admissions: Sequence[Admission]) -> int:
+        await asyncio.sleep(0.07)
+        admitted = await super().admit(admissions)
+        await asyncio.sleep(self.late)
+        return admitted
+
+
+@pytest.mark.parametrize("late", [0.0, 0.07])
+def test_who_is_idle_has_looked_after_the_last_admission(virtually: Virtually, late: float) -> None:
+    """The chore may have admitted it between the last look and its answer."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.tasks["add"] = define(add, name="add")
+        bench.store.arrive("a", "add", b'{"number":5}')
+        await bench.run_until_idle(store=Distant(bench.store, late))
+        assert (await bench.job("a")).state is State.DONE
 
     virtually(scenario)
 
