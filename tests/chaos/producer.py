@@ -17,16 +17,16 @@ def milliseconds(n: int) -> float:
 
 
 async def main(per_second: float) -> None:
-    ledger = Ledger(FOLDER)
+    ledger, size = Ledger(FOLDER), max(20, int(per_second / 5))
     async with app:
         for number in itertools.count():
-            batch = [work.using(delay=0.2 if n % 10 == 0 else 0.0).job(milliseconds(n)) for n in range(20)]
+            batch = [work.using(delay=0.2 if n % 10 == 0 else 0.0).job(milliseconds(n)) for n in range(size)]
             try:
                 for job in await app.enqueue_many(batch):
                     ledger.write("accepted", job.id)
             except StoreError as error:
                 ledger.write("refused", type(error).__name__)
-            await asyncio.sleep(20 / per_second if number else 0)
+            await asyncio.sleep(size / per_second if number else 0)
 
 
 asyncio.run(main(float(sys.argv[1])))

@@ -1,5 +1,5 @@
-"""The stores of these tests, each in virtual time. A server answers a thousand times slower than memory, and a
-night has many thousand questions: what takes long runs on servers only in `make chaos`."""
+"""The stores of these tests, each in virtual time. A server answers a thousand times slower than memory, and
+a night has many thousand questions: what takes long runs on servers only in `make chaos`."""
 
 from __future__ import annotations
 

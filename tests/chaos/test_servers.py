@@ -1,0 +1,140 @@
+"""Servers are hurt while jobs come and go: none is lost or doubled, and all goes on by itself (I1, I24)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.load import Load
+from tests.chaos.places import place
+from tests.servers.postgres import Postgres
+from tests.servers.program import HOST
+from tests.servers.redis import Redis
+from tests.servers.redis_cluster import RedisCluster
+from tests.servers.redis_sentinel import RedisSentinel
+from tidemill.core.claims import ClaimRequest, Settlement, Share
+from tidemill.core.job import Group, NewJob
+from tidemill.core.outcomes import Answer, Done
+from tidemill.errors import StoreUnavailable
+from tidemill.stores.redis import RedisStore
+
+TIMES = 3 if "TIDEMILL_CHAOS_SECONDS" not in os.environ else 50
+SNAPSHOT = 3.0 if "TIDEMILL_CHAOS_SECONDS" not in os.environ else 60.0
+END_ALL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tidemill'"
+pytestmark = pytest.mark.timeout(120 + 10 * TIMES + SNAPSHOT)
+
+
+@pytest.mark.parametrize("store", ["redis", "postgres"])
+async def test_a_killed_server_that_comes_back(store: str, tmp_path: Path) -> None:
+    """What it acknowledged it still knows: Redis with `appendfsync always`, PostgreSQL as it is."""
+    with place(store, tmp_path) as where:
+        assert where.server is not None
+        load = Load(where.url)
+        async with load.under_way():
+            for _ in range(TIMES):
+                await load.goes_on()
+                where.server.kill()
+                await asyncio.to_thread(where.server.start)
+        await load.check(where.url)
+
+
+async def test_scripts_that_are_flushed(redis_url: str, redis_server: Redis) -> None:
+    load = Load(redis_url)
+    with redis_server.client() as client:
+        async with load.under_way():
+            for _ in range(10 * TIMES):
+                await load.goes_on()
+                client.script_flush()
+    await load.check(redis_url)
+
+
+async def test_i24_a_full_memory_heals() -> None:
+    """`noeviction` is required: a full server refuses, and forgets nothing."""
+    with Redis(append_only=True) as server, server.client() as client:
+        load = Load(server.url)
+        async with load.under_way():
+            await load.goes_on()
+            client.config_set("maxmemory", 1)
+            while not load.refused:  # noqa: ASYNC110 - until somebody was told
+                await asyncio.sleep(0.01)
+            client.config_set("maxmemory", 0)
+            await load.goes_on()
+        await load.check(server.url)
+
+
+async def test_connections_that_an_administrator_ends(postgres_url: str, postgres_server: Postgres) -> None:
+    """Those that listen for wake-ups too."""
+    load = Load(postgres_url)
+    with postgres_server.client() as client:
+        async with load.under_way():
+            for _ in range(TIMES):
+                await load.goes_on()
+                client.execute(END_ALL)
+    await load.check(postgres_url)
+
+
+async def test_a_transaction_that_stays_open(postgres_url: str, postgres_server: Postgres) -> None:
+    """Nothing that was written since can be cleaned away."""
+    load = Load(postgres_url)
+    with postgres_server.client() as client:
+        async with load.under_way():
+            await load.goes_on()
+            client.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            client.execute("SELECT count(*) FROM tidemill.jobs")
+            await asyncio.sleep(SNAPSHOT)
+            before = len(load.sent)
+            await load.goes_on()
+            client.execute("COMMIT")
+    assert before > 20
+    await load.check(postgres_url)
+
+
+async def test_a_cluster_of_three(redis_cluster: RedisCluster) -> None:
+    url = f"redis+cluster://{HOST}:{redis_cluster.nodes[0].port}?prefix=load"
+    load = Load(url)
+    async with load.under_way():
+        for _ in range(TIMES):
+            await load.goes_on()
+    await load.check(url)
+
+
+async def test_i5_i6_a_claim_that_was_lost_in_a_failover() -> None:
+    """The replica never heard of it. Its holder is refused; whoever claims the job next has a higher fence."""
+    with RedisSentinel() as watched:
+        url = f"redis+sentinel://{HOST}:{watched.sentinels[0].port}/{watched.name}"
+        store = await RedisStore(url).open()
+        await store.insert([Group("q", (NewJob(id="job", task="t", payload=b"{}"),))])
+        with watched.primary.client() as client:
+            client.wait(1, 1000)
+            watched.replica.pause()
+            client.client_kill_filter(_type="slave")
+        [lost] = (await store.claim(_request("first"))).jobs
+        watched.primary.kill()
+        watched.replica.resume()
+        watched.primary, watched.replica = watched.replica, watched.primary
+        [held] = await _once_it_answers(store)
+        late = Settlement(lost.id, lost.fence, lost.claim, Done())
+        assert (await store.settle([late])).answers == [Answer.STALE]
+        assert held.fence > lost.fence
+        assert (await store.settle([Settlement(held.id, held.fence, held.claim, Done())])).answers == [
+            Answer.OK
+        ]
+        assert (await store.settle([late])).answers == [Answer.STALE]
+        await store.close()
+
+
+def _request(worker: str) -> ClaimRequest:
+    return ClaimRequest(worker=worker, number=1, shares=(Share("q", 1),), limit=1, lease=30.0)
+
+
+async def _once_it_answers(store: RedisStore) -> tuple:  # type: ignore[type-arg]
+    """A failover takes as long as the Sentinels say, and every call is told so in time."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return tuple((await store.claim(_request("second"))).jobs)
+            except StoreUnavailable:
+                continue
