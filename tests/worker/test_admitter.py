@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.worker.bench import Bench, Virtually
 from tidemill.contract.jobs import Admission, Arrival, Refused
 from tidemill.core.claims import ClaimRequest, Settled, Settlement
+from tidemill.core.filters import Filter
 from tidemill.core.job import NewJob
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
@@ -200,6 +202,33 @@ def test_who_is_idle_has_looked_after_the_last_admission(virtually: Virtually, l
         assert (await bench.job("a")).state is State.DONE
 
     virtually(scenario)
+
+
+def test_arrivals_without_an_id_are_jobs_of_their_own(virtually: Virtually) -> None:
+    """XADD without the field, INSERT with an empty one: a second would be taken for the first's copy."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.tasks["add"] = define(add, name="add")
+        for payload in (b'{"number":5}', b'{"number":5}', b"{}", b"{}"):
+            bench.store.arrive("", "add", payload)
+        await bench.run_until_idle()
+        jobs = (await bench.store.find(Filter())).jobs
+        assert sorted(job.state.value for job in jobs) == ["done", "done", "failed", "failed"]
+        assert len({job.id for job in jobs} - {""}) == 4
+
+    virtually(scenario)
+
+
+def test_an_arrival_without_an_id_has_the_same_one_each_time() -> None:
+    nameless = msgspec.structs.replace(arrival(), id="")
+    twice = [judge(nameless, {"add": TASK}, now) for now in (1001.0, 1002.0)]
+    ids = {admission.arrival.id for admission in twice if admission is not None}
+    assert len(ids) == 1
+    others = msgspec.structs.replace(nameless, seq=2), msgspec.structs.replace(nameless, arrived=2000.0)
+    for other in others:
+        admission = judge(other, {"add": TASK}, 1001.0)
+        assert admission is not None
+        assert admission.arrival.id not in ids
 
 
 def test_an_arrival_is_admitted_within_a_second(virtually: Virtually) -> None:

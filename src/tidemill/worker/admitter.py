@@ -88,6 +88,8 @@ class Admitter:
 
 
 def judge(arrival: Arrival, tasks: Mapping[str, TaskDefinition], now: float) -> Admission | None:
+    if not arrival.id:
+        arrival = msgspec.structs.replace(arrival, id=_own_id(arrival))
     task = tasks.get(arrival.task)
     if task is None:
         if now - arrival.arrived < UNKNOWN_TASK_PATIENCE:
@@ -105,6 +107,12 @@ def judge(arrival: Arrival, tasks: Mapping[str, TaskDefinition], now: float) -> 
     except Exception as error:  # noqa: BLE001 - a model's own validators may raise anything
         return _refused(arrival, task.queue, "InvalidPayload", f"payload: {describe(error).message}")
     return _accepted(arrival, task, options)
+
+
+def _own_id(arrival: Arrival) -> str:
+    """The same however often it is judged, so it still makes one job. Numbers begin anew in a store that
+    was copied: the time tells them apart."""
+    return f"arrival-{arrival.seq}-{arrival.arrived:.3f}"
 
 
 def _accepted(arrival: Arrival, task: TaskDefinition, options: Options) -> Admission:
