@@ -77,7 +77,7 @@ class Lanes:
             self._orders.setdefault(lane.group, Order())
         elif head := lane.jobs.head():
             self._take_out(job.lane, lane)
-            lane.lacks -= 1
+            lane.lacks -= lane.is_unripe  # else nothing changes of the lane, and nobody need decide anew
             if job.priority < head[0] or (lane.is_unripe and (lane.lacks <= 0 or not fresh)):
                 self._unmark(job.lane, lane)
         lane.jobs.add(_key(job))

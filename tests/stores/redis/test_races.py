@@ -109,6 +109,27 @@ async def test_p12_who_comes_to_wait_while_calls_end_is_let_in(store: RedisStore
     assert [one.id for one in await claim(store, "w", 3, "r")] == ["4"]
 
 
+async def test_p12_a_more_urgent_job_that_comes_while_a_lane_is_shut_is_asked_for(
+    store: RedisStore, meet: Meet
+) -> None:
+    pool = PoolSettings(limits=(Limit.concurrent(2),), keyed=True, held_back=0.5, urgent=-1)
+    await store.declare_pools({"m": pool})
+    await store.insert([Group("q", (job("1", needs=NEEDS), job("2", needs=NEEDS)))])
+    urgent = Group("q", (job("3", needs=NEEDS, priority=-1),))
+    assert await meet(lambda: claim(store, "w", 1), lambda: store.insert([urgent])) == 3, (
+        "twice, and the other"
+    )
+    (found,) = await store.get(["3"])
+    assert found is not None
+    assert found.state is State.RUNNING
+
+
+async def test_p12_jobs_that_come_to_one_lane_are_in_nobodys_way(store: RedisStore, meet: Meet) -> None:
+    await store.insert([Group("q", (job("1", key="k"),))])
+    two, three = (Group("q", (job(name, key="k"),)) for name in "23")
+    assert await meet(lambda: store.insert([two]), lambda: store.insert([three])) == 2, "one each"
+
+
 async def test_p1_other_limits_reach_who_comes_to_wait_meanwhile(store: RedisStore, meet: Meet) -> None:
     await store.declare_pools({"m": ONE_AT_A_TIME})
     await store.insert([Group("q", (job("1", needs=NEEDS), job("2", needs=NEEDS)))])
@@ -173,7 +194,7 @@ async def test_j35_a_limit_holds_while_others_claim_and_nobody_waits_for_those_t
     await store.settle(done(held[0]))
     await store.insert([Group("q", tuple(job(f"k{number}", key=f"{number}") for number in range(3)))])
     assert await meet(lambda: claim(store, "w", 1), lambda: store.settle(done(held[1]))) == 1
-    assert await meet(lambda: claim(store, "w", 2), lambda: claim(store, "x", 1)) == 3, "twice, and the other"
+    assert await meet(lambda: claim(store, "w", 2), lambda: claim(store, "x", 1)) == 3, "two and one"
     assert (await store.counts())["q"][State.RUNNING] == 2
 
 

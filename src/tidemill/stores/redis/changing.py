@@ -13,7 +13,7 @@ from tidemill.engine.wants import LaneRow, QueueRow, Rows
 from tidemill.stores.redis import arrivals, keys, rows
 from tidemill.stores.redis.job_writes import write_job
 from tidemill.stores.redis.rows import encode
-from tidemill.stores.redis.writes import Writes
+from tidemill.stores.redis.writes import FORGOTTEN, Writes
 
 
 def writes_of(changes: Changes, looked: Rows, now: float) -> Writes:
@@ -59,7 +59,7 @@ def _lane(writes: Writes, queue: str, lane: str, before: LaneRow | None, after: 
     if lane == "":
         writes.touch(queue, lane, b"" if after is None else str(after.served).encode())
         return
-    writes.touch(queue, lane, b"" if after is None else rows.lane_text(after))
+    writes.touch(queue, lane, FORGOTTEN if after is None else rows.lane_text(after))
     shut_before, shut_after = (None if row is None else row.shut for row in (before, after))
     if shut_before == shut_after:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from tidemill.clock import Entropy, SystemEntropy
@@ -14,7 +15,7 @@ from tidemill.errors import StoreUnavailable
 from tidemill.stores.redis import keys, scripts
 from tidemill.stores.redis.answers import found
 from tidemill.stores.redis.changing import writes_of
-from tidemill.stores.redis.checks import gathered
+from tidemill.stores.redis.checks import gathered, heads
 from tidemill.stores.redis.looks import Questions, Words
 from tidemill.stores.redis.shard import Shard
 from tidemill.stores.redis.wire import Argument
@@ -83,9 +84,8 @@ class RedisSource:
                 await self._shard.run(END_TURN, self._step, repeatable=True)
             return True
         assert self._now is not None, "nothing was looked up"  # noqa: S101 - an invariant of this file
-        return await self._write(
-            changes.read, writes_of(changes, rows, self._now[0]), changes.picked, changes.topics
-        )
+        writes = writes_of(changes, rows, self._now[0])
+        return await self._write(changes.read, writes, changes.picked, changes.topics, heads(changes, rows))
 
     async def space(self, wanted: Iterable[Want]) -> Workspace:
         """Records to look around in."""
@@ -99,9 +99,14 @@ class RedisSource:
         return await self._write(read, writes)
 
     async def _write(
-        self, read: Iterable[Want], writes: Writes, picked: int = 0, topics: Sequence[str] = ()
+        self,
+        read: Iterable[Want],
+        writes: Writes,
+        picked: int = 0,
+        topics: Sequence[str] = (),
+        heads: Iterable[Words] = (),
     ) -> bool:
-        checks = gathered(check for want in read for check in self._checks[want])
+        checks = gathered(chain((check for want in read for check in self._checks[want]), heads))
         words: list[Argument] = [self._step, len(checks)]
         for check in checks:
             words += (len(check), *check)

@@ -11,6 +11,9 @@ from tidemill.stores.redis.wire import Argument
 AT_ONCE = 2000
 """Arguments of one command: a script cannot hand on more than about 8 000."""
 
+FORGOTTEN = b"-"
+"""In the place of a lane's row: its last job has left. If another has come meanwhile, it begins anew."""
+
 
 class Writes:
     """Gathers what goes to the same key, for one command each. Removing comes first: what is changed may be

@@ -2,7 +2,8 @@
 --   ARGV[2]  the step, see parts/turn.lua
 --   how many checks, of each: how many words, the words (see `checks`)
 --   how many writes, of each: how many words, the words: a command of Redis, or one of `writes`
---   how many lanes in which jobs come or go, of each: queue, lane, its group, its row or ''
+--   how many lanes in which jobs come or go, of each: queue, lane, its group, its row, '-' if it is forgotten
+--   or '' if nothing is known of it
 --   how many picks, and topics to be rung
 -- Answers 1, or 0 when something is different and nothing was written.
 -- uses: clock bell records many turn
@@ -76,6 +77,11 @@ function checks.size(key, expected)
   return redis.call('SCARD', root .. key) == tonumber(expected)
 end
 
+-- Of a lane that is shut because of it.
+function checks.head(key, expected)
+  return redis.call('ZRANGE', root .. key, 0, 0)[1] == expected
+end
+
 local writes = {}
 
 -- A count that is forgotten when nothing is left.
@@ -142,6 +148,7 @@ local function picks()
 end
 
 local NOT_SHUT = '\147\192\0\192' -- [nil, 0, nil]
+local FORGOTTEN = '-'
 
 -- Rows, orders and sizes of all lanes are written together.
 local rows, orders, sizes = {}, {}, {}
@@ -153,7 +160,8 @@ local function resize(lane, by)
 end
 
 local function put_in(lane)
-  local row = lane.given ~= '' and lane.given or lane.before or '\0' .. pack('>I6', picks()) .. NOT_SHUT
+  local row = lane.given ~= '' and lane.given or lane.before or FORGOTTEN
+  if row == FORGOTTEN then row = '\0' .. pack('>I6', picks()) .. NOT_SHUT end
   local stands, priority = place(lane, row)
   if stands then
     if row ~= lane.before then gather(rows, lane.queue, lane.name, row) end
