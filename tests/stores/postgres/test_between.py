@@ -11,13 +11,16 @@ import asyncpg
 import pytest
 
 from tidemill.contract.store import Store
+from tidemill.core.changes import Cancel
 from tidemill.core.claims import ClaimRequest, Claims, Settlement, Share
+from tidemill.core.filters import Filter
 from tidemill.core.job import Group, NewJob
-from tidemill.core.outcomes import Answer, Done
+from tidemill.core.outcomes import Answer, Done, Snooze
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
 from tidemill.stores.postgres import PostgresStore
+from tidemill.stores.postgres import connection as connection_file
 from tidemill.stores.postgres.connection import Connection
 from tidemill.stores.postgres.ending import transaction
 from tidemill.stores.postgres.links import VERBS
@@ -40,6 +43,7 @@ SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT
 _WAITS_FOR_CLAIMS = """
 SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND locktype = 'relation' AND NOT granted
 """
+_WAIT_FOR_ROWS = "SELECT count(*) FROM pg_stat_activity WHERE wait_event IN ('transactionid', 'tuple')"
 _WAITS_FOR_JOBS = """
 SELECT count(*) FROM pg_locks WHERE relation = 'tidemill.jobs'::regclass AND NOT granted
 """
@@ -71,6 +75,12 @@ async def claim_under_way(store: Store, outsider: asyncpg.Connection) -> AsyncIt
     yield claim
     await outsider.execute("SELECT pg_advisory_unlock($1)", GATE)
     await claim
+
+
+async def until_they_wait(outsider: asyncpg.Connection, count: int) -> None:
+    """So many verbs for rows that somebody else has locked."""
+    while await outsider.fetchval(_WAIT_FOR_ROWS) < count:
+        pass
 
 
 def new(id_: str, **options: Any) -> NewJob:
@@ -131,6 +141,30 @@ async def test_j12_jobs_on_their_way_into_a_queue_count_for_a_length_that_is_set
             pass
     assert waits, "the length is told to hold, and jobs go in beyond it"
     await asyncio.gather(insert, declare)
+
+
+async def test_j71_a_settlement_and_a_step_about_the_same_jobs_wait_in_turn(
+    store: Store, outsider: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A circle of waiting is found by the server after a second, in which every other step waits, too."""
+    rolled_back: list[BaseException] = []
+
+    def may_repeat(error: BaseException, **_: object) -> bool:
+        rolled_back.append(error)
+        return True
+
+    monkeypatch.setattr(connection_file, "may_repeat", may_repeat)
+    await store.insert([Group("q", (new("a"), new("b"), new("c")))])
+    jobs = (await store.claim(request(1))).jobs
+    back = [Settlement(job.id, job.fence, job.claim, Snooze(60.0)) for job in reversed(jobs)]
+    async with outsider.transaction():
+        await outsider.execute("SELECT FROM tidemill.jobs WHERE id = 'b' FOR UPDATE")
+        settle = asyncio.create_task(store.settle(back))
+        await until_they_wait(outsider, 1)
+        amend = asyncio.create_task(store.amend(Filter(ids=("a", "b", "c")), Cancel()))
+        await until_they_wait(outsider, 2)
+    await asyncio.gather(settle, amend)
+    assert not rolled_back
 
 
 async def test_j14_a_database_may_isolate_transactions_by_default_more_than_steps_bear(

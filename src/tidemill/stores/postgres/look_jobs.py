@@ -34,7 +34,8 @@ async def jobs(view: View, wanted: Iterable[wants.JobOf], found: Found) -> None:
 
 async def running_of(view: View, wanted: Iterable[wants.RunningOf], found: Found) -> None:
     held: dict[str, list[str]] = {want.worker: [] for want in wanted}
-    for job in put_jobs(await view.fetch(_RUNNING_OF, list(held)), found):
+    running = put_jobs(await view.fetch(_RUNNING_OF, list(held)), found)
+    for job in sorted(running, key=lambda job: job.seq):
         held[job.worker or ""].append(job.id)
     for worker, ids in held.items():
         found[wants.RunningOf(worker)] = tuple(ids)

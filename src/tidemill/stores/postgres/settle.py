@@ -91,10 +91,12 @@ async def _settle_slowly(
 
 
 def _plain(settlements: Sequence[Settlement]) -> list[int]:
-    """Which of them may be. A job that is settled twice here is settled in order."""
+    """Which of them may be, by the ids of their jobs: so do steps lock them, too. A job that is settled twice
+    here is settled in order."""
     if len({item.job for item in settlements}) < len(settlements):
         return []
-    return [at for at, item in enumerate(settlements) if _may_be_plain(item)]
+    plain = [at for at, item in enumerate(settlements) if _may_be_plain(item)]
+    return sorted(plain, key=lambda at: settlements[at].job)
 
 
 def _may_be_plain(item: Settlement) -> bool:

@@ -1,4 +1,5 @@
--- What a step wants to know. Rows that the hot path may change are locked as they are read.
+-- What a step wants to know. Rows that the hot path may change are locked as they are read: jobs by their ids,
+-- as settlements meet them, or one would wait for the other in a circle.
 
 -- name: begin
 -- $1 wall, $2 boot, $3 epoch
@@ -12,12 +13,12 @@ SELECT nextval('tidemill.fences');
 
 -- name: jobs
 -- $1 ids
-SELECT {columns} FROM tidemill.jobs WHERE id = ANY($1::text[]) ORDER BY seq FOR UPDATE;
+SELECT {columns} FROM tidemill.jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE;
 
 -- name: running_of
 -- $1 workers
 SELECT {columns} FROM tidemill.jobs
-WHERE state = 'running' AND worker = ANY($1::text[]) ORDER BY seq FOR UPDATE;
+WHERE state = 'running' AND worker = ANY($1::text[]) ORDER BY id FOR UPDATE;
 
 -- name: overdue (whoever is being settled, or is in its holder's transaction, is alive)
 -- $1 boot, $2 workers, $3 how many at most
