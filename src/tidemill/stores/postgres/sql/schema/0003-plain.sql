@@ -109,7 +109,6 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     clock record;
     last_number bigint;
-    known text[] := '{}';
     rung text[] := '{}';
     name text;
     left_over integer := most;
