@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +249,34 @@ def test_a_task_that_no_worker_knows(cli: Cli) -> None:
     assert not any("workers do not know" in each["says"] for each in examined(cli, 1))
     cli.on_store(hand_back)
     assert finding(cli, 1, "1 job of tasks that workers do not know: send")["about"] == "tasks"
+
+
+def arrive(task: str, ago: float) -> None:
+    """As any program with a driver of its own does."""
+    with closing(sqlite3.connect("shop.db")) as database, database:
+        database.execute(
+            "INSERT INTO arrivals (id, task, payload, arrived) "
+            "SELECT 'a' || count(*), ?, '{}', strftime('%s') - ? FROM arrivals",
+            (task, ago),
+        )
+
+
+def test_j20_requests_that_no_worker_took_are_noted(cli: Cli) -> None:
+    for task, ago in (("sned", 300), ("sned", 100), ("bonuce", 100), ("send", 0)):
+        arrive(task, ago)
+    found = finding(cli, 0, "4 requests from outside wait, the oldest for 5 min")
+    assert (found["about"], found["level"]) == ("arrivals", "note")
+    assert "start one" in found["remedy"]
+    cli.on_store(lambda store: serve(store, "mail"))
+    found = finding(cli, 0, "3 requests from outside wait that no running worker has taken")
+    assert found["says"].endswith(": bonuce, sned")
+    assert "after 24 hours" in found["remedy"]
+
+
+def test_j20_a_request_that_came_just_now_is_not_late(cli: Cli) -> None:
+    arrive("send", 0)
+    cli.on_store(lambda store: serve(store, "mail"))
+    assert not any(each["about"] == "arrivals" for each in examined(cli, 0))
 
 
 def test_poison(cli: Cli) -> None:

@@ -8,6 +8,7 @@ from socket import gethostname
 import click
 
 from tidemill.app import Tidemill
+from tidemill.cli.doctor.arrivals import about_arrivals
 from tidemill.cli.doctor.finding import Finding
 from tidemill.cli.doctor.jobs import about_jobs
 from tidemill.cli.doctor.pools import about_pools
@@ -47,6 +48,7 @@ async def _examine(app: Tidemill, target: Target) -> list[Finding]:
         *await about_queues(app, overview, target),
         *about_pools(app, overview, target),
         *await about_jobs(app, overview, target),
+        *await about_arrivals(app, overview, target),
     ]
 
 
