@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import shlex
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -36,5 +37,7 @@ def test_the_unit_starts_a_worker_and_waits_longer_than_its_grace() -> None:
 
 @pytest.mark.parametrize("words", SAID)
 def test_the_doctor_says_what_the_page_quotes(words: str) -> None:
-    places = [*(ROOT / "src/tidemill/cli").rglob("*.py"), *(ROOT / "src/tidemill/stores/sqlite").glob("*.py")]
+    """By the commands, or by a store of itself."""
+    stores = [(ROOT / "src/tidemill/stores" / name).glob("*.py") for name in ("sqlite", "redis", "postgres")]
+    places = [*(ROOT / "src/tidemill/cli").rglob("*.py"), *chain(*stores)]
     assert any(words in path.read_text(encoding="utf-8") for path in places)
