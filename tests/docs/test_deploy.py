@@ -12,10 +12,13 @@ import click
 import pytest
 import yaml
 
+from tests.docs.pages import page
+from tests.docs.session import blocks
 from tidemill.cli.root import root
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE = sorted(DEPLOY.glob("compose.*.yaml"))
+CONTAINERS = page("how-to/containers.md")
 
 
 def parsed(arguments: list[str]) -> click.Context:
@@ -42,6 +45,27 @@ def test_x6_redis_keeps_what_it_was_told() -> None:
     services = yaml.safe_load((DEPLOY / "compose.redis.yaml").read_text())["services"]
     said = " ".join(services["redis"]["command"])
     assert "--appendonly yes --appendfsync always --maxmemory-policy noeviction" in said
+
+
+def test_x6_a_password_may_have_any_characters() -> None:
+    worker = yaml.safe_load((DEPLOY / "compose.postgres.yaml").read_text())["services"]["worker"]
+    assert "${" not in worker["environment"]["TIDEMILL_URL"]
+    assert worker["environment"]["PGPASSWORD"] == "${POSTGRES_PASSWORD}"
+
+
+def test_x6_the_page_starts_what_is_there_with_all_it_asks_for() -> None:
+    started = re.findall(r"^(.*)docker compose -f deploy/(\S+)", CONTAINERS, re.MULTILINE)
+    assert sorted(name for _, name in started) == [path.name for path in COMPOSE]
+    for given, name in started:
+        asked = set(re.findall(r"\$\{(\w+):\?", (DEPLOY / name).read_text()))
+        assert asked <= set(re.findall(r"(\w+)=", given))
+
+
+def test_x6_the_page_puts_a_command_on_top_that_exists() -> None:
+    image = next(body for language, body in blocks(CONTAINERS) if language == "dockerfile")
+    command = re.search(r"^CMD (\[.*\])$", image, re.MULTILINE)
+    assert command is not None
+    assert parsed(json.loads(command[1])).params["grace"] > 0
 
 
 def test_x6_the_unit_waits_longer_than_its_worker() -> None:
