@@ -14,7 +14,7 @@ DEFAULT_URL = "sqlite:///tidemill.db"
 
 _KNOWN = (
     "known are memory://, sqlite:// (sqlite:///tidemill.db or sqlite:////var/lib/tidemill.db), "
-    "redis:// and postgresql://"
+    "redis:// (also rediss://, redis+sentinel://, redis+cluster:// and redis+unix://) and postgresql://"
 )
 _FILE = re.compile(r"sqlite:///[^?#]*")
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]{0,19}://")

@@ -140,8 +140,12 @@ async def test_an_option_nobody_knows(postgres_url: str) -> None:
         ("postgresql://u:p@h/d?schema=Big", "schema='Big' cannot be used"),
         ("postgresql://u:p@h/d?schema=pg_x", "schema='pg_x' cannot be used"),
         ("postgresql://u:p@h/d?connections=many", "connections='many' must be a whole number"),
-        ("postgresql://u:s3cret/word@h/d", "write characters such as @, / and #"),
-        ("postgresql://u:s3cret#word@h/d", "write characters such as @, / and #"),
+        ("postgresql://u:s3cret/word@h/d", "as %40, %2F"),
+        ("postgresql://u:s3cret#word@h/d", "as %40, %2F"),
+        ("postgresql://u:s3cret?word@h/d", "as %40, %2F"),
+        ("postgresql://u:s3cret?word=w@h/d", "as %40, %2F"),
+        ("postgresql://u:s3cret[word@h/d", "as %40, %2F"),
+        ("postgresql://u:p@h:s3cret/d", "as %40, %2F"),
     ],
 )
 def test_urls_that_cannot_be_read(url: str, said: str) -> None:

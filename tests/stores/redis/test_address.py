@@ -91,9 +91,20 @@ def test_no_secret_is_shown(url: str) -> None:
         ("redis://a?timeout=0", "timeout must be seconds"),
         ("redis://a?eviction=yes", "eviction must be allowed"),
         ("redis+carrier-pigeon://a", "not a redis URL"),
+        ("redis://u:s3cret/word@h:6379/0", "as %40, %2F"),
+        ("redis://u:s3cret#word@h", "as %40, %2F"),
+        ("redis://u:p?s3cret@h", "as %40, %2F"),
+        ("rediss://u:s3cret[word@h", "as %40, %2F"),
+        ("redis+unix://u:p?s3cret@/run/redis.sock", "as %40, %2F"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_remedy(url: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^url \(") as refused:
         parse(url)
     assert says in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_an_at_sign_in_a_password_is_no_harm() -> None:
+    address = parse("redis://ann:p@ss@h:7000")
+    assert (address.login, address.nodes) == (Login("ann", "p@ss"), (Node("h", 7000),))

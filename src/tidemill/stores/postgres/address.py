@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import Self
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
@@ -20,6 +20,7 @@ CONNECTIONS = 8
 a hundred for everybody."""
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,49}")
+_HOST = re.compile(r"(\[[\w.:%]*\]|[\w.%-]*)(:\d{0,5})?")
 _MOST_CONNECTIONS = 1000
 
 
@@ -33,8 +34,8 @@ class Address(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, url: str, schema: str | None = None) -> Self:
-        parts = urlsplit(url)
-        shown = _shown(url)
+        parts = _split(url)
+        shown = _shown(parts)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         named = options.pop("schema", DEFAULT_SCHEMA)
         connections = _count(options.pop("connections", str(CONNECTIONS)))
@@ -48,17 +49,31 @@ class Address(msgspec.Struct, frozen=True):
         return self.shown
 
 
-def _shown(url: str) -> str:
-    """Host and database. A password with a character that ends a host would be shown as part of one:
-    such a URL is refused, and would not work anyway."""
-    parts = urlsplit(url)
-    host, database = parts.netloc.rpartition("@")[2], parts.path.removeprefix("/")
-    strange = "@" in database or "/" in database or "@" in parts.fragment or parts.fragment
-    if strange or not re.fullmatch(r"[\w.,:%\[\]-]*", host):
+def _split(url: str) -> SplitResult:
+    """A password with a character that ends a host would be shown as part of one: such a URL is refused, and
+    would not work anyway."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = None
+    if parts is None or _is_strange(parts):
         raise ConfigurationError(
             "url: it cannot be read as postgresql://user:password@host:port/database?schema=tidemill; write "
-            "characters such as @, / and # in a user name or password as %40, %2F and %23"
+            "characters such as @, /, ?, # and [ in a user name, a password or an option as %40, %2F, %3F, "
+            "%23 and %5B"
         )
+    return parts
+
+
+def _is_strange(parts: SplitResult) -> bool:
+    hosts, database = parts.netloc.rpartition("@")[2], parts.path.removeprefix("/")
+    behind = "@" in f"{database}{parts.query}" or "/" in database or parts.fragment
+    return bool(behind) or not all(_HOST.fullmatch(host) for host in hosts.split(","))
+
+
+def _shown(parts: SplitResult) -> str:
+    """Host and database."""
+    host, database = parts.netloc.rpartition("@")[2], parts.path.removeprefix("/")
     return f"PostgreSQL at {host or 'the local socket'}" + (f"/{unquote(database)}" if database else "")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import NoReturn
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 import msgspec
 
@@ -104,9 +104,9 @@ def parse(url: str, prefix: str | None = None) -> Address:
     kind = _SCHEME.fullmatch(scheme)
     if kind is None:
         _refuse(scheme, "it is not a redis URL; write redis://host:6379/0")
-    parts = urlsplit(f"//{rest}")
-    options = _options(scheme, parts.query)
     found = kind["found"] or ""
+    parts = _split(scheme, rest, found)
+    options = _options(scheme, parts.query)
     nodes = (Node(path=unquote(parts.path)),) if found == "unix" else _nodes(scheme, parts.netloc, found)
     service, db = _place(scheme, found, parts.path, options)
     return Address(
@@ -122,6 +122,21 @@ def parse(url: str, prefix: str | None = None) -> Address:
         timeout=_timeout(scheme, options.get("timeout")),
         evicts=_evicts(scheme, options.get("eviction")),
     )
+
+
+def _split(scheme: str, rest: str, found: str) -> SplitResult:
+    """An @ behind the host, or half a bracket, is of a password that was cut: no word of it may be shown."""
+    try:
+        parts = urlsplit(f"//{rest}")
+    except ValueError:
+        parts = None
+    if parts is None or "@" in f"{'' if found == 'unix' else parts.path}{parts.query}{parts.fragment}":
+        _refuse(
+            scheme,
+            f"it cannot be read as {scheme}://user:password@host:port/0; write characters such as @, /, ?, # "
+            "and [ in a user name, a password or an option as %40, %2F, %3F, %23 and %5B",
+        )
+    return parts
 
 
 def _nodes(scheme: str, netloc: str, found: str) -> tuple[Node, ...]:
