@@ -75,8 +75,8 @@ class StoreError(TidemillError):
 class StoreUnavailable(StoreError):
     """The store cannot be reached, is locked for too long, or is closed.
 
-    `ids` are the jobs of an enqueue that may or may not have been accepted: sent again with the
-    same ids, each exists once.
+    `ids` are the jobs of an enqueue that were not sent, or may or may not have been accepted: sent
+    again with the same ids, each exists once.
     """
 
     ids: tuple[str, ...] = ()

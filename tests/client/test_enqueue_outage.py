@@ -114,6 +114,21 @@ def test_a_store_that_does_not_open_is_given_up_on_in_time() -> None:
     run_virtual(scenario())
 
 
+def test_who_cannot_even_open_the_store_is_told_the_ids_i22() -> None:
+    class Unreachable(Watched):
+        async def open(self) -> None:
+            raise StoreUnavailable("connection refused")
+
+    def work() -> Task[[int], None]:
+        return _work(Tidemill(store=Unreachable(MemoryStore()).as_store()))
+
+    with pytest.raises(StoreUnavailable, match="connection refused") as one:
+        run_virtual(work().using(id="mine").enqueue(1))
+    with pytest.raises(StoreUnavailable, match="connection refused") as sync:
+        work().using(id="mine too").enqueue_sync(1)
+    assert (one.value.ids, sync.value.ids) == (("mine",), ("mine too",))
+
+
 def test_who_gives_up_is_told_the_ids_to_send_again_i22() -> None:
     async def scenario() -> None:
         store, work = _setup()

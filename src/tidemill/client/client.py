@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemill.client.bulk import chunks
-from tidemill.client.enqueuer import DEADLINE, FIRST_PAUSE, LONGEST_PAUSE, gave_up
+from tidemill.client.enqueuer import DEADLINE, FIRST_PAUSE, LONGEST_PAUSE, gave_up, naming
 from tidemill.client.handle import JobHandle
 from tidemill.client.portal import Portal, refuse_on_a_loop
 from tidemill.client.request import JobRequest, RequestMaker
@@ -171,7 +171,8 @@ class Client:
         if session is not None:
             return await session.enqueuer.insert(groups)
         deadline = asyncio.get_running_loop().time() + DEADLINE
-        session = await self._open_by(deadline)
+        with naming(groups):
+            session = await self._open_by(deadline)
         return await session.enqueuer.insert(groups, deadline)
 
     async def _open_by(self, deadline: float) -> Session:
@@ -185,7 +186,10 @@ class Client:
 
     def _insert_sync(self, groups: Sequence[Group]) -> list[list[Inserted]]:
         began, pause = self._clock.boot(), FIRST_PAUSE
-        blocking = self._blocking or self.blocking()
+        blocking = self._blocking
+        if blocking is None:
+            with naming(groups):
+                blocking = self.blocking()
         if blocking is None:
             refuse_on_a_loop("enqueue")
             return self._portal.run(lambda: self._insert(groups))

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidemill.core.job import Group
@@ -160,8 +161,18 @@ def _bug_in_store(error: Exception) -> StoreError:
     return StoreError(f"the store raised {type(error).__name__}: {error}")
 
 
+@contextmanager
+def naming(groups: Sequence[Group]) -> Iterator[None]:
+    """Who cannot even reach the store is told the ids as well: what to do about them is the same."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        error.ids = _ids(groups)
+        raise
+
+
 def gave_up(error: StoreUnavailable, groups: Sequence[Group]) -> StoreUnavailable:
-    ids = tuple(job.id for group in groups for job in group.jobs)
+    ids = _ids(groups)
     if len(ids) == 1:
         what = f"job {ids[0]} may or may not have been accepted: enqueue it again with using(id={ids[0]!r})"
     else:
@@ -173,6 +184,10 @@ def gave_up(error: StoreUnavailable, groups: Sequence[Group]) -> StoreUnavailabl
     )
     given_up.ids = ids
     return given_up
+
+
+def _ids(groups: Sequence[Group]) -> tuple[str, ...]:
+    return tuple(job.id for group in groups for job in group.jobs)
 
 
 def _answer(batch: list[_Waiting], answers: Answers) -> None:
