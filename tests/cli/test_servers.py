@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.support import Cli, application_at
 from tests.cli.tree import CALLS, WITHOUT_STORE, call
+from tests.servers.program import HOST
+from tests.servers.redis import Redis
 
 DIFFERENT = {
+    "bench": "it measures the embedded store",
     "db backup": "a server has tools of its own for it, and they are named",
     "db copy": "the other one's copy is there by then",
     "doctor": "it finds what is wrong with a server of the tests",
@@ -41,3 +45,44 @@ def test_a_backup_names_the_servers_own_tools(
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
     assert ("redis-cli" if server == "redis_url" else "pg_dump") in ran.err
     assert not (tmp_path / "copy").exists()
+
+
+UNUSABLE: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a wrong password": ({"requirepass": "right"}, "redis://:sk-wrong@{server}/0", "password"),
+    "an evicting server": (
+        {"maxmemory": "64mb", "maxmemory_policy": "allkeys-lru"},
+        "redis://{server}/0",
+        "evict",
+    ),
+    "no such database": ({}, "redis://{server}/99", "has no database 99"),
+}
+
+
+@pytest.mark.parametrize("trouble", UNUSABLE)
+def test_x7_a_server_that_is_set_up_wrongly_is_one_bad_finding(cli: Cli, trouble: str) -> None:
+    """Whoever reads what the doctor says, as a program does, finds it there."""
+    settings, url, says = UNUSABLE[trouble]
+    with Redis(**settings) as server:
+        url = url.format(server=f"{HOST}:{server.port}")
+        _one_bad_finding(cli, url, f"{HOST}:{server.port}", says)
+
+
+def test_x7_a_database_that_is_not_there_is_one_bad_finding(cli: Cli, postgres_url: str) -> None:
+    _one_bad_finding(cli, f"{postgres_url}_not", HOST, "there is no such database")
+
+
+def test_x7_a_server_that_is_not_there_is_named_once(cli: Cli) -> None:
+    with Redis() as server:
+        place = f"{HOST}:{server.port}"
+    _one_bad_finding(cli, f"redis://{place}/0", place, "cannot be reached")
+
+
+def _one_bad_finding(cli: Cli, url: str, place: str, says: str) -> None:
+    told, read = cli("doctor", "--url", url), cli("doctor", "--url", url, "--json")
+    assert (told.code, told.err, read.code, read.err) == (1, "", 1, "")
+    assert told.out.startswith("bad  store: ")
+    (found,) = read.json["findings"]
+    assert (found["about"], found["level"]) == ("store", "bad")
+    assert says in found["says"]
+    assert found["says"].count(place) == 1, found
+    assert "sk-wrong" not in told.out + read.out

@@ -19,7 +19,7 @@ from tidemill.cli.doctor.workers import about_workers, about_workers_here
 from tidemill.cli.output import print_json, printable
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
-from tidemill.errors import StoreError
+from tidemill.errors import ConfigurationError, StoreError, TidemillError
 from tidemill.settings import Effective
 
 
@@ -32,7 +32,7 @@ def doctor(target: Target, *, here: bool) -> int:
     try:
         findings = target.run(lambda app: _is_here(app) if here else _examine(app, target), app=app)
         settings = [] if here else app.settings.effective(app.queues)
-    except StoreError as error:
+    except (StoreError, ConfigurationError) as error:
         findings = [_unusable(app, error)]
         settings = app.settings.effective(app.queues) if target.json else []
     _show(findings, settings, as_json=target.json)
@@ -57,8 +57,10 @@ async def _is_here(app: Tidemill) -> list[Finding]:
     return list(about_workers_here(await app.inspect.workers(), gethostname()))
 
 
-def _unusable(app: Tidemill, error: StoreError) -> Finding:
-    return Finding(about="store", level="bad", says=f"{app.url}: {error}")
+def _unusable(app: Tidemill, error: TidemillError) -> Finding:
+    """What a store on a server says of itself begins with where that is."""
+    says = str(error) if app.url.server else f"{app.url}: {error}"
+    return Finding(about="store", level="bad", says=says)
 
 
 def _show(findings: Sequence[Finding], settings: Sequence[Effective], *, as_json: bool) -> None:
