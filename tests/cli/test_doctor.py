@@ -350,5 +350,9 @@ def test_x6_a_health_check_asks_for_a_worker_of_this_host_only(
 
 def test_i30_a_command_to_type_next_shows_no_password() -> None:
     target = Target(url="redis://user:sk-secret@cache.internal:6379/0")
-    assert "sk-secret" not in target.command("queues")
+    assert target.command("queues") == "tidemill queues --url redis://cache.internal:6379/0"
+    optioned = Target(url="redis://cache.internal/0?prefix=shop&password=sk-secret")
+    assert optioned.command("queues") == "tidemill queues --url 'redis://cache.internal/0?***'"
+    garbled = Target(url="redis://user:sk-sec@ret@cache.internal/0")
+    assert garbled.command("queues") == "tidemill queues --url 'redis://***'"
     assert Target(url="sqlite:///jobs.db").command("queues") == "tidemill queues --url sqlite:///jobs.db"

@@ -16,7 +16,7 @@ from tidemill.app import Tidemill, make_store
 from tidemill.cli.application import as_set, load
 from tidemill.cli.output import note
 from tidemill.errors import StoreUnavailable
-from tidemill.urls import StoreUrl, holds_secrets, mask
+from tidemill.urls import StoreUrl, holds_secrets
 
 T = TypeVar("T")
 
@@ -47,7 +47,9 @@ class Target:
         """A command to type next, about the same application or store."""
         url = self.url
         if url and holds_secrets(url):
-            url = mask(url)  # to be typed anew by whoever knows it
+            # User, password and options are to be typed anew by whoever knows them. Options may name
+            # another store of the same server: that there were some is shown.
+            url = f"{StoreUrl.parse(url)}{'?***' if '?' in url else ''}"
         given = [("--app", self.app), ("--url", url)]
         return shlex.join(
             ["tidemill", *words, *(part for name, value in given if value for part in (name, value))]
