@@ -40,6 +40,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["jobs", "--url", "amqp://:secret@host"], "not available in this version"),
     (["jobs", "--url", "memory://"], "memory:// is always empty here"),
     (["doctor", "--url", "memory://"], "memory:// is always empty here"),
+    (["bench", "--url", "redis://:secret@host:6379/0"], "bench measures the embedded store"),
+    (["bench", "--url", "postgresql://host/jobs"], "name a sqlite:/// file, or memory://"),
     (["jobs", "--url", "sqlite:///a.db", "--state", "lost"], "'lost' is not one of"),
     (["jobs", "--url", "sqlite:///a.db", "--since", "soon"], "'soon' is neither a duration nor a time"),
     (["jobs", "retry", "--url", "sqlite:///a.db"], "say which jobs: their ids, or a filter"),
@@ -164,3 +166,14 @@ def test_an_empty_file_is_not_made_a_database_by_looking(cli: Cli, tmp_path: Pat
     assert (ran.code, ran.out) == (1, "")
     assert "there is no database in" in ran.err
     assert (tmp_path / "empty.db").read_bytes() == b""
+
+
+def test_an_unexpected_error_is_told_by_its_cause(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group says only how many there were."""
+
+    def burst(_: Tidemill) -> None:
+        raise ExceptionGroup("unhandled", [ExceptionGroup("inner", [ZeroDivisionError("by nothing")])])
+
+    monkeypatch.setattr("tidemill.cli.target.require_outside", burst)
+    ran = cli("queues", "--app", "shop:app")
+    assert (ran.code, ran.out, ran.err) == (1, "", "tidemill: ZeroDivisionError: by nothing\n")

@@ -44,7 +44,15 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except Exception as error:  # noqa: BLE001 - the last resort: a sentence, not a traceback
-        _stop(f"{type(error).__name__}: {error}", FAILURE)
+        cause = _innermost(error)
+        _stop(str(cause) if isinstance(cause, TidemillError) else f"{type(cause).__name__}: {cause}", FAILURE)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """A group says only how many there were."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _write_anything() -> None:

@@ -49,6 +49,11 @@ def bench(jobs: int, url: str | None, *, as_json: bool) -> None:
 @contextmanager
 def _thrown_away(url: str | None) -> Iterator[str]:
     beside = None if url is None else StoreUrl.parse(url)
+    if beside is not None and beside.server:
+        raise click.UsageError(
+            f"url: bench measures the embedded store and cannot measure {beside}; name a sqlite:/// file, "
+            "or memory://"
+        )
     if beside is not None and beside.scheme == "memory":
         yield str(beside)
         return
