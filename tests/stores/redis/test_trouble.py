@@ -155,6 +155,8 @@ async def test_a_primary_that_became_a_replica(connect: Connect, redis_server: R
 
 
 async def test_s2_closing_waits_for_what_is_under_way(handle: Handle) -> None:
+    """Also where it takes several trips: here the script has to be loaded first."""
+    await handle.shard.ask("SCRIPT", "FLUSH")
     call = asyncio.ensure_future(handle.shard.run(NOTE))
     await asyncio.sleep(0)
     await handle.close()

@@ -71,9 +71,10 @@ class Connector:
     async def close(self) -> None:
         """Lets what is under way end: it was accepted, or will be said not to be."""
         self._closed = True
-        wire, self.wire = self.wire, None
+        wire = self.wire
         if wire is not None:
             await wire.finish()
+            self.wire = None
             await wire.close()
 
     def note_where(self, said: Said) -> None:

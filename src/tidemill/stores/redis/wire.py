@@ -63,9 +63,11 @@ class Wire(asyncio.Protocol):
         await asyncio.shield(self.over)
 
     async def finish(self) -> None:
-        """Returns when nothing is under way; the watch sees to it that this is soon."""
-        if self._under_way:
-            await asyncio.wait([answer for answer, _ in self._under_way])
+        """Returns when nobody waits for a reply; the watch sees to it that this is soon. Whoever was answered
+        may have to ask on."""
+        while waited_for := [answer for answer, _ in self._under_way if not answer.done()]:
+            await asyncio.wait(waited_for)
+            await asyncio.sleep(0)
 
     def abandon(self) -> None:
         """The loop is closed, or another process's: only the socket is let go of."""
