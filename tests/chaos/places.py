@@ -23,7 +23,8 @@ class Place:
 @contextmanager
 def place(store: str, folder: Path) -> Iterator[Place]:
     """Set up so that what it acknowledged survives a kill: SQLite as it is, Redis with `appendfsync
-    always` and PostgreSQL as it is by default. Redis with `everysec` promises less, see `test_everysec`."""
+    always` and PostgreSQL as it is by default. Redis with `everysec` writes up to two seconds later, and a
+    server that is killed then has forgotten them: no test can ask more of it."""
     if store == "sqlite":
         yield Place(f"sqlite:///{folder / 'jobs.db'}")
         return

@@ -102,7 +102,7 @@ async def test_a_cluster_of_three(redis_cluster: RedisCluster) -> None:
 
 
 async def test_i5_i6_a_claim_that_was_lost_in_a_failover() -> None:
-    """The replica never heard of it. Its holder is refused; whoever claims the job next has a higher fence."""
+    """The replica never heard of it. Its holder is refused; whoever claims it next has a higher fence."""
     with RedisSentinel() as watched:
         url = f"redis+sentinel://{HOST}:{watched.sentinels[0].port}/{watched.name}"
         store = await RedisStore(url).open()
