@@ -1,5 +1,5 @@
 """Workers that stand still past their leases, with jobs in their hands, and go on: what they bring is refused
-(I6, I7). On a file whoever is stopped while it writes stops all others: there `test_fire` has zombies enough."""
+(I6, I7). On a file whoever is stopped while it writes stops all others: `test_fire` has some there."""
 
 from __future__ import annotations
 

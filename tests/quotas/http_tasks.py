@@ -37,7 +37,7 @@ def scaled(limit: Limit) -> Limit:
 
 
 SETUP = setup()
-app = Tidemill(f"sqlite:///{FOLDER / 'jobs.db'}")
+app = Tidemill(os.environ.get("QUOTA_STORE", f"sqlite:///{FOLDER / 'jobs.db'}"))
 app.queue("default", crash_limit=50, keep_done=Retention(), keep_failed=Retention())
 pool = app.pool("api", *map(scaled, SETUP.limits))
 

@@ -1,4 +1,4 @@
-"""The same over real HTTP: four worker processes on one SQLite file, a provider whose minute takes 2 s."""
+"""The same over real HTTP: four worker processes on one store, a provider whose minute takes 2 s."""
 
 from __future__ import annotations
 
@@ -33,13 +33,22 @@ CALLS = {"openai": 100, "anthropic": 60, "unknown": 10, "concurrent": 60, "rolli
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(180)]
 
 
+@pytest.fixture
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of the store that a test names, SQLite by default."""
+    name = getattr(request, "param", "sqlite")
+    return f"sqlite:///{tmp_path / 'jobs.db'}" if name == "sqlite" else request.getfixturevalue(f"{name}_url")
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("name", CALLS)
-async def test_i14_nothing_is_refused_lost_or_paid_twice(name: str, seed: int, tmp_path: Path) -> None:
+async def test_i14_nothing_is_refused_lost_or_paid_twice(
+    name: str, seed: int, store_url: str, tmp_path: Path
+) -> None:
     """Whatever the account, and whatever differs from seed to seed. How long it took is printed."""
     setup = _short(name, seed)
     provider = _provider(setup, seed)
-    async with Server(provider) as server, _fleet(tmp_path, server.url, name, seed) as fleet:
+    async with Server(provider) as server, _fleet(tmp_path, store_url, server.url, name, seed) as fleet:
         began = provider.now
         states = await fleet.drained(setup.calls)
         print(f"{setup.name}: {setup.calls} calls, T = {provider.now - began:.1f} s of the provider's time")
@@ -49,13 +58,20 @@ async def test_i14_nothing_is_refused_lost_or_paid_twice(name: str, seed: int, t
     assert len(provider.ledger.bills) == setup.calls
 
 
-@pytest.mark.parametrize("how", ["retry", "park"])
-async def test_i14_i18_with_kills(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("store_url", "how"),
+    [("sqlite", "retry"), ("sqlite", "park"), ("redis", "retry"), ("postgres", "park")],
+    indirect=["store_url"],
+)
+async def test_i14_i18_with_kills(store_url: str, how: str, tmp_path: Path) -> None:
     """Up to eight processes are killed under their calls, and under what comes after them. What nobody knows
     the outcome of is paid for again when it is tried again, at most, and nothing is when it is parked."""
     setup = replace(setup_for("rolling", 3), calls=100)
     provider = _provider(setup, 3, latency=(6.0, 12.0))
-    async with Server(provider) as server, _fleet(tmp_path, server.url, "rolling", 3, how) as fleet:
+    async with (
+        Server(provider) as server,
+        _fleet(tmp_path, store_url, server.url, "rolling", 3, how=how) as fleet,
+    ):
         killing = asyncio.create_task(fleet.kill_now_and_then(provider, times=8))
         states = await fleet.drained(setup.calls)
         await killing
@@ -118,16 +134,16 @@ class HttpFleet:
 
 @asynccontextmanager
 async def _fleet(
-    folder: Path, url: str, name: str, seed: int, how: str = "plain"
+    folder: Path, store: str, url: str, name: str, seed: int, *, how: str = "plain"
 ) -> AsyncIterator[HttpFleet]:
     setup = setup_for(name, seed)
-    app = Tidemill(f"sqlite:///{folder / 'jobs.db'}")
+    app = Tidemill(store)
     app.queue("default", crash_limit=50, keep_done=Retention(), keep_failed=Retention())
 
     @app.task(name="ask", pool=app.pool("api", *map(scaled, setup.limits)), cost=setup.cost)
     async def ask(number: int) -> None: ...
 
-    said = {"FOLDER": str(folder), "URL": url, "SETUP": name, "SEED": str(seed), "HOW": how}
+    said = {"FOLDER": str(folder), "STORE": store, "URL": url, "SETUP": name, "SEED": str(seed), "HOW": how}
     environment = {f"QUOTA_{word}": value for word, value in said.items()}
     async with app:
         processes = Processes("tests.quotas.http_worker", environment, folder / "output.txt")
