@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.support import Cli, application_at
-from tests.cli.tree import CALLS, WITHOUT_STORE, call
+from tests.cli.tree import CALLS, MAKING, NAMES_ONLY_A_GROUP, PLANNING, WITHOUT_STORE, call
 from tests.servers.program import HOST
 from tests.servers.redis import Redis
+from tidemill.stores.postgres import PostgresStore
 
 DIFFERENT = {
     "bench": "it measures the embedded store",
@@ -41,10 +43,40 @@ def test_every_command(cli: Cli, tmp_path: Path, request: pytest.FixtureRequest,
 def test_a_backup_names_the_servers_own_tools(
     cli: Cli, tmp_path: Path, request: pytest.FixtureRequest, server: str
 ) -> None:
-    ran = cli("db", "backup", "copy", "--url", request.getfixturevalue(server))
+    url: str = request.getfixturevalue(server)
+    application_at(tmp_path, "served", url)
+    cli(*call("enqueue", "served", url))
+    ran = cli("db", "backup", "copy", "--url", url)
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
     assert ("redis-cli" if server == "redis_url" else "pg_dump") in ran.err
     assert not (tmp_path / "copy").exists()
+
+
+READING = [path for path in CALLS if path not in MAKING | WITHOUT_STORE | PLANNING | NAMES_ONLY_A_GROUP]
+
+
+def test_looking_makes_no_tables(cli: Cli, tmp_path: Path, postgres_url: str) -> None:
+    """A mistyped schema is told, as a mistyped file is."""
+    url = f"{postgres_url}?schema=mistyped"
+    application_at(tmp_path, "served", url)
+    for path in READING:
+        ran = cli(*call(path, "served", url))
+        told = ran.out if path == "doctor" else ran.err
+        assert ran.code == 1, (path, ran)
+        assert "there is no store yet" in told, (path, ran)
+    planned = cli(*call("plan", "served", url))
+    assert (planned.code, "nothing waits" in planned.err) == (0, True)
+    assert not asyncio.run(_is_made(url))
+    cli(*call("enqueue", "served", url))
+    assert cli("queues", "--url", url).code == 0
+
+
+async def _is_made(url: str) -> bool:
+    store = PostgresStore(url)
+    try:
+        return await store.is_made()
+    finally:
+        await store.close()
 
 
 UNUSABLE: dict[str, tuple[dict[str, Any], str, str]] = {

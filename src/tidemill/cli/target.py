@@ -15,6 +15,7 @@ import click
 from tidemill.app import Tidemill, make_store
 from tidemill.cli.application import as_set, load
 from tidemill.cli.output import note
+from tidemill.contract.upkeep import MadeByOpening
 from tidemill.errors import StoreUnavailable
 from tidemill.urls import StoreUrl, holds_secrets
 
@@ -73,7 +74,8 @@ class Target:
         require_outside(app)
         if not _is_yet_to_be_made(app):
             return self.run(work, app=app)
-        note(f"there is no database {Path(app.url.path).absolute()} yet: nothing waits and nobody works")
+        where = f"store at {app.url}" if app.url.server else f"database {Path(app.url.path).absolute()}"
+        note(f"there is no {where} yet: nothing waits and nobody works")
         empty = StoreUrl("memory")
         with app.moved(
             store=make_store(empty, app.clock, app.entropy),
@@ -132,13 +134,26 @@ def require_outside(app: Tidemill) -> None:
 
 
 def _is_there(app: Tidemill) -> bool:
-    """What a server has under a prefix or a schema is made by looking at it, and costs nothing."""
     path = Path(app.url.path)
-    return app.brings_store or bool(app.url.server) or (path.exists() and path.stat().st_size > 0)
+    if app.url.server and not app.brings_store:
+        return asyncio.run(_is_made(app))
+    return app.brings_store or (path.exists() and path.stat().st_size > 0)
+
+
+async def _is_made(app: Tidemill) -> bool:
+    """What opening makes for next to nothing, such as the one key of a Redis prefix, counts as there."""
+    store = make_store(app.url, app.clock, app.entropy)
+    if not isinstance(store, MadeByOpening):
+        return True
+    try:
+        return await store.is_made()
+    finally:
+        await store.close()
 
 
 def _is_yet_to_be_made(app: Tidemill) -> bool:
-    return not _is_there(app) and Path(app.url.path).absolute().parent.is_dir()
+    may_be_made = bool(app.url.server) or Path(app.url.path).absolute().parent.is_dir()
+    return not _is_there(app) and may_be_made
 
 
 def _require_store(app: Tidemill) -> None:
@@ -146,6 +161,11 @@ def _require_store(app: Tidemill) -> None:
     path = Path(app.url.path)
     if _is_there(app):
         return
+    if app.url.server:
+        raise StoreUnavailable(
+            f"{app.url}: there is no store yet; check the URL and its schema; the first enqueue or worker "
+            "makes it"
+        )
     if path.exists():
         raise StoreUnavailable(
             f"there is no database in {path.absolute()}, it is empty; the first enqueue or worker makes it"

@@ -54,3 +54,12 @@ class Tended(Protocol):
         """U8 Asked for every few seconds by the worker that leads this duty; harmless when two do it. True
         when there is more to do at once."""
         ...
+
+
+@runtime_checkable
+class MadeByOpening(Protocol):
+    """A store that `open` makes where there is none, and at some cost: tables, and the right to make them."""
+
+    async def is_made(self) -> bool:
+        """U9 Whether there is one already; makes nothing. Asked before `open`."""
+        ...

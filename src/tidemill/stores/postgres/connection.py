@@ -64,15 +64,26 @@ class Connection:
     async def open(self) -> None:
         """S1: a server that cannot be used is told at once, not after other tries."""
         self.mind_fork()
+        async with self._opening():
+            await migrations.prepare(self.links, self.address, self.clock)
+        self.endings.pooled = self.links.pooled
+        self._open = True
+
+    async def is_made(self) -> bool:
+        """U9."""
+        self.mind_fork()
+        async with self._opening():
+            return await migrations.is_made(self.links, self.address)
+
+    @asynccontextmanager
+    async def _opening(self) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(migrations.PATIENCE):
-                await migrations.prepare(self.links, self.address, self.clock)
+                yield
         except TimeoutError as error:
             raise out_of_time(None, self.address) from error
         except TROUBLE as error:
             raise translate(error, self.address) from error
-        self.endings.pooled = self.links.pooled
-        self._open = True
 
     async def close(self) -> None:
         self.mind_fork()

@@ -31,6 +31,18 @@ async def prepare(links: Links, address: Address, clock: StoreClock) -> None:
     links.give_back(link)
 
 
+async def is_made(links: Links, address: Address) -> bool:
+    """U9."""
+    link = await _first_link(links)
+    try:
+        made = await _version(link, address) > 0
+    except BaseException:
+        links.drop(link)
+        raise
+    links.give_back(link)
+    return made
+
+
 def newest() -> int:
     return statements.migrations()[-1][0]
 

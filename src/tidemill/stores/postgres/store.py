@@ -85,6 +85,9 @@ class PostgresStore:
             await notice_boot(self._home)
         return self
 
+    async def is_made(self) -> bool:
+        return await self._connection.is_made()
+
     async def close(self) -> None:
         await self._connection.close()
 
