@@ -72,9 +72,12 @@ def test_i14_one_poisoned_text_of_a_hundred_costs_sixteen_calls_and_no_refusal()
     assert {job.attempts for job in jobs} == {1}
 
 
-@pytest.mark.parametrize("scheme", ["memory", "sqlite"])
-async def test_one_poisoned_item_on_every_store(scheme: str, tmp_path: Path) -> None:
-    app = Tidemill("memory://" if scheme == "memory" else f"sqlite:///{tmp_path}/jobs.db")
+@pytest.mark.parametrize("scheme", ["memory", "sqlite", "redis", "postgres"])
+async def test_one_poisoned_item_on_every_store(
+    scheme: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    places = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/jobs.db"}
+    app = Tidemill(places.get(scheme) or request.getfixturevalue(f"{scheme}_url"))
     pool = app.pool("api", Limit.tokens(1_000_000, per="minute"))
     calls: list[list[int]] = []
 
