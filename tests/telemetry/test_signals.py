@@ -62,7 +62,7 @@ def test_whoever_subscribes_at_the_same_time_is_heard() -> None:
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(50):
-            signals, at_once = Signals(), threading.Barrier(8, timeout=10)
+            signals, at_once = Signals(), threading.Barrier(8, timeout=60)
             told = [list[Event]() for _ in range(8)]
             threads = [threading.Thread(target=_subscribe, args=(signals, one, at_once)) for one in told]
             for thread in threads:

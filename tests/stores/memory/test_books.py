@@ -15,4 +15,4 @@ def test_an_account_without_reservations_is_not_counted() -> None:
         books.hold(claim, [Reserved("s", f"host-{number}", Reservation({}, {}, ""))])
         assert books.reservations(("s", f"host-{number}")) == 1
         books.end(claim)
-    assert not books._open, "a zero of every key would be kept for ever"
+    assert not books._open.items(), "a zero of every key would be kept for ever"
