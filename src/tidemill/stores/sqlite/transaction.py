@@ -152,10 +152,9 @@ class Transaction:
         if before.state is not after.state:
             self.counted(before.queue, before.state, after.state, 1)
             self._moved(before, after)
-        if State.READY in (before.state, after.state):
-            self.touch(before.queue, before.lane)
-            if after.lane != before.lane:
-                self.touch(after.queue, after.lane)
+        for job in (before, after):
+            if job.state is State.READY:
+                self.touch(job.queue, job.lane)
 
     def _moved(self, before: Job, after: Job) -> None:
         if before.state is State.RUNNING:

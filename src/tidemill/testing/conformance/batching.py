@@ -11,7 +11,7 @@ from tidemill.contract.wakeups import queue_topic
 from tidemill.core import calls as core_calls
 from tidemill.core.batching import Batching
 from tidemill.core.changes import Cancel, RetryNow
-from tidemill.core.claims import Claimed
+from tidemill.core.claims import Claimed, Settlement
 from tidemill.core.job import NewJob
 from tidemill.core.limits import Limit
 from tidemill.core.outcomes import Release, Retrying, Snooze, Split
@@ -96,6 +96,18 @@ class TestRipeness:
             await drive.add(*batch("d"))
             assert await listener.wait(5)
         assert calls(await drive.take()) == ["abcd"]
+
+    async def test_b2_b6_a_call_that_is_split_leaves_those_who_wait_alone(
+        self, drive: Driver, looked: Counted
+    ) -> None:
+        await drive.add(*batch("abcde"))
+        called = await drive.take()
+        assert calls(called) == ["abcd"]
+        split = [Settlement(job.id, job.fence, job.claim, Split("1")) for job in called]
+        await drive.store.settle(split)
+        looked.since()
+        assert calls(await drive.take()) == ["abcd"]
+        assert looked.since() == 1, "only that of its part: nothing became of the lane they came from"
 
     async def test_b2_a_job_that_was_put_off_counts_when_it_is_due(self, drive: Driver) -> None:
         await drive.add(*batch("abc"), *batch("d", delay=5))
