@@ -40,10 +40,10 @@ class StingyStore(LookingStore):
 
     usual = 1
 
-    async def _run(self, plan: Plan, verb: Callable[[Records], T]) -> T:
+    async def step(self, plan: Plan, verb: Callable[[Records], T], *, repeatable: bool = True) -> T:
         self._turns = not getattr(self, "_turns", False)
         self.refusals[:] = [True] * self._turns
-        return await super()._run(plan, verb)
+        return await super().step(plan, verb, repeatable=repeatable)
 
 
 def test_lockstep_with_memory() -> None:

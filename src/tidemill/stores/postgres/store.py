@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
-from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from tidemill.clock import Clock, Entropy, SystemEntropy
 from tidemill.contract.copying import Copies, IdPage, JobCopy
-from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.jobs import Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
 from tidemill.contract.transactions import Ending
 from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.core.changes import Amended, Change
-from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
+from tidemill.core.checkpoints import Checkpoint, Step
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
-from tidemill.core.needs import Need
-from tidemill.core.outcomes import Answer
-from tidemill.core.pools import PoolChanges, PoolSettings
-from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
-from tidemill.core.spending import Observation
+from tidemill.core.queues import Inserted
 from tidemill.core.states import State
-from tidemill.engine import admit, amend, checkpoints, plans, steering
-from tidemill.engine import pools as pooling
+from tidemill.engine import amend, plans
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
+from tidemill.engine.verbs import SteppedVerbs
 from tidemill.stores.postgres import copying, ending, outside, pool_views, reader, upkeep
 from tidemill.stores.postgres.address import Address
 from tidemill.stores.postgres.boots import notice_boot
@@ -53,7 +48,10 @@ from tidemill.stores.postgres.tending import Tending
 CLOCK = load("clock")
 
 
-class PostgresStore:
+T = TypeVar("T")
+
+
+class PostgresStore(SteppedVerbs):
     """`clock` is a test's; without one the server's clock is the truth."""
 
     blocking = None
@@ -97,8 +95,8 @@ class PostgresStore:
         other._connect()
         return other
 
-    async def _slowly(self, plan: Plan, verb: Callable[[Records], None]) -> None:
-        await self._home.run(plan, verb)
+    async def step(self, plan: Plan, verb: Callable[[Records], T], *, repeatable: bool = True) -> T:
+        return await self._home.run(plan, verb, repeatable=repeatable)
 
     # -- jobs
 
@@ -107,10 +105,6 @@ class PostgresStore:
 
     async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
         return await reader.arrivals(self._connection, limit, after)
-
-    async def admit(self, admissions: Sequence[Admission]) -> int:
-        plan = plans.admit(admissions)
-        return await self._home.run(plan, lambda records: admit.admit(records, admissions))
 
     async def claim(self, request: ClaimRequest) -> Claims:
         return await claim(self._home, request)
@@ -145,88 +139,10 @@ class PostgresStore:
 
     # -- queues
 
-    async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
-        if queues:
-            await self._slowly(plans.queues(queues), lambda records: steering.declare(records, queues))
-
-    async def override(
-        self,
-        queue: str,
-        changes: QueueChanges,
-        *,
-        by: str,
-        reason: str | None = None,
-        until: float | UnsetType | None = UNSET,
-    ) -> None:
-        change = partial(overridden, changes=changes, by=by, reason=reason, until=until)
-        await self._slowly(plans.queues([queue]), lambda records: steering.override(records, queue, change))
-
-    async def clear_override(self, queue: str, names: Sequence[str] = ()) -> None:
-        await self._slowly(
-            plans.queues([queue]), lambda records: steering.clear_override(records, queue, names)
-        )
-
-    async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
-        await self._slowly(
-            plans.queues([queue]), lambda records: steering.pause(records, queue, until, reason)
-        )
-
-    async def resume(self, queue: str) -> None:
-        await self._slowly(plans.queues([queue]), lambda records: steering.resume(records, queue))
-
     async def queues(self) -> list[QueueInfo]:
         return await reader.queues(self._connection)
 
     # -- pools
-
-    async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
-        if pools:
-            await self._slowly(plans.pools(pools), lambda records: pooling.declare(records, pools))
-
-    async def override_pool(
-        self,
-        pool: str,
-        changes: PoolChanges | None,
-        *,
-        by: str,
-        reason: str | None = None,
-        until: float | None = None,
-    ) -> None:
-        await self._slowly(
-            plans.pools([pool]),
-            lambda records: pooling.override(records, pool, changes, by=by, reason=reason, until=until),
-        )
-
-    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
-        return await self._home.run(
-            plans.change([job]),
-            lambda records: pooling.reserve(records, job, fence, claim, need),
-            repeatable=False,
-        )
-
-    async def observe(self, observations: Sequence[Observation]) -> None:
-        if observations:
-            await self._home.run(
-                plans.pools({seen.pool for seen in observations}),
-                lambda records: pooling.observe(records, observations),
-                repeatable=False,
-            )
-
-    async def close_pool(
-        self,
-        pool: str,
-        *,
-        key: str | None = None,
-        until: float | None = None,
-        by: str,
-        reason: str | None = None,
-    ) -> None:
-        await self._slowly(
-            plans.account(pool, key), lambda records: pooling.close(records, (pool, key), until, by, reason)
-        )
-
-    async def open_pool(self, pool: str, *, key: str | None = None) -> None:
-        await self._slowly(plans.account(pool, key), lambda records: pooling.open_again(records, (pool, key)))
 
     async def pools(self) -> list[PoolView]:
         return await pool_views.every(self._connection, self._entropy)
@@ -235,21 +151,6 @@ class PostgresStore:
         return await pool_views.history(self._connection, pool, since)
 
     # -- checkpoints
-
-    async def begin_step(self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry") -> Beginning:
-        return await self._home.run(
-            plans.steps(job), lambda records: checkpoints.begin(records, job, by, step, on_unknown)
-        )
-
-    async def forget_step(self, job: str, by: Try, step: Step) -> None:
-        await self._slowly(plans.steps(job), lambda records: checkpoints.forget(records, job, by, step))
-
-    async def keep_step(
-        self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
-    ) -> tuple[Answer, bytes]:
-        return await self._home.run(
-            plans.steps(job), lambda records: checkpoints.keep(records, job, by, step, result, paid=paid)
-        )
 
     async def checkpoints(self, job: str) -> list[Checkpoint]:
         return await reader.checkpoints(self._connection, job)

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
-from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from tidemill.clock import Clock, Entropy, SystemEntropy
 from tidemill.contract.copying import Copies, IdPage, JobCopy
-from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.jobs import Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
 from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.core.changes import Amended, Change
-from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
+from tidemill.core.checkpoints import Checkpoint, Step
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Group, Job
-from tidemill.core.needs import Need
-from tidemill.core.outcomes import Answer
-from tidemill.core.pools import PoolChanges, PoolSettings
-from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
-from tidemill.core.spending import Observation
+from tidemill.core.queues import Inserted
 from tidemill.core.states import State
-from tidemill.engine import admit, checkpoints, plans, steering
 from tidemill.engine import amend as amending
-from tidemill.engine import pools as pooling
+from tidemill.engine import plans
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
+from tidemill.engine.verbs import SteppedVerbs
 from tidemill.stores.redis import arrivals, copying, leading, reader, reclaim, upkeep
 from tidemill.stores.redis.address import parse
 from tidemill.stores.redis.boots import notice_boot
@@ -82,7 +76,7 @@ class RedisBlocking:
             return finished(reader.get(shard, ids))
 
 
-class RedisStore:
+class RedisStore(SteppedVerbs):
     """Without a `clock` the server's is the truth. `skew` is for tests of a server whose clock is stepped."""
 
     def __init__(
@@ -104,7 +98,7 @@ class RedisStore:
     def _slow(self) -> Slow:
         return Slow(self._handle.shard, self._entropy)
 
-    async def _run(self, plan: Plan, verb: Callable[[Records], T]) -> T:
+    async def step(self, plan: Plan, verb: Callable[[Records], T], *, repeatable: bool = True) -> T:  # noqa: ARG002 - a commit whose reply was lost is never sent again
         return await self._slow.run(plan, verb)
 
     async def open(self) -> Self:
@@ -132,11 +126,6 @@ class RedisStore:
     async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
         return await arrivals.arrivals(self._handle.shard, limit, after)
 
-    async def admit(self, admissions: Sequence[Admission]) -> int:
-        if not admissions:
-            return 0
-        return await self._run(plans.admit(admissions), lambda records: admit.admit(records, admissions))
-
     async def claim(self, request: ClaimRequest) -> Claims:
         return await claim(self._slow, request)
 
@@ -160,79 +149,10 @@ class RedisStore:
 
     # -- queues
 
-    async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
-        if queues:
-            await self._run(plans.queues(queues), lambda records: steering.declare(records, queues))
-
-    async def override(
-        self,
-        queue: str,
-        changes: QueueChanges,
-        *,
-        by: str,
-        reason: str | None = None,
-        until: float | UnsetType | None = UNSET,
-    ) -> None:
-        change = partial(overridden, changes=changes, by=by, reason=reason, until=until)
-        await self._run(plans.queues([queue]), lambda records: steering.override(records, queue, change))
-
-    async def clear_override(self, queue: str, names: Sequence[str] = ()) -> None:
-        await self._run(plans.queues([queue]), lambda records: steering.clear_override(records, queue, names))
-
-    async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
-        await self._run(plans.queues([queue]), lambda records: steering.pause(records, queue, until, reason))
-
-    async def resume(self, queue: str) -> None:
-        await self._run(plans.queues([queue]), lambda records: steering.resume(records, queue))
-
     async def queues(self) -> list[QueueInfo]:
         return await reader.queues(self._handle.shard)
 
     # -- pools
-
-    async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
-        if pools:
-            await self._run(plans.pools(pools), lambda records: pooling.declare(records, pools))
-
-    async def override_pool(
-        self,
-        pool: str,
-        changes: PoolChanges | None,
-        *,
-        by: str,
-        reason: str | None = None,
-        until: float | None = None,
-    ) -> None:
-        await self._run(
-            plans.pools([pool]),
-            lambda records: pooling.override(records, pool, changes, by=by, reason=reason, until=until),
-        )
-
-    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
-        return await self._run(
-            plans.change([job]), lambda records: pooling.reserve(records, job, fence, claim, need)
-        )
-
-    async def observe(self, observations: Sequence[Observation]) -> None:
-        if observations:
-            names = {seen.pool for seen in observations}
-            await self._run(plans.pools(names), lambda records: pooling.observe(records, observations))
-
-    async def close_pool(
-        self,
-        pool: str,
-        *,
-        key: str | None = None,
-        until: float | None = None,
-        by: str,
-        reason: str | None = None,
-    ) -> None:
-        await self._run(
-            plans.account(pool, key), lambda records: pooling.close(records, (pool, key), until, by, reason)
-        )
-
-    async def open_pool(self, pool: str, *, key: str | None = None) -> None:
-        await self._run(plans.account(pool, key), lambda records: pooling.open_again(records, (pool, key)))
 
     async def pools(self) -> list[PoolView]:
         return await reader.pools(self._handle.shard)
@@ -241,22 +161,6 @@ class RedisStore:
         return await reader.pool_history(self._handle.shard, pool, since)
 
     # -- checkpoints
-
-    async def begin_step(self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry") -> Beginning:
-        return await self._run(
-            plans.steps(job), lambda records: checkpoints.begin(records, job, by, step, on_unknown)
-        )
-
-    async def forget_step(self, job: str, by: Try, step: Step) -> None:
-        await self._run(plans.steps(job), lambda records: checkpoints.forget(records, job, by, step))
-
-    async def keep_step(
-        self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
-    ) -> tuple[Answer, bytes]:
-        return await self._run(
-            plans.steps(job),
-            lambda records: checkpoints.keep(records, job, by, step, result, paid=paid),
-        )
 
     async def checkpoints(self, job: str) -> list[Checkpoint]:
         return await reader.checkpoints(self._handle.shard, job)
