@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
+import pytest
 
 from tests.client.support import run_one
-from tidemill import Context, Filter, JobHandle, State, Tidemill, Unique
+from tidemill import Context, Filter, InvalidJob, JobHandle, State, Tidemill, Unique
 
 
 class Song(msgspec.Struct):
@@ -112,6 +115,23 @@ async def test_more_jobs_than_a_group_holds_are_all_sent(app: Tidemill) -> None:
     handles = await app.enqueue_many(work.job(n) for n in range(10_001))
     assert len({handle.id for handle in handles}) == 10_001
     assert (await app.store.counts())["default"][State.READY] == 10_001
+
+
+async def test_what_is_under_way_arrives_before_a_mistake_is_told(
+    app: Tidemill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.client.bulk.CHUNK_JOBS", 2)
+
+    @app.task
+    def work(number: int) -> None: ...
+
+    def requests() -> Iterator[Any]:
+        yield from (work.job(number) for number in range(4))
+        yield "not a job"
+
+    with pytest.raises(InvalidJob, match="sending those before it again doubles none"):
+        await app.enqueue_many(requests())
+    assert (await app.store.counts())["default"][State.READY] == 4
 
 
 async def test_a_task_is_still_its_function(app: Tidemill) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidemill.client.bulk import chunks
+from tidemill.client.bulk import Chunk, chunks
 from tidemill.client.enqueuer import DEADLINE, FIRST_PAUSE, LONGEST_PAUSE, gave_up, naming
 from tidemill.client.handle import JobHandle
 from tidemill.client.portal import Portal, refuse_on_a_loop
@@ -142,10 +142,23 @@ class Client:
         return self._handle(request, answers[0][0])
 
     async def enqueue_many(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
+        """While one chunk is on its way, the next is made."""
         handles: list[JobHandle[R]] = []
-        for chunk in chunks(requests):
-            answers = await self._insert(chunk.groups)
-            handles += self._handles(chunk.requests, chunk.in_order(answers), len(handles))
+        under_way: tuple[Chunk[R], asyncio.Task[list[list[Inserted]]]] | None = None
+
+        async def arrived() -> None:
+            if under_way is not None:
+                chunk, sending = under_way
+                answers = await sending
+                handles.extend(self._handles(chunk.requests, chunk.in_order(answers), len(handles)))
+
+        try:
+            for chunk in chunks(requests):
+                await arrived()
+                under_way = chunk, asyncio.create_task(self._insert(chunk.groups))
+                await asyncio.sleep(0)  # it goes out before the next is made
+        finally:
+            await arrived()
         return handles
 
     def enqueue_many_sync(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
