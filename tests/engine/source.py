@@ -105,8 +105,6 @@ class RecordsSource:
                 return books.unheard.get(claim)
             case wants.WorkerOf(id_):
                 return records.workers.get(id_)
-            case wants.LeaderOf(duty):
-                return records.leaders.get(duty)
             case wants.StepsOf(job):
                 return tuple(records.checkpoints.get(job, {}).values())
             case wants.ArrivalOf(seq):
@@ -210,10 +208,6 @@ def _write_rows(records: Records, changes: Changes) -> None:
     for seq in changes.arrivals:
         del records.arrivals[seq]
     records.workers.update(changes.workers)
-    for duty, leader in changes.leaders.items():
-        records.leaders.pop(duty, None)
-        if leader is not None:
-            records.leaders[duty] = leader
     for job, steps in changes.checkpoints.items():
         records.checkpoints[job] = {checkpoint.step: checkpoint for checkpoint in steps}
     records.books.pools.update(changes.pools)

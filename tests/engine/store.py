@@ -26,7 +26,6 @@ from tidemill.engine import (
     plans,
     reclaim,
     settle,
-    steering,
     steps,
 )
 from tidemill.engine.plans import Plan
@@ -92,12 +91,6 @@ class LookingStore(SteppedVerbs, MemoryStore):
         return await self.step(
             plans.amend(meant, change), lambda records: amend.amend(records, named, change, limit)
         )
-
-    async def lead(self, duty: str, worker: str, lease: float) -> bool:
-        return await self.step(plans.lead(duty), lambda records: steering.lead(records, duty, worker, lease))
-
-    async def resign(self, duty: str, worker: str) -> None:
-        await self.step(plans.lead(duty), lambda records: steering.resign(records, duty, worker))
 
     async def copy_in(self, copies: Copies) -> None:
         await self.step(plans.copy_in(copies), lambda records: copying.copy_in(records, copies))

@@ -16,7 +16,7 @@ from tidemill.core.pool_history import Remark
 from tidemill.engine import wants
 from tidemill.engine.ledger import Claim, Left, Pool
 from tidemill.engine.looked import LookedQueue
-from tidemill.engine.records import KnownWorker, Leader, Remembered
+from tidemill.engine.records import KnownWorker, Remembered
 from tidemill.engine.tables import Table
 from tidemill.engine.wants import LaneRow, QueueRow, Rows, Want
 from tidemill.engine.workspace import Workspace
@@ -54,7 +54,6 @@ class Changes(msgspec.Struct, kw_only=True):
     groups: dict[tuple[str, str], Shut | None]
     arrivals: list[int]
     workers: dict[str, KnownWorker]
-    leaders: dict[str, Leader | None]
     checkpoints: dict[str, tuple[Checkpoint, ...]]
     pools: dict[str, Pool]
     accounts: dict[PLACE, Account]
@@ -109,7 +108,6 @@ def changes_of(space: Workspace, rows: Rows) -> Changes:
         },
         arrivals=[seq for seq, left in space.arrivals.after() if left is None and rows[wants.ArrivalOf(seq)]],
         workers=_written(space.workers, rows, wants.WorkerOf),
-        leaders=_changed(space.leaders, rows, wants.LeaderOf),
         checkpoints={
             job: after
             for job, kept in space.checkpoints.after()

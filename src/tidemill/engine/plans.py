@@ -128,10 +128,6 @@ def account(pool: str, key: str | None) -> Plan:
     return Plan(tuple(_place((pool, key))), _changing)
 
 
-def lead(duty: str) -> Plan:
-    return Plan((wants.LeaderOf(duty),))
-
-
 def copy_in(copies: Copies) -> Plan:
     first: list[Want] = [wants.QueueOf(name) for name in copies.queues]
     for copy in copies.jobs:

@@ -182,12 +182,6 @@ class WorkerOf(Want, frozen=True):
     id: str
 
 
-class LeaderOf(Want, frozen=True):
-    """→ Leader"""
-
-    duty: str
-
-
 class StepsOf(Want, frozen=True):
     """→ tuple of Checkpoint, in the order they were first begun"""
 

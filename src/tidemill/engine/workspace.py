@@ -16,7 +16,7 @@ from tidemill.core.queues import Verdict
 from tidemill.engine import wants
 from tidemill.engine.looked import LookedBooks, LookedQueue
 from tidemill.engine.queue import Queue
-from tidemill.engine.records import KnownWorker, Leader, Records, Remembered
+from tidemill.engine.records import KnownWorker, Records, Remembered
 from tidemill.engine.tables import Looked, LookedIndex, Table
 from tidemill.engine.wants import Numbers, QueueRow, Rows
 
@@ -87,7 +87,6 @@ class Workspace(Records):
         self.arrivals: Table[int, Arrival] = Table(looked, wants.ArrivalOf, _as_it_is)
         self.checkpoints: Table[str, dict[Step, Checkpoint]] = Table(looked, wants.StepsOf, _steps)
         self.workers: Table[str, KnownWorker] = Table(looked, wants.WorkerOf, _as_it_is)
-        self.leaders: Table[str, Leader] = Table(looked, wants.LeaderOf, _as_it_is)
         self.books: LookedBooks = LookedBooks(self.clock, self._reopen, looked, self._next_fence)
 
     def queue(self, name: str) -> Queue:

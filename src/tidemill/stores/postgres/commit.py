@@ -22,7 +22,7 @@ from tidemill.stores.postgres.view import View
 SQL = load("commit")
 Parts = dict[str, Any]
 
-_NOT_JSON = frozenset({"gone_jobs", "picked", "admitted", "resigned", "attempts_kept", "logs_kept"})
+_NOT_JSON = frozenset({"gone_jobs", "picked", "admitted", "attempts_kept", "logs_kept"})
 PARTS: tuple[str, ...] = tuple(re.findall(r"(\w+) =>", SQL.commit))
 """In the order they are sent."""
 
@@ -75,12 +75,6 @@ def _kept(changes: Changes) -> Parts:
         ],
         "admitted": changes.arrivals,
         "new_workers": [worker_row(known) for known in changes.workers.values()],
-        "new_leaders": [
-            {"duty": duty, "worker": leader.worker, "lease": leader.lease}
-            for duty, leader in changes.leaders.items()
-            if leader is not None
-        ],
-        "resigned": [duty for duty, leader in changes.leaders.items() if leader is None],
     }
 
 

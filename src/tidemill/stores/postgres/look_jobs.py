@@ -12,7 +12,7 @@ from tidemill.contract.reader import WorkerInfo
 from tidemill.core.checkpoints import Checkpoint, Step, Try
 from tidemill.core.queues import Verdict
 from tidemill.engine import wants
-from tidemill.engine.records import KnownWorker, Leader, Remembered, Term
+from tidemill.engine.records import KnownWorker, Remembered, Term
 from tidemill.stores.postgres.rows import COLUMNS
 from tidemill.stores.postgres.statements import load
 from tidemill.stores.postgres.view import Found, View, put_jobs
@@ -152,10 +152,3 @@ def worker_of(  # noqa: PLR0917 - a row
         holds=holds,
         seen=seen,
     )
-
-
-async def leaders(view: View, wanted: Iterable[wants.LeaderOf], found: Found) -> None:
-    duties = [want.duty for want in wanted]
-    found.update(dict.fromkeys(map(wants.LeaderOf, duties)))
-    for duty, worker, lease in await view.fetch(SQL.leaders, duties):
-        found[wants.LeaderOf(duty)] = Leader(worker, lease)

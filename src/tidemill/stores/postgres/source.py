@@ -53,7 +53,6 @@ _ANSWERS: dict[type[Want], Answer] = {
     wants.LeftOver: look_books.left_over,
     wants.UnheardOf: look_books.unheard,
     wants.WorkerOf: look_jobs.workers,
-    wants.LeaderOf: look_jobs.leaders,
 }
 
 

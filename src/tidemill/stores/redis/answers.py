@@ -207,8 +207,6 @@ def _row(want: Want, text: bytes | None) -> Any:
             return rows.reserved_of(text)
         case wants.LeftTo():
             return rows.left_of(text)
-        case wants.LeaderOf():
-            return rows.leader_of(text)
     raise AssertionError(want)
 
 

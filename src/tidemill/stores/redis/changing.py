@@ -85,11 +85,6 @@ def _ids_and_workers(writes: Writes, changes: Changes) -> None:
         writes.set(keys.WORKERS, worker, rows.worker_text(one.info))
         writes.set(keys.NUMBERS, worker, one.number)
         writes.add(keys.ALIVE, one.lease, worker)
-    for duty, leader in changes.leaders.items():
-        if leader is None:
-            writes.unset(keys.LEADERS, duty)
-        else:
-            writes.set(keys.LEADERS, duty, encode(leader))
 
 
 def _pools(writes: Writes, changes: Changes, looked: Rows, now: float) -> None:

@@ -116,6 +116,4 @@ def field_of(want: Want) -> tuple[str, Argument] | None:
             return keys.RESERVED_AT, keys.place(place)
         case wants.LeftTo(claim):
             return keys.LEFT, keys.claim(claim)
-        case wants.LeaderOf(duty):
-            return keys.LEADERS, duty
     return None

@@ -15,7 +15,7 @@ from tidemill.core.ledger import Reserved, Shut
 from tidemill.core.pools import PoolOverride, PoolSettings
 from tidemill.core.queues import Override, Pause, QueueChanges, QueueSettings, Verdict
 from tidemill.engine.ledger import Left, Pool
-from tidemill.engine.records import Leader, Remembered, Term
+from tidemill.engine.records import Remembered, Term
 from tidemill.engine.wants import Beginning, LaneRow, QueueRow
 from tidemill.stores.redis.keys import token
 
@@ -65,7 +65,6 @@ _queue = msgspec.json.Decoder(QueueText).decode
 _worker = msgspec.json.Decoder(WorkerText).decode
 _pool = msgspec.json.Decoder(PoolText).decode
 _why = msgspec.msgpack.Decoder(_Why).decode
-leader_of = msgspec.json.Decoder(Leader).decode
 left_of = msgspec.json.Decoder(Left).decode
 reserved_of = msgspec.json.Decoder(tuple[Reserved, ...]).decode
 account_of = msgspec.json.Decoder(Account).decode

@@ -5,12 +5,12 @@ SELECT tidemill.commit_step(
     gone_jobs => $1::text[], new_jobs => $2::json, new_queues => $3::json, plain_lanes => $4::json,
     new_lanes => $5::json, gone_lanes => $6::json, stirred => $7::json, grown => $8::json,
     marks => $9::json, gone_groups => $10::json, picked => $11::bigint, ids => $12::json,
-    admitted => $13::bigint[], new_workers => $14::json, new_leaders => $15::json,
-    resigned => $16::text[], new_checkpoints => $17::json, gone_checkpoints => $18::json,
-    new_attempts => $19::json, attempts_kept => $20::integer, new_logs => $21::json,
-    logs_kept => $22::integer, minutes => $23::json, new_pools => $24::json, new_accounts => $25::json,
-    ended => $26::json, reserved => $27::json, left_to => $28::json, left_by => $29::json,
-    silent => $30::json, heard => $31::json, pool_minutes => $32::json
+    admitted => $13::bigint[], new_workers => $14::json,
+    new_checkpoints => $15::json, gone_checkpoints => $16::json,
+    new_attempts => $17::json, attempts_kept => $18::integer, new_logs => $19::json,
+    logs_kept => $20::integer, minutes => $21::json, new_pools => $22::json, new_accounts => $23::json,
+    ended => $24::json, reserved => $25::json, left_to => $26::json, left_by => $27::json,
+    silent => $28::json, heard => $29::json, pool_minutes => $30::json
 );
 
 -- name: pool_minutes

@@ -64,10 +64,6 @@ SELECT id, verdict, job, fence, claim, wall, boot, boot_id FROM tidemill.remembe
 SELECT id, number, lease, seen, host, pid, queues, concurrency FROM tidemill.workers
 WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE;
 
--- name: leaders
--- $1 duties
-SELECT duty, worker, lease FROM tidemill.leaders WHERE duty = ANY($1::text[]);
-
 -- name: checkpoints
 -- $1 ids
 SELECT job, name, arguments, paid, begun, fence, claim, try, kept, result, unknown FROM tidemill.checkpoints

@@ -7,7 +7,7 @@
 CREATE FUNCTION tidemill.commit_step(
     gone_jobs text[], new_jobs json, new_queues json, plain_lanes json, new_lanes json, gone_lanes json,
     stirred json, grown json, marks json, gone_groups json, picked bigint, ids json, admitted bigint[],
-    new_workers json, new_leaders json, resigned text[], new_checkpoints json, gone_checkpoints json,
+    new_workers json, new_checkpoints json, gone_checkpoints json,
     new_attempts json, attempts_kept integer, new_logs json, logs_kept integer, minutes json, new_pools json,
     new_accounts json, ended json, reserved json, left_to json, left_by json, silent json, heard json,
     pool_minutes json
@@ -146,19 +146,6 @@ BEGIN
         ON CONFLICT (id) DO UPDATE SET
             number = GREATEST(w.number, EXCLUDED.number), lease = EXCLUDED.lease, seen = EXCLUDED.seen,
             host = EXCLUDED.host, pid = EXCLUDED.pid, queues = EXCLUDED.queues, concurrency = EXCLUDED.concurrency;
-    END IF;
-    IF new_leaders IS NOT NULL THEN
-        INSERT INTO tidemill.leaders (
-            duty, worker, lease
-        )
-        SELECT
-            duty, worker, lease
-        FROM json_populate_recordset(NULL::tidemill.leaders, new_leaders)
-        ON CONFLICT (duty) DO UPDATE SET
-            worker = EXCLUDED.worker, lease = EXCLUDED.lease;
-    END IF;
-    IF resigned IS NOT NULL THEN
-        DELETE FROM tidemill.leaders WHERE duty = ANY(resigned);
     END IF;
     IF new_checkpoints IS NOT NULL THEN
         INSERT INTO tidemill.checkpoints (
