@@ -107,6 +107,8 @@ class RecordsSource:
                 return records.workers.get(id_)
             case wants.StepsOf(job):
                 return tuple(records.checkpoints.get(job, {}).values())
+            case wants.CourseOf(kind, id_):
+                return records.courses.get((kind, id_))
             case wants.ArrivalOf(seq):
                 return records.arrivals.get(seq)
             case wants.WaitingFor(place):
@@ -208,6 +210,14 @@ def _write_rows(records: Records, changes: Changes) -> None:
     for seq in changes.arrivals:
         del records.arrivals[seq]
     records.workers.update(changes.workers)
+    for at, course in changes.courses.items():
+        if course is not None:
+            records.put_course(course)
+        elif at in records.courses:
+            records.drop_course(records.courses[at])
+    records.take_stirs(changes.taken)
+    for stir in changes.stirs:
+        records.stir(*stir.course, stir.job)
     for job, steps in changes.checkpoints.items():
         records.checkpoints[job] = {checkpoint.step: checkpoint for checkpoint in steps}
     records.books.pools.update(changes.pools)

@@ -16,6 +16,7 @@ from tidemill.contract.pools import PoolMinute
 from tidemill.contract.reader import AttemptRecord, LogLine, Minute
 from tidemill.core.accounts import Account
 from tidemill.core.checkpoints import Checkpoint
+from tidemill.core.courses import Course
 from tidemill.core.job import Job
 from tidemill.core.pools import PoolOverride, PoolSettings
 from tidemill.core.queues import Override, Pause, QueueSettings, Verdict
@@ -73,6 +74,7 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True):
     queues: Mapping[str, QueueCopy] = {}
     pools: Mapping[str, PoolCopy] = {}
     arrivals: Sequence[Arrival] = ()
+    courses: Sequence[Course] = ()
     fence: int = 0
 
 
@@ -95,11 +97,12 @@ class Copying(Protocol):
         ...
 
     async def copy_in(self, copies: Copies) -> None:
-        """U7 Takes jobs, ids, queues and pools in, in one step, or nothing; then the rest. Jobs stand in line
-        in the order given, behind those that are there. A job or a request whose id is known stays as it is:
-        a copy may be repeated. Ids are remembered anew for MEMORY_OF_IDS. Queues and pools are written over;
-        their minutes are added to those that are there; an account counts as one of another boot. From then
-        on only higher fences than `fence` are given. A running job is refused (ConfigurationError): its
-        holder would speak to the store it came from.
+        """U7 Takes jobs, ids, queues, pools and courses in, in one step, or nothing; then the rest. Jobs
+        stand in line in the order given, behind those that are there. A job, a course or a request whose id
+        is known stays as it is: a copy may be repeated. Ids are remembered anew for MEMORY_OF_IDS. Courses
+        are put on the agenda without an end: what became of their jobs is to be looked up. Queues and pools
+        are written over; their minutes are added to those that are there; an account counts as one of
+        another boot. From then on only higher fences than `fence` are given. A running job is refused
+        (ConfigurationError): its holder would speak to the store it came from.
         """
         ...

@@ -181,6 +181,8 @@ class Jobs(Protocol):
         J80 Oldest ended first, by age and by count per queue and state.
         J81 A key held for a period keeps its job until the period is over.
         J82 A job that is gone is remembered by id for MEMORY_OF_IDS.
+        J83 A job of a flow is not its queue's to drop: it goes when the flow's `until` is over, and then the
+            flow. What is dropped counts as `pruned`, flows too.
         """
         ...
 

@@ -8,6 +8,7 @@ from typing import Protocol, Self
 from tidemill.contract.checkpoints import Checkpoints
 from tidemill.contract.coordinator import Coordinator
 from tidemill.contract.copying import Copying
+from tidemill.contract.courses import Courses
 from tidemill.contract.jobs import Jobs
 from tidemill.contract.pools import Pools
 from tidemill.contract.queues import Queues
@@ -28,7 +29,9 @@ class Blocking(Protocol):
     def get(self, ids: Sequence[str]) -> list[Job | None]: ...
 
 
-class Store(Jobs, Queues, Pools, Checkpoints, Reader, Coordinator, Wakeups, Upkeep, Copying, Protocol):
+class Store(
+    Jobs, Queues, Pools, Checkpoints, Courses, Reader, Coordinator, Wakeups, Upkeep, Copying, Protocol
+):
     """S1 `open` checks that the store can be used and says what to do when it cannot.
     S2 `close` lets accepted work finish and is harmless when repeated.
     S3 `another` is a handle on the same truth for another thread with its own event loop.

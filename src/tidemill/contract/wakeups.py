@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from tidemill.core.courses import Kind
+
 
 def queue_topic(queue: str) -> str:
     return f"queue:{queue}"
@@ -16,6 +18,14 @@ def worker_topic(worker: str) -> str:
 
 def job_topic(job: str) -> str:
     return f"job:{job}"
+
+
+def agenda_topic(kind: Kind) -> str:
+    return f"agenda:{kind}"
+
+
+def course_topic(kind: Kind, course: str) -> str:
+    return f"{kind}:{course}"
 
 
 ARRIVALS = "arrivals"
@@ -40,10 +50,12 @@ class Wakeups(Protocol):
           a freed limit, a retry, a reclaim; one armed listener per ring is enough, for it rings on
           when it leaves work behind.
     W4 Whatever ends a job rings the job's topic; a cancel of a running one rings its worker's.
+    W5 Whatever puts a course on the agenda, or changes when it is due, rings the agenda's topic of its kind;
+          an advance that ends a course rings the course's.
     """
 
     def listen(self, topics: Iterable[str]) -> Listener: ...
 
     def ring(self, topics: Iterable[str]) -> None:
-        """Wake one armed listener of a queue's topic, every one of a job's or a worker's."""
+        """Wake one armed listener of a queue's topic, every one of any other."""
         ...

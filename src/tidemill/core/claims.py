@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tidemill.core.flow_jobs import InFlow
 from tidemill.core.job import Job
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer, Outcome
@@ -65,6 +66,7 @@ class Claimed(msgspec.Struct):
     needs: tuple[Need, ...] = ()
     call: str = ""
     extra: tuple[Need, ...] = ()
+    flow: InFlow | None = None
 
     @property
     def alone(self) -> bool:

@@ -20,6 +20,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Every field that is set must match.
 
     id_prefix: what the id begins with, for ids that people shorten.
+    flow: the id of the flow it is a part of.
     since, until: wall times, `since` included and `until` not; `time` says of what.
     text: occurs in the task, key, tags, payload, note, reason or error; A to Z match in either case.
         A payload's names and values are searched one by one, as they read, however they are escaped.
@@ -34,6 +35,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None
     key: str | None = None
     tag: str | None = None
+    flow: str | None = None
     since: float | None = None
     until: float | None = None
     time: Literal["created", "due", "finished"] = "created"
@@ -91,7 +93,7 @@ def _problem_with_times(wanted: Filter) -> str | None:
 
 
 def _problem_with_texts(wanted: Filter) -> str | None:
-    named = ("id_prefix", "queue", "task", "key", "tag", "text")
+    named = ("id_prefix", "queue", "task", "key", "tag", "flow", "text")
     texts = [(name, value) for name in named if (value := getattr(wanted, name)) is not None]
     for name, value in texts + [("ids", id_) for id_ in wanted.ids or ()]:
         if not (isinstance(value, str) and is_storable(value)):

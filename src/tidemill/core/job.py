@@ -8,6 +8,7 @@ import msgspec
 
 from tidemill.core import needs
 from tidemill.core.batching import Batching
+from tidemill.core.flow_jobs import InFlow
 from tidemill.core.names import MAX_NAME, is_storable, problem_with_name
 from tidemill.core.needs import SEPARATOR, Need
 from tidemill.core.states import State
@@ -42,6 +43,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
     batching: Batching | None = None
+    flow: InFlow | None = None
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -59,7 +61,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `claim` is 0 when nobody may settle the job. `unknown_for` adds up how long workers that did not
     know the task have put it off. `batching` is how it shares calls with others; `part` names the part of
     a split batch it belongs to, '' for none, and `call` the first job of the call it was last claimed for.
-    `extra` is what its handler asked for while it ran and has to wait for, beside its `needs`.
+    `extra` is what its handler asked for while it ran and has to wait for, beside its `needs`. A job of a
+    `flow` is kept as long as its flow.
     """
 
     seq: int
@@ -102,6 +105,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     batching: Batching | None = None
     call: str = ""
     extra: tuple[Need, ...] = ()
+    flow: InFlow | None = None
 
     @property
     def key(self) -> str:

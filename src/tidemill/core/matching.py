@@ -23,6 +23,7 @@ def matches(wanted: Filter, job: Job) -> bool:
         wanted.task is None or job.task == wanted.task,
         wanted.key is None or job.key == wanted.key,
         wanted.tag is None or wanted.tag in job.tags,
+        wanted.flow is None or (job.flow is not None and job.flow.id == wanted.flow),
         _in_time(wanted, job),
     )
     return all(checks) and _has_text(wanted.text, job) and _has_fields(wanted.fields, job)

@@ -59,6 +59,7 @@ def created(new: NewJob, queue: str, seq: int, now: float) -> Job:
         tags=new.tags,
         needs=new.needs,
         batching=new.batching,
+        flow=new.flow,
         unique_key=None if unique is None else unique.key,
         unique_until=None if lasts is None else now + lasts,
         unique_holds=unique is not None and unique.period is not None,
@@ -163,6 +164,7 @@ def in_hand(job: Job) -> Claimed:
         job.needs,
         job.call,
         job.extra,
+        job.flow,
     )
 
 

@@ -52,23 +52,33 @@ def _admit(records: Records, admission: Admission) -> None:
             return
         verdict = Refused(queue=admission.queue, error=Error("InvalidJob", problem))
     arrival = admission.arrival
-    if arrival.id not in records.jobs and records.recall(arrival.id) is None:
-        move(records, _failed(arrival, verdict, records.next_seq(), now), now)
+    keep_failed(
+        records,
+        verdict.queue,
+        NewJob(id=arrival.id, task=arrival.task, payload=arrival.payload),
+        verdict.error,
+        now,
+    )
 
 
-def _failed(arrival: Arrival, refused: Refused, seq: int, now: float) -> Job:
-    return Job(
-        seq=seq,
-        id=arrival.id,
-        queue=refused.queue,
-        task=arrival.task,
-        payload=arrival.payload,
+def keep_failed(records: Records, queue: str, new: NewJob, error: Error, now: float) -> None:
+    """A request that cannot become a job is kept as a failed one, unless its id is known."""
+    if new.id in records.jobs or records.recall(new.id) is not None:
+        return
+    failed = Job(
+        seq=records.next_seq(),
+        id=new.id,
+        queue=queue,
+        task=new.task,
+        payload=new.payload,
         state=State.FAILED,
         priority=DEFAULT_PRIORITY,
         lane="",
         created=now,
         due=now,
         finished=now,
-        error=refused.error,
+        error=error,
         reason=REFUSED,
+        flow=new.flow,
     )
+    move(records, failed, now)

@@ -10,13 +10,14 @@ import msgspec
 from tidemill.contract.reader import AttemptRecord, LogLine
 from tidemill.core.accounts import Account
 from tidemill.core.checkpoints import Checkpoint
+from tidemill.core.courses import Course, Kind
 from tidemill.core.job import Job
 from tidemill.core.ledger import PLACE, Reserved, Shut
 from tidemill.core.pool_history import Remark
 from tidemill.engine import wants
 from tidemill.engine.ledger import Claim, Left, Pool
 from tidemill.engine.looked import LookedQueue
-from tidemill.engine.records import KnownWorker, Remembered
+from tidemill.engine.records import KnownWorker, Remembered, Stir
 from tidemill.engine.tables import Table
 from tidemill.engine.wants import LaneRow, QueueRow, Rows, Want
 from tidemill.engine.workspace import Workspace
@@ -41,6 +42,8 @@ class Changes(msgspec.Struct, kw_only=True):
     lanes: new, changed or forgotten ones, by queue and lane; `jobs` of the row mean nothing here.
     groups: marks on groups of lanes, by queue and group.
     arrivals: those that were admitted.
+    courses: with one that goes goes all that has stirred it.
+    stirs: to be added, each with a number of its own. taken: numbers of those that go.
     attempts, logs: to be added to what is kept of each job.
     history, pool_history: to be added, by queue or pool and minute.
     picked: to be added to the picks.
@@ -55,6 +58,9 @@ class Changes(msgspec.Struct, kw_only=True):
     arrivals: list[int]
     workers: dict[str, KnownWorker]
     checkpoints: dict[str, tuple[Checkpoint, ...]]
+    courses: dict[tuple[Kind, str], Course | None]
+    stirs: list[Stir]
+    taken: list[int]
     pools: dict[str, Pool]
     accounts: dict[PLACE, Account]
     reserved: dict[Claim, tuple[Reserved, ...]]
@@ -113,6 +119,9 @@ def changes_of(space: Workspace, rows: Rows) -> Changes:
             for job, kept in space.checkpoints.after()
             if (after := tuple((kept or {}).values())) != tuple(rows[wants.StepsOf(job)] or ())
         },
+        courses=_changed(space.courses, rows, lambda at: wants.CourseOf(*at)),
+        stirs=space.stirred,
+        taken=space.taken,
         pools=_written(books.pools, rows, wants.PoolOf),
         accounts=_written(books.accounts, rows, wants.AccountOf),
         reserved={

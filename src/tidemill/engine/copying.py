@@ -27,6 +27,10 @@ def copy_in(records: Records, copies: Copies) -> None:
     for known in copies.ids:
         if known.request not in records.jobs and records.recall(known.request) is None:
             records.remember(known.request, known.verdict, known.job, known.fence, known.claim)
+    for course in copies.courses:
+        if (course.kind, course.id) not in records.courses:
+            records.put_course(course)
+            records.stir(course.kind, course.id)
     for copy in copies.jobs:
         if copy.job.id not in records.jobs:
             _take_job(records, copy)

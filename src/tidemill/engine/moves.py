@@ -11,6 +11,7 @@ from collections import deque
 from tidemill.contract.reader import ATTEMPTS_KEPT, AttemptRecord
 from tidemill.contract.wakeups import job_topic, queue_topic
 from tidemill.core import ledger, transitions
+from tidemill.core.courses import Kind
 from tidemill.core.job import Job
 from tidemill.core.states import FINAL, State
 from tidemill.engine.records import Records
@@ -29,7 +30,10 @@ def move(records: Records, after: Job, now: float) -> None:
     records.put(after)
     if after.state in _STARTABLE or (before is not None and _frees_a_limit(records, before, after)):
         records.topics[queue_topic(after.queue)] = None
-    if after.state in FINAL and (before is None or before.state not in FINAL):
+    had_ended = before is not None and before.state in FINAL
+    if after.flow is not None and (after.state in FINAL) is not had_ended:
+        records.stir(Kind.FLOW, after.flow.id, after.id)
+    if after.state in FINAL and not had_ended:
         if transitions.is_counted(None if before is None else before.state, after.state):
             records.queue(after.queue).count(after.state.value, now)
         if before is not None:

@@ -16,6 +16,7 @@ from tidemill.contract.jobs import Admission
 from tidemill.core.calls import needs_alone
 from tidemill.core.changes import Change, RetryNow
 from tidemill.core.claims import ClaimRequest, Heartbeat, Settlement
+from tidemill.core.courses import Advance, memory_id
 from tidemill.core.job import Group, Job, NewJob, lane_of
 from tidemill.core.lanes import GIVE_WAY_AT_ONCE
 from tidemill.engine import wants
@@ -47,6 +48,15 @@ def admit(admissions: Sequence[Admission]) -> Plan:
             first += _new(admission.queue, admission.verdict)
         first += [wants.JobOf(admission.arrival.id), wants.Recalled(admission.arrival.id)]
         first.append(wants.QueueOf(admission.queue))
+    return Plan(tuple(first), _changing)
+
+
+def advance(advances: Sequence[Advance]) -> Plan:
+    first: list[Want] = []
+    for item in advances:
+        first += [wants.CourseOf(item.kind, item.id), wants.Recalled(memory_id(item.kind, item.id))]
+        for made in item.jobs:
+            first += _new(made.queue, made.job)
     return Plan(tuple(first), _changing)
 
 
@@ -135,6 +145,7 @@ def copy_in(copies: Copies) -> Plan:
         first += [wants.JobOf(job.id), wants.QueueOf(job.queue), wants.LaneOf(job.queue, job.lane)]
         if copy.checkpoints:
             first.append(wants.StepsOf(job.id))
+    first += [wants.CourseOf(course.kind, course.id) for course in copies.courses]
     for known in copies.ids:
         first += [wants.JobOf(known.request), wants.Recalled(known.request)]
     for name, pool in copies.pools.items():

@@ -5,21 +5,24 @@ from __future__ import annotations
 from tidemill.contract.jobs import Pruned
 from tidemill.contract.reader import HISTORY_KEPT
 from tidemill.core import transitions
+from tidemill.core.courses import Kind
 from tidemill.core.job import Job
 from tidemill.core.queues import HOUR
-from tidemill.core.states import State
+from tidemill.core.states import FINAL, State
 from tidemill.core.uniqueness import holds_key
+from tidemill.engine.courses import forget
 from tidemill.engine.moves import move
 from tidemill.engine.queue import ENDS, Queue
 from tidemill.engine.records import Records
 
 
 def prune(records: Records, limit: int) -> Pruned:
-    """J80 to J82. First pending jobs past their expiry are cancelled, then ended jobs dropped,
-    then ids forgotten; each of the three stops at `limit`, and `more` says that one of them did."""
+    """J80 to J83. First pending jobs past their expiry are cancelled, then ended jobs dropped, flows and
+    theirs too, then ids forgotten; each stops at `limit`, and `more` says that one of them did."""
     now = records.clock.wall()
     expired = _expire(records, limit, now)
     pruned = _drop_ended(records, limit, now)
+    pruned += _drop_courses(records, limit - pruned, now)
     forgotten = _forget(records, limit, now)
     return Pruned(pruned, expired, more=limit in (expired, pruned, forgotten))
 
@@ -43,6 +46,26 @@ def _drop_ended(records: Records, limit: int, now: float) -> int:
             for job in _outlived(records, records.queues[name], state, limit - dropped, now):
                 records.drop(job)
                 dropped += 1
+    return dropped
+
+
+def _drop_courses(records: Records, limit: int, now: float) -> int:
+    """F4. Jobs of a flow go before it, and one that is live holds it."""
+    over = sorted(
+        (course.until, course.id, course)
+        for course in records.courses.values()
+        if course.until is not None and course.until <= now
+    )
+    dropped = 0
+    for _, _, course in over:
+        parts = [records.jobs[id_] for id_ in records.parts.of(course.id) if course.kind is Kind.FLOW]
+        ended = [job for job in parts if job.state in FINAL][: limit - dropped]
+        for job in ended:
+            records.drop(job)
+        dropped += len(ended)
+        if len(ended) == len(parts) and dropped < limit:
+            forget(records, course)
+            dropped += 1
     return dropped
 
 

@@ -26,7 +26,7 @@ class Queue:
         self.lanes = Lanes()
         self.scheduled = Order()
         self.retrying = 0
-        self.ended = {state: Order() for state in ENDS}
+        self.ended = {state: Order() for state in ENDS}  # but for jobs of flows, which are kept with them
         self.running_in: Tally[str] = Tally()
         self.history: dict[float, Counter[str]] = {}
 
@@ -73,7 +73,7 @@ class Queue:
             self.retrying += job.attempts > 0
         elif job.state is State.RUNNING:
             self.running_in.change(job.key, 1)
-        elif job.state in FINAL:
+        elif job.state in FINAL and job.flow is None:
             self.ended[job.state].add(_ended_key(job))
 
     def unfile(self, job: Job) -> None:
@@ -85,7 +85,7 @@ class Queue:
             self.retrying -= job.attempts > 0
         elif job.state is State.RUNNING:
             self.running_in.change(job.key, -1)
-        elif job.state in FINAL:
+        elif job.state in FINAL and job.flow is None:
             self.ended[job.state].remove(_ended_key(job))
 
     def count(self, what: str, now: float) -> None:

@@ -15,14 +15,16 @@ import msgspec
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.jobs import MEMORY_OF_IDS, Arrival
 from tidemill.contract.reader import AttemptRecord, LogLine, WorkerInfo
-from tidemill.contract.wakeups import queue_topic
+from tidemill.contract.wakeups import agenda_topic, queue_topic
 from tidemill.core.checkpoints import Checkpoint, Step
+from tidemill.core.courses import Course, Kind
 from tidemill.core.job import Job
 from tidemill.core.ledger import PLACE
 from tidemill.core.queues import Verdict
 from tidemill.core.states import LIVE, PENDING, State
 from tidemill.engine.indexes import Index
 from tidemill.engine.ledger import Books
+from tidemill.engine.order import Order
 from tidemill.engine.queue import Queue
 
 
@@ -62,6 +64,13 @@ def stranger(worker: str, seen: float) -> WorkerInfo:
     return WorkerInfo(id=worker, host="", pid=0, queues=(), concurrency=0, holds=0, seen=seen)
 
 
+class Stir(msgspec.Struct, frozen=True):
+    """A course is to be looked at: one of its jobs has ended or come back, '' when it asked for it itself."""
+
+    course: tuple[Kind, str]
+    job: str
+
+
 class Records:
     """One truth, shared by every handle; a verb holds `lock` from its first read to its last write."""
 
@@ -69,7 +78,7 @@ class Records:
         self.clock, self.entropy = clock, entropy
         self.lock = RLock()
         self.boot_id = clock.boot_id
-        self.seq = self.fence = self.picks = self.arrival_seq = 0
+        self.seq = self.fence = self.picks = self.arrival_seq = self.stir_seq = 0
         self.jobs: dict[str, Job] = {}  # in order of seq: jobs are added at the end and updated in place
         self.queues: dict[str, Queue] = {}
         self.running: Index[str] = Index()  # by worker
@@ -81,6 +90,10 @@ class Records:
         self.logs: dict[str, dict[tuple[int, int], deque[LogLine]]] = {}
         self.attempts: dict[str, deque[AttemptRecord]] = {}
         self.checkpoints: dict[str, dict[Step, Checkpoint]] = {}
+        self.courses: dict[tuple[Kind, str], Course] = {}
+        self.dues: dict[Kind, Order] = {kind: Order() for kind in Kind}
+        self.stirs: dict[int, Stir] = {}
+        self.parts: Index[str] = Index()  # jobs, by the flow they are part of
         self.workers: dict[str, KnownWorker] = {}
         self.leaders: dict[str, Leader] = {}
         self.topics: dict[str, None] = {}  # to be rung when the verb is over
@@ -135,6 +148,8 @@ class Records:
         del self.jobs[job.id]
         self._forget_details(job.id)
         self.remember(job.id, Verdict.ACCEPTED, job.id, job.fence, job.claim)
+        if job.flow is not None:
+            self.stir(Kind.FLOW, job.flow.id, job.id)
 
     def _forget_details(self, job: str) -> None:
         self.logs.pop(job, None)
@@ -160,6 +175,32 @@ class Records:
         known = self.memory.get(request)
         return None if known is None or self.is_over(known.term) else known
 
+    def stir(self, kind: Kind, course: str, job: str = "") -> None:
+        """F10. Whoever looked before must look again, so each stir has a number of its own."""
+        self.stir_seq += 1
+        self.stirs[self.stir_seq] = Stir((kind, course), job)
+        self.topics[agenda_topic(kind)] = None
+
+    def take_stirs(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.stirs.pop(number, None)
+
+    def put_course(self, course: Course) -> None:
+        self._undue(self.courses.get((course.kind, course.id)))
+        self.courses[course.kind, course.id] = course
+        if course.due is not None:
+            self.dues[course.kind].add((course.due, course.id))
+
+    def drop_course(self, course: Course) -> None:
+        """With whatever has stirred it."""
+        self._undue(self.courses.pop((course.kind, course.id)))
+        stale = [number for number, stir in self.stirs.items() if stir.course == (course.kind, course.id)]
+        self.take_stirs(stale)
+
+    def _undue(self, course: Course | None) -> None:
+        if course is not None and course.due is not None:
+            self.dues[course.kind].remove((course.due, course.id))
+
     def end_step(self) -> None:
         for queue in self.queues.values():
             queue.lanes.forget_empty()
@@ -168,6 +209,8 @@ class Records:
         return next((self.jobs[id_] for id_ in self.successors.of(job)), None)
 
     def _link(self, job: Job) -> None:
+        if job.flow is not None:
+            self.parts.add(job.flow.id, job.id)
         if job.state is State.RUNNING:
             self.running.add(job.worker or "", job.id)
         if job.state is State.WAITING and job.after is not None:
@@ -178,6 +221,8 @@ class Records:
             self.keys.add((job.queue, job.unique_key), job.id)
 
     def _unlink(self, job: Job) -> None:
+        if job.flow is not None:
+            self.parts.discard(job.flow.id, job.id)
         if job.state is State.RUNNING:
             self.running.discard(job.worker or "", job.id)
         if job.state is State.WAITING and job.after is not None:

@@ -11,12 +11,13 @@ from msgspec import UNSET, UnsetType
 
 from tidemill.contract.jobs import Admission
 from tidemill.core.checkpoints import Beginning, OnUnknown, Step, Try
+from tidemill.core.courses import Advance, Advanced
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import QueueChanges, QueueSettings, overridden
 from tidemill.core.spending import Observation
-from tidemill.engine import admit, checkpoints, plans, steering
+from tidemill.engine import admit, checkpoints, courses, plans, steering
 from tidemill.engine import pools as pooling
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
@@ -113,6 +114,13 @@ class SteppedVerbs(ABC):
 
     async def open_pool(self, pool: str, *, key: str | None = None) -> None:
         await self.step(plans.account(pool, key), lambda records: pooling.open_again(records, (pool, key)))
+
+    # -- courses
+
+    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
+        if not advances:
+            return []
+        return await self.step(plans.advance(advances), lambda records: courses.advance(records, advances))
 
     # -- checkpoints
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tidemill.core.courses import Kind
 from tidemill.core.ledger import PLACE, Shut
 from tidemill.core.queues import Override, Pause, QueueSettings
 from tidemill.core.states import State
@@ -192,6 +193,13 @@ class ArrivalOf(Want, frozen=True):
     """→ Arrival"""
 
     seq: int
+
+
+class CourseOf(Want, frozen=True):
+    """→ Course"""
+
+    kind: Kind
+    id: str
 
 
 class Ahead(Want, frozen=True):

@@ -9,14 +9,16 @@ import msgspec
 
 from tidemill.clock import Entropy
 from tidemill.contract.jobs import Arrival
+from tidemill.contract.wakeups import agenda_topic
 from tidemill.core.checkpoints import Checkpoint, Step
+from tidemill.core.courses import Course, Kind
 from tidemill.core.job import Job
 from tidemill.core.ledger import PLACE
 from tidemill.core.queues import Verdict
 from tidemill.engine import wants
 from tidemill.engine.looked import LookedBooks, LookedQueue
 from tidemill.engine.queue import Queue
-from tidemill.engine.records import KnownWorker, Records, Remembered
+from tidemill.engine.records import KnownWorker, Records, Remembered, Stir
 from tidemill.engine.tables import Looked, LookedIndex, Table
 from tidemill.engine.wants import Numbers, QueueRow, Rows
 
@@ -86,6 +88,11 @@ class Workspace(Records):
         self.memory: Table[str, Remembered] = Table(looked, wants.Recalled, _as_it_is)
         self.arrivals: Table[int, Arrival] = Table(looked, wants.ArrivalOf, _as_it_is)
         self.checkpoints: Table[str, dict[Step, Checkpoint]] = Table(looked, wants.StepsOf, _steps)
+        self.courses: Table[tuple[Kind, str], Course] = Table(
+            looked, lambda at: wants.CourseOf(*at), _as_it_is
+        )
+        self.stirred: list[Stir] = []
+        self.taken: list[int] = []
         self.workers: Table[str, KnownWorker] = Table(looked, wants.WorkerOf, _as_it_is)
         self.books: LookedBooks = LookedBooks(self.clock, self._reopen, looked, self._next_fence)
 
@@ -118,6 +125,21 @@ class Workspace(Records):
     @property
     def picked(self) -> int:
         return self.picks - self._picks_before
+
+    def stir(self, kind: Kind, course: str, job: str = "") -> None:
+        """The store gives it its number."""
+        self.stirred.append(Stir((kind, course), job))
+        self.topics[agenda_topic(kind)] = None
+
+    def take_stirs(self, numbers: Iterable[int]) -> None:
+        self.taken += numbers
+
+    def put_course(self, course: Course) -> None:
+        self.courses[course.kind, course.id] = course
+
+    def drop_course(self, course: Course) -> None:
+        """Whoever drops its row drops what has stirred it."""
+        del self.courses[course.kind, course.id]
 
     def remember(self, request: str, verdict: Verdict, job: str, fence: int = 0, claim: int = 0) -> None:
         self.memory.write(request, Remembered(verdict, job, fence, claim, self.term()))

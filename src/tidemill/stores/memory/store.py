@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.copying import Copies, IdPage, JobCopy
+from tidemill.contract.courses import CoursePage
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
@@ -21,6 +22,7 @@ from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.core.changes import Amended, Change
 from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
 from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
@@ -42,10 +44,11 @@ from tidemill.engine import (
     settle,
     steering,
 )
+from tidemill.engine import courses as advancing
 from tidemill.engine import pools as pooling
 from tidemill.engine.records import Records
 from tidemill.errors import ConfigurationError, StoreUnavailable
-from tidemill.stores.memory import copying, reader
+from tidemill.stores.memory import copying, courses, reader
 from tidemill.stores.memory.wakeups import Hub, MemoryListener
 
 
@@ -263,6 +266,34 @@ class MemoryStore:
     async def kept_step(self, job: str, step: Step) -> bytes | None:
         with self.verb() as records:
             return checkpoints.result(records, job, step)
+
+    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
+        with self.verb() as records:
+            return advancing.advance(records, advances)
+
+    async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
+        with self.verb() as records:
+            return courses.agenda(records, kind, limit, ids)
+
+    async def courses(self, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
+        with self.verb() as records:
+            return courses.courses(records, kind, ids)
+
+    async def find_courses(
+        self,
+        kind: Kind,
+        *,
+        name: str | None = None,
+        states: Sequence[str] | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> CoursePage:
+        with self.verb() as records:
+            return courses.find(records, kind, name, states, limit, cursor)
+
+    async def course_counts(self, kind: Kind) -> dict[str, int]:
+        with self.verb() as records:
+            return courses.counts(records, kind)
 
     async def lead(self, duty: str, worker: str, lease: float) -> bool:
         with self.verb() as records:

@@ -16,7 +16,7 @@ A store's author writes one test module::
         return arrive
 
 `make_store` gives a new, empty store that is not opened yet and reads the clock it is handed.
-The test names cite the obligations of `tidemill.contract` (J, Q, P, K, R, C, W, S, U) and the project's
+The test names cite the obligations of `tidemill.contract` (J, Q, P, K, F, R, C, W, S, U) and the project's
 invariants (I). It runs with pytest-asyncio, in whatever mode.
 
 `lockstep` holds the second half: a state machine that drives the store side by side with
@@ -28,6 +28,7 @@ import inspect
 import pytest
 
 _TOPICS = (
+    "advancing",
     "amending",
     "arriving",
     "awaiting",
@@ -61,7 +62,14 @@ _TOPICS = (
 # Before they are imported, or a failed assertion would not say what it compared.
 pytest.register_assert_rewrite(*(f"{__name__}.{topic}" for topic in _TOPICS))
 
-from tidemill.testing.conformance.amending import TestAmend, TestPrune  # noqa: E402 - see above
+from tidemill.testing.conformance.advancing import (  # noqa: E402 - see above
+    TestAdvance,
+    TestAgenda,
+    TestCourseRings,
+    TestFindCourses,
+    TestKeptFlows,
+)
+from tidemill.testing.conformance.amending import TestAmend, TestPrune  # noqa: E402
 from tidemill.testing.conformance.arriving import TestAdmit  # noqa: E402
 from tidemill.testing.conformance.awaiting import TestAwaiting  # noqa: E402
 from tidemill.testing.conformance.backlog import TestAhead, TestBacklog  # noqa: E402
@@ -144,6 +152,8 @@ from tidemill.testing.conformance.waking import TestListener, TestRings  # noqa:
 __all__ = [
     "TestAccounts",
     "TestAdmit",
+    "TestAdvance",
+    "TestAgenda",
     "TestAhead",
     "TestAmend",
     "TestAnswers",
@@ -161,17 +171,20 @@ __all__ = [
     "TestCoordinator",
     "TestCopies",
     "TestCounts",
+    "TestCourseRings",
     "TestDeclaredPools",
     "TestDemand",
     "TestExpiry",
     "TestFields",
     "TestFilters",
     "TestFind",
+    "TestFindCourses",
     "TestHandles",
     "TestHeartbeat",
     "TestHistory",
     "TestInsert",
     "TestKept",
+    "TestKeptFlows",
     "TestLanes",
     "TestLimits",
     "TestListener",

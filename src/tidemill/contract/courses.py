@@ -1,0 +1,82 @@
+"""Flows and schedules, as a store keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
+from tidemill.errors import ConfigurationError
+
+
+class CoursePage(msgspec.Struct, frozen=True):
+    """`cursor` continues where this page ends; None when it is the last."""
+
+    courses: tuple[Course, ...]
+    cursor: str | None
+
+
+def cursor_of(course: Course) -> str:
+    """Behind that one. Two may have begun at the same instant."""
+    return f"{course.created!r} {course.id}"
+
+
+def place_of(cursor: str) -> tuple[float, str]:
+    created, _, id_ = cursor.partition(" ")
+    try:
+        return float(created), id_
+    except ValueError:
+        raise ConfigurationError(f"cursor: is none that a page of courses ended with: {cursor!r}") from None
+
+
+class Courses(Protocol):
+    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
+        """One answer per advance, in order; one never stops the others.
+
+        F1  An advance is all or nothing: the course as it becomes, the jobs it makes, the ends it took.
+        F2  It is done when the course has the revision it expects; 0 expects that there is none, and that
+            none is remembered. Otherwise nothing changes.
+        F3  Its jobs are inserted as any job, but for length limits. One whose id is known stays as it is; one
+            with an `error`, or with which the store finds a problem, is kept as a failed job.
+        F4  A course that ends is kept for `keep` seconds. One that is forgotten, or pruned, is remembered by
+            id for MEMORY_OF_IDS.
+        F5  An advance with a `core.courses.problem_with` is refused (ConfigurationError), and nothing of the
+            call is done.
+        """
+        ...
+
+    async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
+        """Courses that wait to be advanced, those with ends first, each the longest waiting first; with `ids`
+        only of these.
+
+        F10 Whenever a job of a flow comes to an end, leaves one, or goes, by whatever verb, that flow is on
+            the agenda from that very step on, until an advance took that very end. Ends are listed oldest
+            first, ENDS_AT_ONCE of a course at most; one without a job says that all its jobs are to be
+            looked at.
+        F11 So is a course whose `due` is over, until an advance gave it another.
+        F12 `next_due` is in how many seconds the next one of that kind, of all there are, comes due.
+        """
+        ...
+
+    async def courses(self, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
+        """F20 One answer per id, in order."""
+        ...
+
+    async def find_courses(
+        self,
+        kind: Kind,
+        *,
+        name: str | None = None,
+        states: Sequence[str] | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> CoursePage:
+        """F21 Newest first; following `cursor` meets every one that matches once, whatever begins
+        meanwhile."""
+        ...
+
+    async def course_counts(self, kind: Kind) -> dict[str, int]:
+        """F22 How many there are in each state; equals a recount at every instant."""
+        ...

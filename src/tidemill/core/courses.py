@@ -1,0 +1,118 @@
+"""What makes jobs by itself: a flow as its steps end, a schedule as time goes by.
+
+A store keeps a course as a record it does not look into. Whoever advances one reads what has happened,
+decides what follows, and hands the course as it becomes and the jobs that come of it to the store. It takes
+both or, when somebody else was quicker, neither.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from tidemill.core.job import Error, NewJob
+from tidemill.core.names import problem_with_name
+from tidemill.core.states import State
+
+ENDS_AT_ONCE = 500
+"""How many ends an agenda has of one course, and how many jobs an advance makes: no step is a long one."""
+
+
+class Kind(StrEnum):
+    FLOW = "flow"
+    SCHEDULE = "schedule"
+
+
+class Course(msgspec.Struct, frozen=True, kw_only=True):
+    """`name` and `state` are what it is listed by, `record` is JSON. `revision` is 1 when it begins and one
+    more with every advance. At `due` it wants to be advanced though nothing has ended. Once `finished` it is
+    kept until `until`. Times are wall times."""
+
+    kind: Kind
+    id: str
+    name: str
+    state: str
+    created: float
+    revision: int
+    record: bytes
+    due: float | None = None
+    finished: float | None = None
+    until: float | None = None
+
+
+class Next(msgspec.Struct, frozen=True, kw_only=True):
+    """A course as it becomes. `due` is a time, `due_in` is from now; `keep` is how long it stays when it
+    ends with this, None while it goes on."""
+
+    name: str
+    state: str
+    record: bytes
+    due: float | None = None
+    due_in: float | None = None
+    keep: float | None = None
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A job that comes of a course. With an `error` it could not be made, and is kept as a failed one."""
+
+    queue: str
+    job: NewJob
+    error: Error | None = None
+
+
+class Advance(msgspec.Struct, frozen=True, kw_only=True):
+    """`expected` is the revision it was decided on, 0 for a course that begins. `next` is None when it is to
+    be forgotten; its jobs stay. `taken` are numbers of ends. `again` puts it on the agenda at once."""
+
+    kind: Kind
+    id: str
+    expected: int
+    next: Next | None
+    jobs: tuple[Made, ...] = ()
+    taken: tuple[int, ...] = ()
+    again: bool = False
+
+
+class Advanced(msgspec.Struct, frozen=True):
+    """`course` is as it is now; None when there is none, or one is remembered that is gone."""
+
+    done: bool
+    course: Course | None
+
+
+class End(msgspec.Struct, frozen=True):
+    """A job of the course has ended, or was brought back, since somebody looked. `state` is the one it is in
+    now, None when it is gone. Without a `job`, '', it was put on the agenda for another reason."""
+
+    number: int
+    job: str
+    state: State | None
+
+
+class Stirred(msgspec.Struct, frozen=True):
+    course: Course
+    ends: tuple[End, ...] = ()
+
+
+class Agenda(msgspec.Struct, frozen=True):
+    """`next_due` is in how many seconds the next course comes due, None when none will."""
+
+    stirred: tuple[Stirred, ...]
+    next_due: float | None = None
+
+
+def problem_with(advance: Advance) -> str | None:
+    """Why an advance cannot be taken, naming the field."""
+    names = [("id", advance.id)]
+    if advance.next is not None:
+        names += [("name", advance.next.name), ("state", advance.next.state)]
+    for field, name in names:
+        if problem := problem_with_name(field, name):
+            return problem
+    return None
+
+
+def memory_id(kind: Kind, course: str) -> str:
+    """Under which a course that is gone is remembered, beside the ids of jobs."""
+    return f"\x1f{kind}\x1f{course}"

@@ -1,0 +1,30 @@
+"""A job that is part of a flow: where it belongs, and what it is given when it runs."""
+
+from __future__ import annotations
+
+import msgspec
+
+COMPENSATION = "!"
+"""Behind the name of a step: the jobs that run in the place of those of it that failed."""
+
+
+class Read(msgspec.Struct, frozen=True):
+    """An argument that is another step's result. With `count` it is the list of what so many jobs of that
+    step returned, None in the place of one that failed and was let go."""
+
+    step: str
+    count: int | None = None
+
+
+class InFlow(msgspec.Struct, frozen=True):
+    """`index` tells the jobs of one step apart. `reads` are the arguments its payload does not have."""
+
+    id: str
+    step: str
+    index: int = 0
+    reads: dict[str, Read] = {}
+
+
+def job_id(flow: str, step: str, index: int = 0) -> str:
+    """The same however often it is sent, so it still makes one job."""
+    return f"{flow}/{step}/{index}"

@@ -1,0 +1,92 @@
+"""advance: flows and schedules go on, together with the jobs that come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemill.contract.wakeups import agenda_topic, course_topic
+from tidemill.core.courses import (
+    Advance,
+    Advanced,
+    Course,
+    Made,
+    Next,
+    memory_id,
+    problem_with,
+)
+from tidemill.core.job import Error, Group
+from tidemill.core.job import problem_with as problem_with_jobs
+from tidemill.core.queues import Verdict
+from tidemill.engine.admit import keep_failed
+from tidemill.engine.insert import insert_one
+from tidemill.engine.pools import problem_with_needs
+from tidemill.engine.records import Records
+from tidemill.errors import ConfigurationError
+
+
+def advance(records: Records, advances: Sequence[Advance]) -> list[Advanced]:
+    """F1 to F5. Advances are taken in order, each on top of the one before."""
+    for item in advances:
+        if problem := problem_with(item):
+            raise ConfigurationError(f"{item.kind} {item.id[:50]!r} cannot be advanced: {problem}")
+    return [_advance(records, item) for item in advances]
+
+
+def _advance(records: Records, item: Advance) -> Advanced:
+    at = (item.kind, item.id)
+    before = records.courses.get(at)
+    if before is None and (item.expected or records.recall(memory_id(*at)) is not None):
+        return Advanced(done=False, course=None)
+    if before is not None and before.revision != item.expected:
+        return Advanced(done=False, course=before)
+    records.take_stirs(item.taken)
+    after = None if item.next is None else _become(records, before, item, item.next)
+    if before is not None and after is None:
+        forget(records, before)
+    for made in item.jobs:
+        _make(records, made)
+    return Advanced(done=True, course=after)
+
+
+def _become(records: Records, before: Course | None, item: Advance, then: Next) -> Course:
+    now = records.clock.wall()
+    ends = then.keep is not None
+    after = Course(
+        kind=item.kind,
+        id=item.id,
+        name=then.name,
+        state=then.state,
+        created=now if before is None else before.created,
+        revision=item.expected + 1,
+        record=then.record,
+        due=then.due if then.due_in is None else now + then.due_in,
+        finished=now if ends else None,
+        until=None if then.keep is None else now + then.keep,
+    )
+    records.put_course(after)
+    if item.again:
+        records.stir(item.kind, item.id)
+    if after.due is not None and (before is None or before.due != after.due):
+        records.topics[agenda_topic(item.kind)] = None
+    if ends:
+        records.topics[course_topic(item.kind, item.id)] = None
+    return after
+
+
+def _make(records: Records, made: Made) -> None:
+    """F3."""
+    now, error = records.clock.wall(), made.error
+    if error is None:
+        problem = problem_with_jobs(Group(made.queue, (made.job,))) or problem_with_needs(records, [made.job])
+        if problem is None:
+            insert_one(records, made.queue, made.job, now)
+            return
+        error = Error("InvalidJob", problem)
+    keep_failed(records, made.queue, made.job, error, now)
+
+
+def forget(records: Records, course: Course) -> None:
+    """F4."""
+    records.drop_course(course)
+    records.remember(memory_id(course.kind, course.id), Verdict.ACCEPTED, course.id)
+    records.topics[course_topic(course.kind, course.id)] = None
