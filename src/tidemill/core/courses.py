@@ -24,6 +24,11 @@ class Kind(StrEnum):
     SCHEDULE = "schedule"
 
 
+REMEMBERED = frozenset({Kind.FLOW})
+"""What is known by id when it is gone: a flow that is sent again must not run again. The name of a schedule
+is free at once."""
+
+
 class Course(msgspec.Struct, frozen=True, kw_only=True):
     """`name` and `state` are what it is listed by, `record` is JSON. `revision` is 1 when it begins and one
     more with every advance. At `due` it wants to be advanced though nothing has ended. Once `finished` it is

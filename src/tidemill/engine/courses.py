@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tidemill.contract.wakeups import agenda_topic, course_topic
 from tidemill.core.courses import (
+    REMEMBERED,
     Advance,
     Advanced,
     Course,
@@ -88,5 +89,6 @@ def _make(records: Records, made: Made) -> None:
 def forget(records: Records, course: Course) -> None:
     """F4."""
     records.drop_course(course)
-    records.remember(memory_id(course.kind, course.id), Verdict.ACCEPTED, course.id)
+    if course.kind in REMEMBERED:
+        records.remember(memory_id(course.kind, course.id), Verdict.ACCEPTED, course.id)
     records.topics[course_topic(course.kind, course.id)] = None

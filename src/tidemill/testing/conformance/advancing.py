@@ -178,16 +178,31 @@ class TestAdvance:
         assert (back.course.finished, back.course.until) == (None, None)
 
     async def test_f4_forgotten_and_remembered(self, drive: Driver) -> None:
-        forget = Advance(kind=SCHEDULE, id="s", expected=1, next=None)
-        await advance(drive, going("s", kind=SCHEDULE, next={"due_in": 1.0}))
+        forget = Advance(kind=FLOW, id="f", expected=1, next=None)
+        await advance(drive, going("f", next={"due_in": 1.0}))
         assert await advance(drive, forget) == [Advanced(True, None)]
-        assert await drive.store.courses(SCHEDULE, ["s"]) == [None]
+        assert await drive.store.courses(FLOW, ["f"]) == [None]
         assert await advance(drive, forget) == [Advanced(False, None)]
-        assert await advance(drive, going("s", kind=SCHEDULE)) == [Advanced(False, None)]
-        assert (await advance(drive, going("s")))[0].done  # a flow of that name is another
+        assert await advance(drive, going("f")) == [Advanced(False, None)]
+        assert (await advance(drive, going("f", kind=SCHEDULE)))[0].done  # a schedule of that name is another
         drive.clock.advance(MEMORY_OF_IDS)
-        assert await stirred(drive, SCHEDULE) == []
-        assert (await advance(drive, going("s", kind=SCHEDULE)))[0].done
+        assert await stirred(drive) == []
+        assert (await advance(drive, going("f")))[0].done
+
+    async def test_f4_the_name_of_a_schedule_is_free_at_once(self, drive: Driver) -> None:
+        for gone in (Advance(kind=SCHEDULE, id="s", expected=1, next=None), None):
+            await advance(drive, going("s", kind=SCHEDULE, next={"due_in": 1.0}))
+            if gone is None:
+                await advance(drive, going("s", 1, kind=SCHEDULE, next={"keep": 60.0}))
+                drive.clock.advance(61)
+                await drive.store.prune()
+            else:
+                await advance(drive, gone)
+            assert await drive.store.courses(SCHEDULE, ["s"]) == [None]
+            (again,) = await advance(drive, going("s", kind=SCHEDULE))
+            assert again.course is not None
+            assert again.course.revision == 1
+            await advance(drive, Advance(kind=SCHEDULE, id="s", expected=1, next=None))
 
     async def test_f5_what_it_cannot_be_called_is_refused(self, drive: Driver) -> None:
         for wrong in (going(""), going("f" * 201), going("f", next={"name": ""}), going("a\0b")):
