@@ -28,3 +28,11 @@ class InFlow(msgspec.Struct, frozen=True):
 def job_id(flow: str, step: str, index: int = 0) -> str:
     """The same however often it is sent, so it still makes one job."""
     return f"{flow}/{step}/{index}"
+
+
+def place_of(flow: str, job: str) -> tuple[str, int] | None:
+    """The step and the index a job has by its id; None when it is not one of that flow."""
+    step, _, index = job.removeprefix(f"{flow}/").rpartition("/")
+    if not job.startswith(f"{flow}/") or not step or not index.isdecimal():
+        return None
+    return step, int(index)

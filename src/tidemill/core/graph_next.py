@@ -1,0 +1,121 @@
+"""Which steps of a flow may begin, and which jobs are to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+import msgspec
+from msgspec.structs import replace
+
+from tidemill.core.graph import Going, Graph, Node, OnFailure
+from tidemill.core.index_sets import IndexSet
+
+
+class Making(msgspec.Struct, frozen=True):
+    """A job to be made. One that `compensates` runs in the place of the one with that index."""
+
+    node: Node
+    index: int
+    compensates: bool = False
+
+
+def settled(node: Node, going: Going) -> IndexSet:
+    """Those that nobody has to wait for any more."""
+    if node.on_failure is OnFailure.CONTINUE:
+        return going.done | going.failed
+    return going.done | (going.failed & going.saved)
+
+
+def broken(node: Node, going: Going) -> IndexSet:
+    """Those because of which the flow fails."""
+    match node.on_failure:
+        case OnFailure.FAIL:
+            return going.failed
+        case OnFailure.CONTINUE:
+            return IndexSet()
+        case OnFailure.COMPENSATE:
+            return going.failed & going.lost
+
+
+def is_over(graph: Graph, step: str) -> bool:
+    node, going = graph.node(step), graph.of(step)
+    return node is not None and going.count is not None and len(settled(node, going)) == going.count
+
+
+def is_failing(graph: Graph) -> bool:
+    return any(broken(node, graph.of(node.name)) for node in graph.nodes)
+
+
+def is_live(graph: Graph) -> bool:
+    return any(going.live or going.compensating for going in graph.going.values())
+
+
+def waits_for(graph: Graph, node: Node) -> list[str]:
+    return sorted(parent for parent in node.parents if not is_over(graph, parent))
+
+
+def begun(graph: Graph, lengths: Mapping[str, int]) -> Graph:
+    """Steps whose parents are all done begin. `lengths` are of the lists that steps are mapped over, by the
+    step that is mapped; one whose is not known yet does not. A step without jobs is over as it begins."""
+    if graph.stopped is not None or is_failing(graph):
+        return graph
+    news: dict[str, Going] = {}
+    for node in _beginning(graph):
+        count = _count(graph, node, lengths)
+        if count is not None:
+            news[node.name] = Going(count=count)
+    return begun(graph.going_on(news), lengths) if news else graph
+
+
+def unmeasured(graph: Graph) -> list[Node]:
+    """Steps that could begin if it were known how long the list is that their parent returned."""
+    if graph.stopped is not None or is_failing(graph):
+        return []
+    return [node for node in _beginning(graph) if _count(graph, node, {}) is None]
+
+
+def making(graph: Graph, most: int) -> list[Making]:
+    """What is to be made next, and no more than that at once."""
+    if graph.stopped is not None or is_failing(graph):
+        return []
+    return list(islice(_making(graph), most))
+
+
+def made(graph: Graph, jobs: Iterable[Making]) -> Graph:
+    changes: dict[str, Going] = {}
+    for job in jobs:
+        name = job.node.name
+        going = changes.get(name) or graph.of(name)
+        changes[name] = (
+            replace(going, replaced=going.replaced | IndexSet.of([job.index]))
+            if job.compensates
+            else replace(going, made=job.index + 1)
+        )
+    return graph.going_on(changes) if changes else graph
+
+
+def _beginning(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        if graph.of(node.name).count is None and all(is_over(graph, parent) for parent in node.parents):
+            yield node
+
+
+def _count(graph: Graph, node: Node, lengths: Mapping[str, int]) -> int | None:
+    if node.each is None:
+        return 1
+    if node.each.step is None:
+        return len(node.each.items)
+    if (over := graph.node(node.each.step)) is not None and over.each is not None:
+        return graph.of(over.name).count
+    return lengths.get(node.name)
+
+
+def _making(graph: Graph) -> Iterator[Making]:
+    for node in graph.nodes:
+        going = graph.of(node.name)
+        if node.on_failure is OnFailure.COMPENSATE:
+            for index in going.failed - going.replaced:
+                yield Making(node, index, compensates=True)
+        for index in range(going.made, going.count or 0):
+            yield Making(node, index)
