@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
+from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind, problem_with
 from tidemill.errors import ConfigurationError
 
 
@@ -29,6 +29,13 @@ def place_of(cursor: str) -> tuple[float, str]:
         return float(created), id_
     except ValueError:
         raise ConfigurationError(f"cursor: is none that a page of courses ended with: {cursor!r}") from None
+
+
+def checked(advances: Sequence[Advance]) -> None:
+    """F5."""
+    for item in advances:
+        if problem := problem_with(item):
+            raise ConfigurationError(f"{item.kind} {item.id[:50]!r} cannot be advanced: {problem}")
 
 
 class Courses(Protocol):

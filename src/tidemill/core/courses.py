@@ -118,6 +118,22 @@ def problem_with(advance: Advance) -> str | None:
     return None
 
 
+def became(before: Course | None, item: Advance, then: Next, now: float) -> Course:
+    """The course an advance makes of the one before."""
+    return Course(
+        kind=item.kind,
+        id=item.id,
+        name=then.name,
+        state=then.state,
+        created=now if before is None else before.created,
+        revision=item.expected + 1,
+        record=then.record,
+        due=then.due if then.due_in is None else now + then.due_in,
+        finished=None if then.keep is None else now,
+        until=None if then.keep is None else now + then.keep,
+    )
+
+
 def memory_id(kind: Kind, course: str) -> str:
     """Under which a course that is gone is remembered, beside the ids of jobs."""
     return f"\x1f{kind}\x1f{course}"

@@ -43,7 +43,8 @@ class Changes(msgspec.Struct, kw_only=True):
     groups: marks on groups of lanes, by queue and group.
     arrivals: those that were admitted.
     courses: with one that goes goes all that has stirred it.
-    stirs: to be added, each with a number of its own. taken: numbers of those that go.
+    stirs: to be added, each with a number of its own, but for courses there are none of. taken: numbers of
+    those that go.
     attempts, logs: to be added to what is kept of each job.
     history, pool_history: to be added, by queue or pool and minute.
     picked: to be added to the picks.

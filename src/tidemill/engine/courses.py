@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidemill.contract.courses import checked
 from tidemill.contract.wakeups import agenda_topic, course_topic
-from tidemill.core.courses import (
-    REMEMBERED,
-    Advance,
-    Advanced,
-    Course,
-    Made,
-    Next,
-    memory_id,
-    problem_with,
-)
+from tidemill.core.courses import REMEMBERED, Advance, Advanced, Course, Made, Next, became, memory_id
 from tidemill.core.job import Error, Group
 from tidemill.core.job import problem_with as problem_with_jobs
 from tidemill.core.queues import Verdict
@@ -22,14 +14,11 @@ from tidemill.engine.admit import keep_failed
 from tidemill.engine.insert import insert_one
 from tidemill.engine.pools import problem_with_needs
 from tidemill.engine.records import Records
-from tidemill.errors import ConfigurationError
 
 
 def advance(records: Records, advances: Sequence[Advance]) -> list[Advanced]:
     """F1 to F5. Advances are taken in order, each on top of the one before."""
-    for item in advances:
-        if problem := problem_with(item):
-            raise ConfigurationError(f"{item.kind} {item.id[:50]!r} cannot be advanced: {problem}")
+    checked(advances)
     return [_advance(records, item) for item in advances]
 
 
@@ -50,26 +39,13 @@ def _advance(records: Records, item: Advance) -> Advanced:
 
 
 def _become(records: Records, before: Course | None, item: Advance, then: Next) -> Course:
-    now = records.clock.wall()
-    ends = then.keep is not None
-    after = Course(
-        kind=item.kind,
-        id=item.id,
-        name=then.name,
-        state=then.state,
-        created=now if before is None else before.created,
-        revision=item.expected + 1,
-        record=then.record,
-        due=then.due if then.due_in is None else now + then.due_in,
-        finished=now if ends else None,
-        until=None if then.keep is None else now + then.keep,
-    )
+    after = became(before, item, then, records.clock.wall())
     records.put_course(after)
     if item.again:
         records.stir(item.kind, item.id)
     if after.due is not None and (before is None or before.due != after.due):
         records.topics[agenda_topic(item.kind)] = None
-    if ends:
+    if after.finished is not None:
         records.topics[course_topic(item.kind, item.id)] = None
     return after
 

@@ -24,7 +24,7 @@ from tidemill.engine.wants import UNKNOWN, LaneRow, QueueRow, Unloaded
 
 
 class LookedQueue(Queue):
-    """`ended` is only added to."""
+    """`ended` and `ended_parts` are only added to."""
 
     def __init__(self, name: str, row: QueueRow, clock: Clock, looked: Looked) -> None:
         super().__init__(name, clock)
@@ -35,6 +35,7 @@ class LookedQueue(Queue):
         scheduled = wants.Scheduled(name)
         self.scheduled = Partial(looked.beginning(scheduled), scheduled)
         self.ended = {state: Partial(UNKNOWN, scheduled) for state in ENDS}
+        self.ended_parts = Partial(UNKNOWN, scheduled)
 
 
 class LookedLanes(Lanes):

@@ -52,21 +52,25 @@ def _drop_ended(records: Records, limit: int, now: float) -> int:
 def _drop_courses(records: Records, limit: int, now: float) -> int:
     """F4. Jobs of a flow go before it, and one that is live holds it."""
     over = sorted(
-        (course.until, course.id, course)
+        (course.until, course.kind, course.id)
         for course in records.courses.values()
         if course.until is not None and course.until <= now
     )
     dropped = 0
-    for _, _, course in over:
-        parts = [records.jobs[id_] for id_ in records.parts.of(course.id) if course.kind is Kind.FLOW]
+    for _, kind, id_ in over:
+        parts = _parts(records, id_) if kind is Kind.FLOW else []
         ended = [job for job in parts if job.state in FINAL][: limit - dropped]
         for job in ended:
             records.drop(job)
         dropped += len(ended)
         if len(ended) == len(parts) and dropped < limit:
-            forget(records, course)
+            forget(records, records.courses[kind, id_])
             dropped += 1
     return dropped
+
+
+def _parts(records: Records, flow: str) -> list[Job]:
+    return sorted((records.jobs[id_] for id_ in records.parts.of(flow)), key=lambda job: job.seq)
 
 
 def _outlived(records: Records, queue: Queue, state: State, limit: int, now: float) -> list[Job]:

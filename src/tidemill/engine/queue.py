@@ -26,7 +26,8 @@ class Queue:
         self.lanes = Lanes()
         self.scheduled = Order()
         self.retrying = 0
-        self.ended = {state: Order() for state in ENDS}  # but for jobs of flows, which are kept with them
+        self.ended = {state: Order() for state in ENDS}
+        self.ended_parts = Order()  # jobs of flows, which are kept with them
         self.running_in: Tally[str] = Tally()
         self.history: dict[float, Counter[str]] = {}
 
@@ -73,8 +74,8 @@ class Queue:
             self.retrying += job.attempts > 0
         elif job.state is State.RUNNING:
             self.running_in.change(job.key, 1)
-        elif job.state in FINAL and job.flow is None:
-            self.ended[job.state].add(_ended_key(job))
+        elif job.state in FINAL:
+            self._shelf(job).add(_ended_key(job))
 
     def unfile(self, job: Job) -> None:
         self.counts.change(job.state, -1)
@@ -85,8 +86,11 @@ class Queue:
             self.retrying -= job.attempts > 0
         elif job.state is State.RUNNING:
             self.running_in.change(job.key, -1)
-        elif job.state in FINAL and job.flow is None:
-            self.ended[job.state].remove(_ended_key(job))
+        elif job.state in FINAL:
+            self._shelf(job).remove(_ended_key(job))
+
+    def _shelf(self, job: Job) -> Order:
+        return self.ended[job.state] if job.flow is None else self.ended_parts
 
     def count(self, what: str, now: float) -> None:
         """One more done, failed, cancelled, retried or reclaimed in this minute."""

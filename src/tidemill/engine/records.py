@@ -176,7 +176,10 @@ class Records:
         return None if known is None or self.is_over(known.term) else known
 
     def stir(self, kind: Kind, course: str, job: str = "") -> None:
-        """F10. Whoever looked before must look again, so each stir has a number of its own."""
+        """F10. Whoever looked before must look again, so each stir has a number of its own. Nobody looks
+        after a course that is gone."""
+        if (kind, course) not in self.courses:
+            return
         self.stir_seq += 1
         self.stirs[self.stir_seq] = Stir((kind, course), job)
         self.topics[agenda_topic(kind)] = None

@@ -127,7 +127,7 @@ class Workspace(Records):
         return self.picks - self._picks_before
 
     def stir(self, kind: Kind, course: str, job: str = "") -> None:
-        """The store gives it its number."""
+        """The store gives it its number, if it has such a course."""
         self.stirred.append(Stir((kind, course), job))
         self.topics[agenda_topic(kind)] = None
 

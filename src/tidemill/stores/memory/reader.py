@@ -90,7 +90,8 @@ def backlog(records: Records, name: str) -> Backlog:
     if queue is None:
         return Backlog(oldest_ready=None, next_due=None, retrying=0, last_ended=None)
     head = queue.scheduled.head()
-    ended = [order[-1][0] for order in queue.ended.values() if len(order)]
+    shelves = (*queue.ended.values(), queue.ended_parts)
+    ended = [order[-1][0] for order in shelves if len(order)]
     minutes = [at for at, count in queue.history.items() if any(count[state.value] for state in FINAL)]
     return Backlog(
         oldest_ready=min(queue.lanes.oldest_dues(), default=None),

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tidemill.contract.jobs import Admission, Arrival, Refused
 from tidemill.core import transitions
+from tidemill.core.courses import Kind
 from tidemill.core.job import Error, Group, NewJob, problem_with
 from tidemill.core.states import State
 from tidemill.stores.sqlite.insert import insert_admitted
@@ -52,20 +53,24 @@ def _admit(transaction: Transaction, admission: Admission) -> None:
             insert_admitted(transaction, group)
             return
         verdict = Refused(queue=admission.queue, error=Error("InvalidJob", problem))
-    _refuse(transaction, admission.arrival, verdict)
+    arrival = admission.arrival
+    refused = NewJob(id=arrival.id, task=arrival.task, payload=arrival.payload)
+    keep_failed(transaction, verdict.queue, refused, verdict.error)
 
 
-def _refuse(transaction: Transaction, arrival: Arrival, refused: Refused) -> None:
-    """Kept as a failed job, so that whoever wrote it can find out why."""
-    if transaction.by_id([arrival.id]) or transaction.recall(arrival.id) is not None:
+def keep_failed(transaction: Transaction, queue: str, refused: NewJob, error: Error) -> None:
+    """What cannot be a job is kept as a failed one, so that whoever wrote it can find out why; unless its id
+    is known. Of what is wrong with it no more is kept than any job may have."""
+    if transaction.by_id([refused.id]) or transaction.recall(refused.id) is not None:
         return
-    appear(transaction, refused.queue)
-    readable = arrival.payload.decode(errors="replace").encode()
-    new = NewJob(id=arrival.id, task=arrival.task, payload=readable)
-    job = transitions.created(new, refused.queue, 0, transaction.now)
-    failed = replace(
-        job, state=State.FAILED, finished=transaction.now, error=refused.error, reason=transitions.REFUSED
-    )
+    appear(transaction, queue)
+    readable = refused.payload.decode(errors="replace").encode()
+    new = NewJob(id=refused.id, task=refused.task, payload=readable, flow=refused.flow)
+    now = transaction.now
+    job = transitions.created(new, queue, 0, now)
+    failed = replace(job, state=State.FAILED, finished=now, error=error, reason=transitions.REFUSED)
     transaction.add(failed)
     transaction.ended.append(failed.id)
-    transaction.remark(failed.queue, "failed", 1)
+    transaction.remark(queue, "failed", 1)
+    if failed.flow is not None:
+        transaction.stir(Kind.FLOW, failed.flow.id, failed.id)

@@ -100,6 +100,7 @@ class Claiming:
                 job.id, queue, job.task, job.payload.encode(), fence, claim, job.attempts + 1, job.priority,
                 job.lane, job.crashes, job.generation, job.timeout, job.trace, job.created, job.due, job.part,
                 job.packed_needs or (), calls.get(job.id, "") if calls else "", job.packed_extra or (),
+                job.flow,
             )
             for job in jobs
         ]  # fmt: skip
@@ -174,7 +175,7 @@ def _as_ready(job: Job) -> Ready:
     return Ready(
         job.seq, job.id, job.task, job.payload.decode(), job.priority, job.lane, job.attempts, job.crashes,
         job.generation, job.timeout, job.trace, job.created, job.due, job.part, job.expires,
-        job.needs, job.batching, job.extra,
+        job.needs, job.batching, job.extra, job.flow,
     )  # fmt: skip
 
 

@@ -7,10 +7,11 @@ from msgspec.structs import replace
 from tidemill.contract.copying import Copies, IdCopy, IdPage, JobCopy, PoolCopy, QueueCopy, checked
 from tidemill.contract.jobs import Arrival
 from tidemill.core.accounts import as_of_another_boot
+from tidemill.core.courses import Course
 from tidemill.core.job import Job
 from tidemill.core.pool_history import Remark
 from tidemill.core.queues import Verdict
-from tidemill.stores.sqlite import checkpoints, reader
+from tidemill.stores.sqlite import checkpoints, courses, reader
 from tidemill.stores.sqlite.extend import SQL as EXTEND
 from tidemill.stores.sqlite.ledger import ACCOUNTS, POOLS, remark_of
 from tidemill.stores.sqlite.queues import appear
@@ -54,6 +55,8 @@ def copy_in(transaction: Transaction, copies: Copies) -> None:
     for name, queue in copies.queues.items():
         _take_queue(transaction, name, queue)
     _take_ids(transaction, copies)
+    for course in copies.courses:
+        _take_course(transaction, course)
     known = transaction.by_id([copy.job.id for copy in copies.jobs])
     for copy in copies.jobs:
         if copy.job.id not in known:
@@ -69,6 +72,12 @@ def _take_ids(transaction: Transaction, copies: Copies) -> None:
     for known in copies.ids:
         if known.request not in there and transaction.recall(known.request) is None:
             transaction.remember(known.request, known.verdict, known.job, known.fence, known.claim)
+
+
+def _take_course(transaction: Transaction, course: Course) -> None:
+    if courses.courses(transaction, course.kind, [course.id]) == [None]:
+        transaction.execute(courses.SQL.save, courses.row_of(course))
+        transaction.stir(course.kind, course.id)
 
 
 def _take_job(transaction: Transaction, copy: JobCopy) -> None:

@@ -60,7 +60,7 @@ def _statement(transaction: Transaction, wanted: Filter, before: int | None) -> 
     pieces = _conditions(wanted)
     if before is not None:
         pieces.insert(0, SQL.before)
-    if wanted.ids is None and wanted.id_prefix is None:
+    if wanted.ids is None and wanted.id_prefix is None and wanted.flow is None:
         states = _few(transaction, wanted, FEW if before is None else FEW_GOING_ON)
         if states is not None:
             if not states:
@@ -71,7 +71,7 @@ def _statement(transaction: Transaction, wanted: Filter, before: int | None) -> 
 
 def _conditions(wanted: Filter) -> list[str]:
     pieces = dict(SQL)
-    named = ("ids", "id_prefix", "queue", "states", "task", "key", "tag")
+    named = ("ids", "id_prefix", "flow", "queue", "states", "task", "key", "tag")
     found = [pieces[name] for name in named if getattr(wanted, name) is not None]
     found += _times(wanted)
     found += [SQL.field.replace(":field_", f":{name}") for name in _fields(wanted)]
@@ -109,7 +109,7 @@ def _places(wanted: Filter, states: frozenset[State], before: int | None) -> str
         found.append(_all([pieces[str(state)], *always, *times]))
     if states & FINAL:
         times = _times(wanted) if wanted.time == "finished" else []
-        found.append(_all([SQL.ended, *always, *times]))
+        found += [_all([ended, *always, *times]) for ended in (SQL.ended, SQL.ended_parts)]
     return "\nUNION ALL ".join(found)
 
 
@@ -123,6 +123,7 @@ def _values(wanted: Filter, before: int | None) -> dict[str, Any]:
         "ids": text_of(wanted.ids),
         "id_prefix": wanted.id_prefix,
         "id_prefix_end": None if wanted.id_prefix is None else wanted.id_prefix + LAST * MAX_NAME,
+        "flow": wanted.flow,
         "queue": wanted.queue,
         "states": text_of(list(State) if wanted.states is None else wanted.states),
         "task": wanted.task,

@@ -3,7 +3,7 @@
 A row of the inbox is an accepted job that has not been filed yet. Every step that is about
 jobs files what is there first, so the inbox is never seen from outside; an insert that finds it
 long files it too, so no step ever has much to file. Whatever is out of the ordinary (a unique
-key, a pool, a batch, a delay, a length limit, an id that is remembered) is left to the general way.
+key, a pool, a batch, a flow, a delay, a length limit, an id that is remembered) is left to the general way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def append(connection: apsw.Connection, now: float, groups: Sequence[Group]) -> 
         return None
     group = groups[0]
     (job,) = group.jobs
-    if job.unique is not None or job.needs or job.batching is not None:
+    if job.unique is not None or job.needs or job.batching is not None or job.flow is not None:
         return None
     if job.delay or job.at is not None:
         return None

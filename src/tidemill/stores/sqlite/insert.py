@@ -123,7 +123,8 @@ class _Incoming:
             (job.id, queue, job.task, job.payload.decode(), state.value, job.priority,
              lane_of(job), now, max(due, now), expires, job.timeout, job.trace, tags,
              text_of(job.needs) if job.needs else None,
-             None if job.batching is None else text_of(job.batching))
+             None if job.batching is None else text_of(job.batching),
+             None if job.flow is None else text_of(job.flow))
         )  # fmt: skip
 
     def write(self) -> None:

@@ -17,6 +17,7 @@ from tidemill.core import calls, extras
 from tidemill.core import ledger as books
 from tidemill.core.batching import Batching
 from tidemill.core.calls import UNRIPE, Call, Unripe
+from tidemill.core.flow_jobs import InFlow
 from tidemill.core.lanes import Ahead, Gate, OpenLane, Picked
 from tidemill.core.ledger import Reserved, Stopped
 from tidemill.core.needs import Need, group_of_lane, key_of
@@ -54,6 +55,7 @@ class Ready(msgspec.Struct, array_like=True, frozen=True):
     packed_needs: tuple[Need, ...] | None = None
     batching: Batching | None = None
     packed_extra: tuple[Need, ...] | None = None
+    flow: InFlow | None = None
 
     @property
     def extra(self) -> tuple[Need, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tidemill.core.batching import Batching
+from tidemill.core.flow_jobs import InFlow
 from tidemill.core.job import Error, Job
 from tidemill.core.needs import Need
 from tidemill.core.states import State
@@ -15,11 +16,12 @@ FIELDS = Job.__struct_fields__
 
 _ERROR = msgspec.json.Decoder(Error)
 _BATCHING = msgspec.json.Decoder(Batching)
+_FLOW = msgspec.json.Decoder(InFlow)
 _NEEDS = msgspec.json.Decoder(tuple[Need, ...])
 _TAGS = msgspec.json.Decoder(tuple[str, ...])
 _PAYLOAD, _STATE, _TAGS_AT = FIELDS.index("payload"), FIELDS.index("state"), FIELDS.index("tags")
 _RESULT, _ERROR_AT, _NEEDS_AT = FIELDS.index("result"), FIELDS.index("error"), FIELDS.index("needs")
-_BATCHING_AT, _EXTRA_AT = FIELDS.index("batching"), FIELDS.index("extra")
+_BATCHING_AT, _EXTRA_AT, _FLOW_AT = FIELDS.index("batching"), FIELDS.index("extra"), FIELDS.index("flow")
 _FLAGS = (FIELDS.index("unique_holds"), FIELDS.index("alone"))
 
 
@@ -33,6 +35,7 @@ def job_of(row: tuple[Any, ...]) -> Job:
     values[_NEEDS_AT] = _NEEDS.decode(values[_NEEDS_AT]) if values[_NEEDS_AT] else ()
     values[_BATCHING_AT] = _BATCHING.decode(values[_BATCHING_AT]) if values[_BATCHING_AT] else None
     values[_EXTRA_AT] = _NEEDS.decode(values[_EXTRA_AT]) if values[_EXTRA_AT] else ()
+    values[_FLOW_AT] = None if values[_FLOW_AT] is None else _FLOW.decode(values[_FLOW_AT])
     for flag in _FLAGS:
         values[flag] = bool(values[flag])
     return Job(**dict(zip(FIELDS, values, strict=True)))
@@ -48,6 +51,7 @@ def row_of(job: Job) -> dict[str, Any]:
     row["needs"] = text_of(job.needs) if job.needs else None
     row["batching"] = None if job.batching is None else text_of(job.batching)
     row["extra"] = text_of(job.extra) if job.extra else None
+    row["flow"] = None if job.flow is None else text_of(job.flow)
     return row
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from tidemill.core import transitions
 from tidemill.core.claims import Settlement
+from tidemill.core.courses import Kind
 from tidemill.core.outcomes import Answer, Await, Crashed, Done, Fail, Outcome, Retrying, never_fits
 from tidemill.core.states import FINAL, State
 from tidemill.stores.sqlite import booking, pools
@@ -31,6 +32,7 @@ class Standing(msgspec.Struct, array_like=True, frozen=True):
     state: str
     fence: int
     claim: int
+    flow: str | None
 
 
 _STANDINGS = msgspec.json.Decoder(list[Standing])
@@ -98,6 +100,9 @@ def _succeed(transaction: Transaction, successes: list[tuple[Standing, bytes | N
         transaction.freed(queue, lane)
     ended = [standing.id for standing, _ in successes]
     transaction.ended += ended
+    for standing, _ in successes:
+        if standing.flow is not None:
+            transaction.stir(Kind.FLOW, standing.flow, standing.id)
     transaction.release_successors(ended)
 
 

@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.contract.copying import Copies, IdPage, JobCopy
+from tidemill.contract.courses import CoursePage
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
@@ -21,6 +22,7 @@ from tidemill.contract.wakeups import Listener, queue_topic
 from tidemill.core.changes import Amended, Change
 from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
 from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
@@ -31,9 +33,10 @@ from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridd
 from tidemill.core.spending import Observation
 from tidemill.core.states import State
 from tidemill.stores.sqlite import checkpoints as steps
-from tidemill.stores.sqlite import coordinator, copying, inbox, pool_views, queues, reader, upkeep
+from tidemill.stores.sqlite import coordinator, copying, courses, inbox, pool_views, queues, reader, upkeep
 from tidemill.stores.sqlite import pools as pool_verbs
 from tidemill.stores.sqlite.admit import admit, arrivals
+from tidemill.stores.sqlite.advance import advance
 from tidemill.stores.sqlite.amend import amend
 from tidemill.stores.sqlite.backup import backup
 from tidemill.stores.sqlite.claim import claim
@@ -249,6 +252,33 @@ class SqliteStore:
 
     async def kept_step(self, job: str, step: Step) -> bytes | None:
         return await self._reads.run(lambda transaction: steps.result(transaction, job, step))
+
+    # -- courses
+
+    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
+        return await self._writer.submit(lambda transaction: advance(transaction, advances), durable=True)
+
+    async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
+        return await self._reads.run(lambda transaction: courses.agenda(transaction, kind, limit, ids))
+
+    async def courses(self, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
+        return await self._reads.run(lambda transaction: courses.courses(transaction, kind, ids))
+
+    async def find_courses(
+        self,
+        kind: Kind,
+        *,
+        name: str | None = None,
+        states: Sequence[str] | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> CoursePage:
+        return await self._searches.run(
+            lambda transaction: courses.find(transaction, kind, name, states, limit, cursor)
+        )
+
+    async def course_counts(self, kind: Kind) -> dict[str, int]:
+        return await self._reads.run(lambda transaction: courses.counts(transaction, kind))
 
     # -- reader
 

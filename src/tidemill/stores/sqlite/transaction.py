@@ -14,9 +14,10 @@ import apsw
 from msgspec.structs import replace
 
 from tidemill.contract.jobs import MEMORY_OF_IDS
-from tidemill.contract.wakeups import queue_topic
+from tidemill.contract.wakeups import agenda_topic, queue_topic
 from tidemill.core import ledger as books
 from tidemill.core import transitions
+from tidemill.core.courses import Kind
 from tidemill.core.job import Error, Job
 from tidemill.core.needs import group_of_lane, is_of_batches, key_of
 from tidemill.core.pool_news import PoolNews
@@ -159,6 +160,8 @@ class Transaction:
     def _moved(self, before: Job, after: Job) -> None:
         if before.state is State.RUNNING:
             self.freed(before.queue, before.lane)
+        if after.flow is not None and (before.state in FINAL) is not (after.state in FINAL):
+            self.stir(Kind.FLOW, after.flow.id, after.id)
         if after.state in FINAL:
             self.ended.append(after.id)
             self._withdraw(before)
@@ -181,9 +184,16 @@ class Transaction:
         self.counted(job.queue, job.state, None, 1)
         if job.state is State.READY:
             self.touch(job.queue, job.lane)
+        if job.flow is not None:
+            self.stir(Kind.FLOW, job.flow.id, job.id)
         if job.state in LIVE:
             self.ended.append(job.id)
             self._withdraw(job)
+
+    def stir(self, kind: Kind, course: str, job: str = "") -> None:
+        """F10."""
+        self.connection.execute(SQL.stir, (kind.value, course, job))
+        self.topics.add(agenda_topic(kind))
 
     def _withdraw(self, job: Job) -> None:
         """P15: a job that ends while it waits keeps no place in a pool; what one that runs has is settled."""

@@ -83,6 +83,8 @@ def _orphans(transaction: Transaction) -> Iterator[str]:
     for jobs, steps in transaction.execute(SQL.orphans):
         if steps:
             yield f"{steps} checkpoints are kept of {jobs} jobs that are gone"
+    for kind, courses, stirs in transaction.execute(SQL.stale_stirs):
+        yield f"{stirs} ends are kept of {courses} {kind}s that are gone"
 
 
 def compact(connection: apsw.Connection) -> None:

@@ -22,9 +22,9 @@ SELECT (SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running
 -- name: ready  (queue, lane, limit, offset) as one row: Python takes its interpreter lock once, not once a job
 SELECT json_group_array(json_array(seq, id, task, payload, priority, lane, attempts, crashes, generation,
                                    timeout, trace, created, due, part, expires, json(needs), json(batching),
-                                   json(extra)))
+                                   json(extra), json(flow)))
 FROM (SELECT seq, id, task, payload, priority, lane, attempts, crashes, generation,
-             timeout, trace, created, due, part, expires, needs, batching, extra
+             timeout, trace, created, due, part, expires, needs, batching, extra, flow
       FROM jobs WHERE state = 'ready' AND queue = ? AND lane = ?
       ORDER BY priority, due, seq LIMIT ? OFFSET ?);
 
@@ -49,5 +49,5 @@ ON CONFLICT (id) DO UPDATE SET number = excluded.number;
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call, extra
+       needs, batching, call, extra, flow
 FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = ? AND number = ? ORDER BY seq;

@@ -4,7 +4,7 @@
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call, extra
+       needs, batching, call, extra, flow
 FROM jobs WHERE seq > ? ORDER BY seq LIMIT ?;
 
 -- name: ids  (after, now, boot, limit) that are remembered

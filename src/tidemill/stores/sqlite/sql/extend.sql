@@ -23,7 +23,7 @@ WHERE job = ? AND generation = ? AND attempt = ?
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call, extra
+       needs, batching, call, extra, flow
 FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = ? AND number <= ?
 ORDER BY seq;
 

@@ -1,5 +1,5 @@
 -- Jobs by filter. `find.py` puts a statement together from these pieces: `rows`, WHERE, the pieces of
--- the filter's members that are set, and an order; `seq IN` with the last five where few jobs are meant.
+-- the filter's members that are set, and an order; `seq IN` with the last six where few jobs are meant.
 -- What is asked here about texts and fields may say yes too often, never too seldom: whoever reads the
 -- rows asks `core.matching.matches` once more.
 
@@ -7,7 +7,7 @@
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call, extra
+       needs, batching, call, extra, flow
 FROM jobs
 
 -- name: newest_first
@@ -39,6 +39,9 @@ task = :task
 
 -- name: tag
 instr(tags, :tag)
+
+-- name: flow  the first condition is its index's own
+flow IS NOT NULL AND flow ->> '$.id' = :flow
 
 -- name: created_since
 created >= :since
@@ -85,4 +88,8 @@ SELECT seq FROM jobs INDEXED BY jobs_running WHERE state = 'running'
 
 -- name: ended
 SELECT seq FROM jobs INDEXED BY jobs_ended
-WHERE finished IS NOT NULL AND state IN (SELECT value FROM json_each(:states))
+WHERE finished IS NOT NULL AND flow IS NULL AND state IN (SELECT value FROM json_each(:states))
+
+-- name: ended_parts  of flows
+SELECT seq FROM jobs INDEXED BY jobs_ended_parts
+WHERE finished IS NOT NULL AND flow IS NOT NULL AND state IN (SELECT value FROM json_each(:states))

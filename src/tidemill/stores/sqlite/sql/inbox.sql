@@ -23,7 +23,8 @@ SELECT ? + seq, id, queue, task, payload, 'ready', priority, lane, created, crea
 FROM inbox ORDER BY seq;
 
 -- name: all  as `insert.sql: add_plain` takes them
-SELECT id, queue, task, payload, 'ready', priority, lane, created, created, expires, timeout, trace, tags, NULL, NULL
+SELECT id, queue, task, payload, 'ready', priority, lane, created, created, expires, timeout, trace, tags,
+       NULL, NULL, NULL
 FROM inbox ORDER BY seq;
 
 -- name: empty

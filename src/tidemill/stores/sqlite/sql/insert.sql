@@ -10,14 +10,14 @@ SELECT id FROM jobs WHERE id IN carray(?);
 
 -- name: add_plain
 INSERT INTO jobs (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
-                  needs, batching)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                  needs, batching, flow)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: holders  (queue, unique_key) newest first; the condition is the index's own
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call, extra
+       needs, batching, call, extra, flow
 FROM jobs
 WHERE queue = ? AND unique_key = ?
   AND unique_key IS NOT NULL AND (unique_holds OR state IN ('scheduled', 'ready', 'waiting', 'running'))

@@ -7,14 +7,30 @@ ORDER BY expires, seq LIMIT ?;
 
 -- name: too_old  (queue, state, finished, now, limit)
 SELECT seq, id, fence, claim FROM jobs
-WHERE finished IS NOT NULL AND queue = ? AND state = ? AND finished <= ?
+WHERE finished IS NOT NULL AND flow IS NULL AND queue = ? AND state = ? AND finished <= ?
   AND NOT (unique_holds AND unique_until > ?)
 ORDER BY finished, seq LIMIT ?;
 
 -- name: oldest  (queue, state, now, limit)
 SELECT seq, id, fence, claim FROM jobs
-WHERE finished IS NOT NULL AND queue = ? AND state = ? AND NOT (unique_holds AND unique_until > ?)
+WHERE finished IS NOT NULL AND flow IS NULL AND queue = ? AND state = ? AND NOT (unique_holds AND unique_until > ?)
 ORDER BY finished, seq LIMIT ?;
+
+-- name: surplus  (queue, state, limit, kept) how many there are beyond those that are kept, up to a limit
+SELECT count(*) FROM (SELECT 1 FROM jobs
+                      WHERE finished IS NOT NULL AND flow IS NULL AND queue = ? AND state = ?
+                      ORDER BY finished DESC LIMIT ? OFFSET ?);
+
+-- name: outlived  (now, until, kind, id, limit) courses that are kept no longer, those behind the last one
+SELECT until, kind, id FROM courses
+WHERE until IS NOT NULL AND until <= ?1 AND (until, kind, id) > (?2, ?3, ?4) ORDER BY until, kind, id LIMIT ?5;
+
+-- name: live_part  (flow) whether a job of it is still to end
+SELECT EXISTS (SELECT 1 FROM jobs WHERE flow IS NOT NULL AND flow ->> '$.id' = ? AND finished IS NULL);
+
+-- name: ended_parts  (flow, limit)
+SELECT seq, id, queue, state FROM jobs
+WHERE flow IS NOT NULL AND flow ->> '$.id' = ? AND finished IS NOT NULL ORDER BY seq LIMIT ?;
 
 -- name: remember  (until, on_boot, carray of seqs)
 INSERT OR REPLACE INTO remembered (id, verdict, job, fence, claim, until, on_boot)

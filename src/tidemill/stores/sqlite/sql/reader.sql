@@ -38,11 +38,13 @@ SELECT count(*) FROM jobs INDEXED BY jobs_retrying WHERE state = 'scheduled' AND
 
 -- name: last_ended  (queue) of the jobs that are kept, and of those that are only counted
 SELECT max(at) FROM (
-    SELECT max(finished) AS at FROM jobs WHERE finished IS NOT NULL AND queue = ?1 AND state = 'done'
+    SELECT (SELECT max(finished) FROM jobs
+            WHERE finished IS NOT NULL AND flow IS NULL AND queue = ?1 AND state = ends.column1) AS at
+    FROM (VALUES ('done'), ('failed'), ('cancelled')) AS ends
     UNION ALL
-    SELECT max(finished) FROM jobs WHERE finished IS NOT NULL AND queue = ?1 AND state = 'failed'
-    UNION ALL
-    SELECT max(finished) FROM jobs WHERE finished IS NOT NULL AND queue = ?1 AND state = 'cancelled'
+    SELECT (SELECT max(finished) FROM jobs
+            WHERE finished IS NOT NULL AND flow IS NOT NULL AND queue = ?1 AND state = ends.column1)
+    FROM (VALUES ('done'), ('failed'), ('cancelled')) AS ends
     UNION ALL
     SELECT * FROM (SELECT minute * 60.0 FROM history WHERE queue = ?1 AND done + failed + cancelled > 0
                    ORDER BY minute DESC LIMIT 1)

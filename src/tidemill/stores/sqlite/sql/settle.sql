@@ -1,7 +1,8 @@
 -- Outcomes. Plain successes, the common case, are written together; the rest one by one.
 
 -- name: standing  (carray of ids) where each job stands, as one row of JSON, and whether anybody holds units
-SELECT json_group_array(json_array(id, seq, queue, lane, state, fence, claim)), EXISTS (SELECT 1 FROM reservations)
+SELECT json_group_array(json_array(id, seq, queue, lane, state, fence, claim, flow ->> '$.id')),
+       EXISTS (SELECT 1 FROM reservations)
 FROM jobs WHERE id IN carray(?);
 
 -- name: done  (finished, carray of seqs)

@@ -4,14 +4,14 @@
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call, extra
+       needs, batching, call, extra, flow
 FROM jobs WHERE id IN carray(?);
 
 -- name: successors  (carray of the ids they wait for)
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call, extra
+       needs, batching, call, extra, flow
 FROM jobs WHERE state = 'waiting' AND after IN carray(?) ORDER BY seq;
 
 -- name: next_seq  a place in line is never given twice, also when the last in line was deleted
@@ -27,12 +27,12 @@ INSERT INTO jobs
       (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call, extra)
+       needs, batching, call, extra, flow)
 VALUES
       (:seq, :id, :queue, :task, :payload, :state, :priority, :lane, :created, :due, :expires, :timeout, :trace,
        :tags, :attempts, :crashes, :generation, :unique_key, :unique_until, :unique_holds, :after, :fence, :claim,
        :worker, :number, :lease, :alone, :started, :finished, :result, :error, :reason, :progress, :note, :part,
-       :unknown_for, :needs, :batching, :call, :extra);
+       :unknown_for, :needs, :batching, :call, :extra, :flow);
 
 -- name: save
 UPDATE jobs SET
@@ -73,6 +73,10 @@ VALUES (?, (SELECT coalesce(max(number), 0) + 1 FROM attempts WHERE job = ?), ?,
 
 -- name: forget_attempts  (seq, seq) keeps the last 100
 DELETE FROM attempts WHERE job = ? AND number <= (SELECT max(number) - 100 FROM attempts WHERE job = ?);
+
+-- name: stir  (kind, course, job) the course is to be looked at, if there is one
+INSERT INTO stirs (kind, course, job)
+SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM courses WHERE kind = ?1 AND id = ?2);
 
 -- name: counter  (queue, name)
 SELECT value FROM counters WHERE queue = ? AND name = ?;

@@ -30,5 +30,10 @@ SELECT pool, key, account FROM accounts ORDER BY pool, key;
 SELECT count(DISTINCT job), count(*) FROM checkpoints
 WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.seq = checkpoints.job);
 
+-- name: stale_stirs  what has stirred courses that are gone
+SELECT kind, count(DISTINCT course), count(*) FROM stirs
+WHERE NOT EXISTS (SELECT 1 FROM courses WHERE courses.kind = stirs.kind AND courses.id = stirs.course)
+GROUP BY kind;
+
 -- name: reserved  (pool, key)
 SELECT reservation FROM reservations WHERE pool = ? AND key = ?;

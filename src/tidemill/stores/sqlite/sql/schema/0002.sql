@@ -42,7 +42,8 @@ CREATE TABLE jobs (
     needs          TEXT,
     batching       TEXT,
     call           TEXT    NOT NULL DEFAULT '',
-    extra          TEXT
+    extra          TEXT,
+    flow           TEXT
 ) STRICT;
 
 CREATE UNIQUE INDEX jobs_id        ON jobs (id);
@@ -51,7 +52,10 @@ CREATE INDEX jobs_scheduled        ON jobs (queue, due)                  WHERE s
 CREATE INDEX jobs_retrying         ON jobs (queue, attempts)             WHERE state = 'scheduled' AND attempts > 0;
 CREATE INDEX jobs_running          ON jobs (queue, lane)                 WHERE state = 'running';
 CREATE INDEX jobs_waiting          ON jobs (after)                       WHERE state = 'waiting';
-CREATE INDEX jobs_ended            ON jobs (queue, state, finished)      WHERE finished IS NOT NULL;
+CREATE INDEX jobs_ended            ON jobs (queue, state, finished)      WHERE finished IS NOT NULL AND flow IS NULL;
+-- Jobs of flows (`flow` is core.flow_jobs.InFlow) are kept as long as their flow: nobody prunes them by queue.
+CREATE INDEX jobs_ended_parts      ON jobs (queue, state, finished)      WHERE finished IS NOT NULL AND flow IS NOT NULL;
+CREATE INDEX jobs_flow             ON jobs (flow ->> '$.id')             WHERE flow IS NOT NULL;
 CREATE INDEX jobs_expiring         ON jobs (expires)
     WHERE expires IS NOT NULL AND state IN ('scheduled', 'ready', 'waiting');
 CREATE INDEX jobs_unique           ON jobs (queue, unique_key)
@@ -265,6 +269,35 @@ CREATE TABLE checkpoints (
     unknown    INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX checkpoints_step ON checkpoints (job, name, arguments);
+
+-- Flows and schedules, as core.courses.Course: what makes jobs by itself.
+CREATE TABLE courses (
+    kind      TEXT    NOT NULL,
+    id        TEXT    NOT NULL,
+    name      TEXT    NOT NULL,
+    state     TEXT    NOT NULL,
+    created   REAL    NOT NULL,
+    revision  INTEGER NOT NULL,
+    record    TEXT    NOT NULL,
+    due       REAL,
+    finished  REAL,
+    until     REAL
+) STRICT;
+CREATE UNIQUE INDEX courses_id ON courses (kind, id);
+CREATE INDEX courses_created   ON courses (kind, created, id);
+CREATE INDEX courses_name      ON courses (kind, name, created, id);
+CREATE INDEX courses_state     ON courses (kind, state, created, id, name);
+CREATE INDEX courses_due       ON courses (kind, due, id)   WHERE due IS NOT NULL;
+CREATE INDEX courses_until     ON courses (until, kind, id) WHERE until IS NOT NULL;
+
+-- Courses that are to be looked at, and because of which job that ended, came back or went, '' for none.
+CREATE TABLE stirs (
+    number  INTEGER PRIMARY KEY AUTOINCREMENT,  -- who took one must not take another that came since
+    kind    TEXT    NOT NULL,
+    course  TEXT    NOT NULL,
+    job     TEXT    NOT NULL
+) STRICT;
+CREATE INDEX stirs_course ON stirs (kind, course);
 
 CREATE TABLE facts (
     name   TEXT NOT NULL PRIMARY KEY,
