@@ -15,12 +15,17 @@ TidemillError
 │   └── SchemaMismatch       the schema is of a version this Tidemill does not know
 ├── QueueNotFound            there is no such queue
 ├── PoolNotFound             there is no such pool
-└── JobError                 about one job
-    ├── JobNotFound          there is no such job (any more)
-    ├── JobFailed            it failed for good
-    ├── JobCancelled         it was cancelled
-    ├── ResultUnreadable     it is done, but its result is not what the task says it returns
-    └── ResultTimeout        it did not end in time; it may still
+├── ScheduleNotFound         there is no such schedule
+├── JobError                 about one job
+│   ├── JobNotFound          there is no such job (any more)
+│   ├── JobFailed            it failed for good
+│   ├── JobCancelled         it was cancelled
+│   ├── ResultUnreadable     it is done, but its result is not what the task says it returns
+│   └── ResultTimeout        it did not end in time; it may still
+└── FlowError                about one flow
+    ├── FlowNotFound         there is no such flow (any more)
+    ├── FlowFailed           a step of it failed, or its time was over
+    └── FlowCancelled        it was cancelled
 
 Raised by handlers to end an attempt on purpose:
 
@@ -106,6 +111,10 @@ class PoolNotFound(TidemillError):
     """There is no such pool: nobody declared it."""
 
 
+class ScheduleNotFound(TidemillError):
+    """There is no such schedule: nobody made it, or it was removed."""
+
+
 class JobError(TidemillError):
     """About one job."""
 
@@ -128,6 +137,22 @@ class ResultUnreadable(JobError):
 
 class ResultTimeout(JobError):
     """The job did not end in time; it may still."""
+
+
+class FlowError(TidemillError):
+    """About one flow."""
+
+
+class FlowNotFound(FlowError):
+    """There is no such flow, or it has been pruned."""
+
+
+class FlowFailed(FlowError):
+    """A step of the flow failed for good, or its time was over."""
+
+
+class FlowCancelled(FlowError):
+    """The flow was cancelled."""
 
 
 class Steer(Exception):
