@@ -21,6 +21,10 @@ from tidemill.errors import (
     ClaimLost,
     ConfigurationError,
     EnqueueError,
+    FlowCancelled,
+    FlowError,
+    FlowFailed,
+    FlowNotFound,
     GiveUp,
     InvalidJob,
     InvalidPayload,
@@ -52,11 +56,17 @@ from tidemill.tasks.context import Context
 from tidemill.telemetry.current import CurrentAttempt, current
 
 if TYPE_CHECKING:
+    from tidemill.client.flow_handle import FlowHandle
+    from tidemill.client.flow_steps import Step, whole
+    from tidemill.client.flows import Flow
     from tidemill.core.calendars import Day, Month, Week
     from tidemill.core.daytime import TimeOfDay
+    from tidemill.core.flow_jobs import InFlow
     from tidemill.core.limits import Limit
     from tidemill.core.refusals import Reason, Refusal
     from tidemill.core.splitting import Batch, split
+    from tidemill.flows.failure import Failure
+    from tidemill.flows.views import FlowView, StepView
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
     from tidemill.inspect.plan import Plan
@@ -71,6 +81,11 @@ else:
         "Day": "core.calendars",
         "Explanation": "inspect.explanation",
         "Failed": "tasks.batches",
+        "Failure": "flows.failure",
+        "Flow": "client.flows",
+        "FlowHandle": "client.flow_handle",
+        "FlowView": "flows.views",
+        "InFlow": "core.flow_jobs",
         "Inspector": "inspect.inspector",
         "JobView": "inspect.views",
         "Limit": "core.limits",
@@ -82,9 +97,12 @@ else:
         "QueueView": "inspect.views",
         "Reason": "core.refusals",
         "Refusal": "core.refusals",
+        "Step": "client.flow_steps",
+        "StepView": "flows.views",
         "TimeOfDay": "core.daytime",
         "Week": "core.calendars",
         "split": "core.splitting",
+        "whole": "client.flow_steps",
     }
 
     def __getattr__(name):  # noqa: ANN001, ANN202 - hidden from type checkers, or every name would be one
@@ -112,8 +130,17 @@ __all__ = [
     "Error",
     "Explanation",
     "Failed",
+    "Failure",
     "Filter",
+    "Flow",
+    "FlowCancelled",
+    "FlowError",
+    "FlowFailed",
+    "FlowHandle",
+    "FlowNotFound",
+    "FlowView",
     "GiveUp",
+    "InFlow",
     "Inspector",
     "InvalidJob",
     "InvalidPayload",
@@ -155,7 +182,9 @@ __all__ = [
     "SnoozeFor",
     "State",
     "Steer",
+    "Step",
     "StepUnusable",
+    "StepView",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
@@ -170,4 +199,5 @@ __all__ = [
     "Week",
     "current",
     "split",
+    "whole",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
@@ -42,6 +43,8 @@ from tidemill.telemetry.signals import Signals
 from tidemill.urls import OWN_STORE, StoreUrl
 
 if TYPE_CHECKING:
+    from tidemill.client.flow_handle import FlowHandle
+    from tidemill.client.flows import Flow
     from tidemill.contract.store import Store
     from tidemill.core.limits import Limit
     from tidemill.core.pools import PoolSettings
@@ -295,6 +298,32 @@ class Tidemill:
     def enqueue_many_sync(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
         """`enqueue_many` for programs without an event loop."""
         return self.client.enqueue_many_sync(requests)
+
+    def flow(
+        self,
+        name: str,
+        *,
+        key: str | None = None,
+        priority: int | None = None,
+        timeout: float | timedelta | None = None,
+        keep: float | timedelta | None = None,
+    ) -> Flow:
+        """Begin to build a flow, a graph of jobs: `flow.add(task, …)` and `flow.map(task, …)` are its steps,
+        `await flow.enqueue()` sends it.
+
+        With a `key` there is one flow of that name and key, also an hour after it is gone. `priority` is that
+        of steps whose task was given none by `using`. When `timeout` is over the flow fails, and its jobs are
+        cancelled. It is kept for `keep` seconds once it has ended, with its jobs: a day if it is done, seven
+        otherwise."""
+        from tidemill.client.flows import Flow
+
+        return Flow(self.client, name, key=key, priority=priority, timeout=timeout, keep=keep)
+
+    def flow_handle(self, id: str) -> FlowHandle:  # noqa: A002 - the word for it
+        """A handle on a flow made elsewhere."""
+        from tidemill.client.flow_handle import FlowHandle
+
+        return FlowHandle(self.client, id)
 
     def job(self, id: str) -> JobHandle[Any]:  # noqa: A002 - the word for it
         """A handle on a job made elsewhere."""

@@ -52,7 +52,7 @@ class Client:
     ) -> None:
         self.tasks = tasks
         self.requests = RequestMaker(clock, entropy, signals)
-        self._clock, self._signals = clock, signals
+        self._clock, self.signals = clock, signals
         self._sessions = Sessions(store, queues, pools)
         self._portal = Portal()
         self._blocking: Blocking | None = None
@@ -241,11 +241,11 @@ class Client:
         raise _refusal(request.queue, answer) or EnqueueError(f"job {answer.id}: {answer.problem}")
 
     def _tell(self, requests: Sequence[JobRequest[Any]], answers: Sequence[Inserted]) -> None:
-        if not self._signals.wants(JobEnqueued):
+        if not self.signals.wants(JobEnqueued):
             return
         for request, answer in zip(requests, answers, strict=True):
             if answer.verdict in (Verdict.ACCEPTED, Verdict.EXISTING):
-                self._signals.emit(
+                self.signals.emit(
                     JobEnqueued(
                         job=answer.id,
                         task=request.job.task,

@@ -139,7 +139,7 @@ class JobHandle(Generic[R_co]):
     async def _wait(self, until: float | None) -> Job:
         """Listen, or, while too many others do, look now and then until one of them is done."""
         session = await self._client.session()
-        for look in _looks(until):
+        for look in looks(until):
             if await _acquired(session.listeners, look):
                 try:
                     return await self._listen(session.store, until)
@@ -153,7 +153,7 @@ class JobHandle(Generic[R_co]):
     async def _listen(self, store: Store, until: float | None) -> Job:
         listener = store.listen([job_topic(self.id)])
         try:
-            for number, look in enumerate(_looks(until)):
+            for number, look in enumerate(looks(until)):
                 listener.arm()
                 job = await self.status()
                 if job.state in FINAL:
@@ -187,7 +187,7 @@ class JobHandle(Generic[R_co]):
         return None if job.result is None else msgspec.json.decode(job.result)
 
 
-def _looks(until: float | None) -> Iterator[float]:
+def looks(until: float | None) -> Iterator[float]:
     """How long to wait before each look, until there is no time left."""
     loop, look = asyncio.get_running_loop(), FIRST_LOOK
     while until is None or loop.time() < until:

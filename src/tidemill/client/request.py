@@ -36,18 +36,18 @@ class RequestMaker:
 
     def __init__(self, clock: Clock, entropy: Entropy, signals: Signals) -> None:
         self._clock, self._signals = clock, signals
-        self._new_id = entropy.new_id
+        self.new_id = entropy.new_id
         self._warned: dict[str, float] = {}
 
     @contextmanager
     def moved(self, clock: Clock, entropy: Entropy) -> Iterator[None]:
         """Ids and times from elsewhere meanwhile."""
-        before = self._clock, self._new_id, self._warned
-        self._clock, self._new_id, self._warned = clock, entropy.new_id, {}
+        before = self._clock, self.new_id, self._warned
+        self._clock, self.new_id, self._warned = clock, entropy.new_id, {}
         try:
             yield
         finally:
-            self._clock, self._new_id, self._warned = before
+            self._clock, self.new_id, self._warned = before
 
     def make(
         self, task: TaskDefinition, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -68,7 +68,7 @@ class RequestMaker:
         if task.pools or options.cost is not None:
             needs = _needs(task, options, payload)
         job = NewJob(
-            id=options.id or self._new_id(),
+            id=options.id or self.new_id(),
             task=task.name,
             payload=payload,
             priority=options.priority,

@@ -7,6 +7,9 @@ import msgspec
 COMPENSATION = "!"
 """Behind the name of a step: the jobs that run in the place of those of it that failed."""
 
+RESULT_BYTES = 256 * 1024
+"""What a step may return at most: whoever takes it reads it each time it runs."""
+
 
 class Read(msgspec.Struct, frozen=True):
     """An argument that is another step's result. With `count` it is the list of what so many jobs of that

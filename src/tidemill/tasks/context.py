@@ -12,6 +12,7 @@ from tidemill.core.units import Units
 
 if TYPE_CHECKING:
     from tidemill.core.checkpoints import OnUnknown
+    from tidemill.core.flow_jobs import InFlow
     from tidemill.tasks.metering import Meter
     from tidemill.tasks.pools import Pool
     from tidemill.tasks.steps import Steps
@@ -36,13 +37,15 @@ class Reporter(Protocol):
 class Context:
     """`attempt` counts from 1. `state` is what the application's lifespan opened. `batch` are the ids of the
     jobs a batch handler was called for, in the order of its items; `job_id` is the first of them. A plain
-    handler has none."""
+    handler has none. `flow` says which flow and which step of it the job is, None for a job of no flow; of a
+    batch, that of the first."""
 
     __slots__ = (
         "_inside",
         "_reporter",
         "attempt",
         "batch",
+        "flow",
         "generation",
         "job_id",
         "queue",
@@ -63,6 +66,7 @@ class Context:
         trace_id: str | None = None,
         state: Any = None,
         batch: tuple[str, ...] = (),
+        flow: InFlow | None = None,
     ) -> None:
         self._reporter = reporter
         self._inside = False
@@ -74,6 +78,7 @@ class Context:
         self.trace_id = trace_id or job_id
         self.state = state
         self.batch = batch
+        self.flow = flow
 
     @classmethod
     def of(cls, job: Claimed, reporter: Reporter, state: Any = None, *, batch: tuple[str, ...] = ()) -> Self:
@@ -88,6 +93,7 @@ class Context:
             trace_id=job.trace,
             state=state,
             batch=batch,
+            flow=job.flow,
         )
 
     @property

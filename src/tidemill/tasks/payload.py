@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -71,8 +71,15 @@ class PayloadCodec:
             _refuse_foreign(f"parameter {field.name}", field.type)
         return codec
 
+    def only(self, names: Collection[str]) -> PayloadCodec:
+        """For some of the arguments, while the others are not known."""
+        parameters = [one for one in self.parameters if one.name in names]
+        fields = [_field(one, self.hints) for one in parameters]
+        shape = msgspec.defstruct("payload", fields, forbid_unknown_fields=True, kw_only=True)
+        return PayloadCodec(inspect.Signature(parameters), shape)
+
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        arguments = self._arguments(args, kwargs)
+        arguments = self.bound(args, kwargs)
         try:
             payload = _ENCODER.encode(arguments)
         except (TypeError, ValueError) as error:
@@ -90,7 +97,8 @@ class PayloadCodec:
         bound.apply_defaults()
         return bound.arguments
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments that were given, by name."""
         if not kwargs and len(args) == len(self.names) and not self._keyword_only:
             return dict(zip(self.names, args, strict=True))  # what binding would find, for less
         try:
@@ -134,6 +142,7 @@ class PayloadCodec:
 
 class ResultCodec:
     def __init__(self, result_type: Any) -> None:
+        self.hint = result_type
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(result_type, dec_hook=_decode_foreign)
 
     @classmethod

@@ -14,6 +14,7 @@ something took or has run.
 from __future__ import annotations
 
 from tidemill.telemetry.base import AttemptEvent, Event, JobEvent, PoolEvent, WorkerEvent
+from tidemill.telemetry.flow_events import FlowBegun, FlowEnded
 from tidemill.telemetry.job_events import (
     BatchSplit,
     JobCrashed,
@@ -79,6 +80,8 @@ CATALOGUE: tuple[type[Event], ...] = (
     JobReclaimed,
     TaskUnknown,
     SlotStuck,
+    FlowBegun,
+    FlowEnded,
     WorkerStarted,
     WorkerStopped,
     WorkerDied,
@@ -112,6 +115,8 @@ __all__ = [
     "Draining",
     "Event",
     "FeedbackProblem",
+    "FlowBegun",
+    "FlowEnded",
     "GraceOver",
     "HeartbeatBroke",
     "HeartbeatFailed",

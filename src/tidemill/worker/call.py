@@ -9,10 +9,10 @@ import msgspec
 
 from tidemill.core.batching import needs_of_call
 from tidemill.core.claims import Claimed
-from tidemill.core.job import Error
-from tidemill.core.outcomes import Fail, Outcome, Release
+from tidemill.core.outcomes import Outcome, Release
 from tidemill.errors import InvalidPayload
 from tidemill.worker.attempt import Attempt, Stop
+from tidemill.worker.in_flow import fitting, unreadable
 from tidemill.worker.spending import Spending
 
 
@@ -108,12 +108,11 @@ class Call(Attempt):
         self.begun = True
         for member in self.members:
             member.begun, member.started = True, self.started
-            if member.stop is None:
+            if member.stop is None and member.job.id not in self.verdicts:
                 try:
                     [item] = self.definition.payload.decode(member.job.payload)[0]
                 except InvalidPayload as error:
-                    failed = Fail(Error("InvalidPayload", str(error)), "invalid payload")
-                    self.verdicts[member.job.id] = failed
+                    self.verdicts[member.job.id] = unreadable(member.job, error)
                 else:
                     self.runs.append(member)
                     self.items.append(item)
@@ -133,7 +132,8 @@ class Call(Attempt):
         for member in self.members:
             member.ended = self.ended
             if member.stop is None:
-                member.outcome = self.verdicts.get(member.job.id, outcome)
+                ended = self.verdicts.get(member.job.id, outcome)
+                member.outcome = ended if member.job.flow is None else fitting(ended)
             elif member.spending is not None:
                 member.outcome = Release()
 

@@ -10,6 +10,8 @@ from tidemill.contract.transactions import Transactional
 from tidemill.core.outcomes import Done
 from tidemill.errors import ConfigurationError
 from tidemill.tasks.transactions import Transaction, no_database
+from tidemill.worker.in_flow import fitting
+from tidemill.worker.translate import Ends
 
 if TYPE_CHECKING:
     from tidemill.worker.attempt import Attempt
@@ -31,6 +33,8 @@ async def transaction(attempt: Attempt) -> AsyncIterator[Transaction]:
         async with store.transaction(job.id, job.fence, job.claim) as ending:
             yield (given := Transaction(ending.connection))
             outcome = Done(None if given.result is None else definition.result.encode(given.result))
+            if job.flow is not None and (fails := fitting(outcome)) is not outcome:
+                raise Ends(fails)  # noqa: TRY301 - rolled back as any error
             ending.settlement = attempt.settlement(outcome)
             attempt.committed = outcome
     except BaseException:

@@ -23,6 +23,7 @@ from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.telemetry.events import JobLost, TaskUnknown
 from tidemill.telemetry.signals import Signals
 from tidemill.worker.admitter import Admitter
+from tidemill.worker.advancer import SWEEP_EVERY, Advancer
 from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.call import in_calls
 from tidemill.worker.chores import every
@@ -94,12 +95,13 @@ class Crew:
             on_room=self._wake,
         )
         self._producer = Producer(options, worker, hands, pace=pace, tasks=tasks)
+        self._leader = Leader(store, worker)
+        self._advancer = Advancer(store, tasks, self._leader, emitter)
         self._pump = self._make_pump(pace)
         self._drain = Drain(hands, self._executor, emitter, grace=options.grace, give_up=self._give_up)
         self._pumping: asyncio.Task[None] | None = None
         self._gave_up = False
         self._heartbeat = self._make_heartbeat(worker)
-        self._leader = Leader(store, worker)
         self._admitter = Admitter(store, tasks)
 
     def _make_pump(self, pace: Pace) -> Pump:
@@ -109,7 +111,7 @@ class Crew:
             self._hands,
             pace=pace,
             producer=self._producer,
-            settler=Settler(self._hands, self._stats, self._emitter),
+            settler=Settler(self._hands, self._stats, self._emitter, self._advancer.note),
             adopt=self._adopt,
             stalled=self._hand_back_unstarted,
         )
@@ -181,17 +183,23 @@ class Crew:
                 raise
 
     async def _pump_until_over(self) -> None:
-        """Idle is who looked again after the last admission. The chore may have made it between the
-        last look and its answer."""
-        known = self._admitter.admitted
+        """Idle is who looked again after the last admission, and after the last step of a flow. The
+        chore may have made it between the last look and its answer."""
+        known = self._made_since
         await self._pump.run()
         while self._options.until_idle and not self._draining:
             await self._admit_the_rest()
-            if self._admitter.admitted == known:
+            await self._advancer.finish()
+            if self._made_since == known:
                 return
-            known = self._admitter.admitted
+            known = self._made_since
             self._pump.look()
             await self._pump.run()
+
+    @property
+    def _made_since(self) -> int:
+        """Jobs, or what may have made some, that came of chores so far."""
+        return self._admitter.admitted + self._advancer.advanced
 
     async def _hand_back_everything(self) -> None:
         """A drained worker holds nothing. One that was cancelled or broke still does, and says so once,
@@ -220,6 +228,8 @@ class Crew:
             every(options.reclaim_every / 2, "watch the clocks", None, reclaimer.watch, emitter),
             every(options.prune_every, "prune", self._leader, pruner.prune, emitter),
             self._admit(),
+            self._advancer.run(),
+            every(SWEEP_EVERY, "flows", self._leader, self._advancer.sweep, emitter),
             *self._tending(),
         ]
 

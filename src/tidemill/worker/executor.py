@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tidemill.clock import Entropy
-from tidemill.core.job import Error
+from tidemill.core.claims import Claimed
 from tidemill.core.outcomes import Done, Fail, Outcome, Release, Split
 from tidemill.errors import InvalidPayload
 from tidemill.tasks.context import Context
@@ -30,6 +30,7 @@ from tidemill.worker.call import Call
 from tidemill.worker.deadlines import Deadlines
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.hands import Hands
+from tidemill.worker.in_flow import fitting, give_results, unreadable
 from tidemill.worker.pace import Pace
 from tidemill.worker.refused import is_overloaded, refused
 from tidemill.worker.runners.isolated import Isolation, cannot_isolate
@@ -124,15 +125,15 @@ class Executor:
         try:
             if attempt.stop is not None:
                 raise asyncio.CancelledError  # noqa: TRY301 - stopped between its start and its first step
-            if self._wants(JobStarted):
-                self._emitter.attempt_event(JobStarted, attempt, waited=self._emitter.waited(attempt))
+            if job.flow is not None or self._wants(JobStarted):
+                await self._prepare(attempt)
             if self._middleware or not definition.is_async or definition.isolate or job.crashes:
                 result = await self._run_otherwise(attempt, definition)
             else:
                 attempt.deadline = deadline = attempt.started + (job.timeout or definition.timeout)
                 if deadline < self._deadlines.soonest:
                     self._deadlines.arm(deadline)
-                args, kwargs = _arguments(definition, job.payload)
+                args, kwargs = _arguments(definition, job)
                 if attempt.spending is not None:
                     _begin(attempt)
                 if definition.takes_context:
@@ -148,12 +149,20 @@ class Executor:
             outcome = self._raised(definition, attempt, error)
         self._ended(attempt, outcome)
 
+    async def _prepare(self, attempt: Attempt) -> None:
+        if self._wants(JobStarted):
+            self._emitter.attempt_event(JobStarted, attempt, waited=self._emitter.waited(attempt))
+        if attempt.job.flow is not None and attempt.job.flow.reads:
+            self._watch(attempt)
+            await give_results(attempt)
+
     async def _run_call(self, call: Attempt) -> None:
         """As `_run`, for several jobs at once: what becomes of each is in the call's verdicts."""
         definition = call.definition
         assert definition is not None  # noqa: S101 - an unknown task is never started
         assert isinstance(call, Call)  # noqa: S101 - asked by fill
         try:
+            await self._give_results(call)
             call.begin()
             if call.stop is not None:
                 raise asyncio.CancelledError  # noqa: TRY301 - stopped between its start and its first step
@@ -165,6 +174,16 @@ class Executor:
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, a Rust panic too
             outcome = self._raised(definition, call, error)
         self._ended(call, outcome)
+
+    async def _give_results(self, call: Call) -> None:
+        """A member whose item is the result of another step that cannot be had ends alone."""
+        for member in call.members:
+            if member.job.flow is not None and member.job.flow.reads and member.stop is None:
+                self._watch(call)
+                try:
+                    await give_results(member)
+                except Ends as end:
+                    call.verdicts[member.job.id] = end.outcome
 
     async def _results(self, call: Call, definition: TaskDefinition) -> Outcome:
         CURRENT.set(call.runs[0].job)
@@ -217,7 +236,7 @@ class Executor:
         self._emitter.attempt_event(SlotStuck, attempt, seconds=self._loop.time() - attempt.started)
 
     def _conclude(self, attempt: Attempt, outcome: Outcome) -> None:
-        attempt.conclude(outcome)
+        attempt.conclude(outcome if attempt.job.flow is None else fitting(outcome))
         self._on_outcome(attempt)
 
     def _watch(self, attempt: Attempt) -> None:
@@ -395,14 +414,14 @@ def _begin(attempt: Attempt) -> None:
 def _arguments_of(attempt: Attempt, definition: TaskDefinition) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(attempt, Call):
         return (attempt.items,), {}
-    return _arguments(definition, attempt.job.payload)
+    return _arguments(definition, attempt.job)
 
 
-def _arguments(definition: TaskDefinition, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(definition: TaskDefinition, job: Claimed) -> tuple[tuple[Any, ...], dict[str, Any]]:
     try:
-        return definition.payload.decode(payload)
+        return definition.payload.decode(job.payload)
     except InvalidPayload as error:
-        raise Ends(Fail(Error("InvalidPayload", str(error)), "invalid payload")) from None
+        raise Ends(unreadable(job, error)) from None
 
 
 def _returned(definition: TaskDefinition, result: bytes | None) -> Any:

@@ -20,6 +20,11 @@ class Leader:
         self._leads.pop(duty, None)
         return False
 
+    async def pass_on(self, duty: str) -> None:
+        """Somebody else may do it better: whoever asks next has it."""
+        if self._leads.pop(duty, ...) is None:
+            await self._store.resign(duty, self._worker)
+
     async def resign(self) -> None:
         """Let another take over now; without it, it would when the lease is over."""
         for duty in self._leads:

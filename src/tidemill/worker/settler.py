@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidemill.contract.store import Store
 from tidemill.core.claims import ClaimRequest, Settled, Settlement
@@ -22,8 +22,11 @@ LONGEST_WAIT = 5.0
 
 
 class Settler:
-    def __init__(self, hands: Hands, stats: Stats, emitter: Emitter) -> None:
+    """`on_flow` is told the flow of every job that was settled."""
+
+    def __init__(self, hands: Hands, stats: Stats, emitter: Emitter, on_flow: Callable[[str], None]) -> None:
         self._hands, self._stats, self._emitter = hands, stats, emitter
+        self._on_flow = on_flow
         self._endings = Endings(stats, emitter)
         self._loop = asyncio.get_running_loop()
         self._lost_at: float | None = None
@@ -80,6 +83,8 @@ class Settler:
                 continue  # only what it used was told; it has been counted
             if answer is Answer.CHARGED:
                 attempt.outcome = attempt.charged
+            if attempt.job.flow is not None:
+                self._on_flow(attempt.job.flow.id)
             if answer is Answer.STALE or answer is Answer.GONE:
                 endings.refused(attempt, answer)
             elif type(attempt.outcome) is Done:

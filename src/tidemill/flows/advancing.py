@@ -1,0 +1,146 @@
+"""Advances a flow: takes what has become of its jobs, and makes those that come next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from tidemill.contract.store import Store
+from tidemill.core.changes import Cancel
+from tidemill.core.courses import ENDS_AT_ONCE, Advance, Course, Kind, Made, Next, Stirred
+from tidemill.core.filters import Filter
+from tidemill.core.flow_jobs import COMPENSATION, job_id, place_of
+from tidemill.core.graph import Graph, Stopped, Why, decode, encode
+from tidemill.core.graph_ends import JobEnd, ended
+from tidemill.core.graph_next import begun, made, making, unmeasured
+from tidemill.core.graph_state import ENDED, FlowState, state_of
+from tidemill.core.queues import DAY
+from tidemill.core.states import LIVE
+from tidemill.flows.gathering import Gatherer
+from tidemill.flows.making import made as make
+from tidemill.flows.making import work_of
+from tidemill.flows.results import AT_ONCE
+from tidemill.tasks.definition import TaskDefinition
+
+KEEP_DONE, KEEP_OTHERS = 1 * DAY, 7 * DAY
+CANCELS_AT_ONCE = 500
+
+Tasks = Mapping[str, TaskDefinition]
+
+
+class UnknownTask(Exception):
+    """A job of a task that is not known here is to be made: somebody else may know it."""
+
+
+async def beginning(store: Store, tasks: Tasks, flow: str, name: str, graph: Graph) -> Advance:
+    """The first of a flow, with the jobs of the steps that wait for nothing."""
+    graph, jobs, more = await _go_on(store, tasks, flow, graph)
+    then = next_of(name, graph, due=None)
+    return Advance(kind=Kind.FLOW, id=flow, expected=0, next=then, jobs=jobs, again=more)
+
+
+async def advance_of(
+    store: Store, tasks: Tasks, stirred: Stirred, *, strangers_fail: bool = False
+) -> Advance | None:
+    """What follows from what is on the agenda of a flow; None when nothing does. `strangers_fail`: a job of a
+    task that nobody knows fails. Else it raises UnknownTask."""
+    course, ends = stirred.course, stirred.ends
+    before = decode(course.record)
+    graph = ended(before, _told(course.id, stirred))
+    looks = any(not end.job for end in ends)
+    over_time = await _is_over_time(store, course, graph)
+    if over_time:
+        late = f"the flow did not end within its timeout of {graph.timeout:g} seconds"
+        graph = replace(graph, stopped=Stopped(Why.TIMEOUT, late))
+    if looks and not over_time and not _has_more(graph):
+        graph = ended(graph, await _look(store, course.id, graph))
+    graph, jobs, more = await _go_on(store, tasks, course.id, graph, strangers_fail=strangers_fail)
+    if not ends and graph == before:
+        return None
+    return Advance(
+        kind=Kind.FLOW,
+        id=course.id,
+        expected=course.revision,
+        next=next_of(course.name, graph, course.due),
+        jobs=jobs,
+        taken=tuple(end.number for end in ends),
+        again=more or over_time or (looks and bool(jobs)),
+    )
+
+
+def next_of(name: str, graph: Graph, due: float | None) -> Next:
+    """One that goes on without a time, though it has a timeout, begins, or was taken up again."""
+    state = state_of(graph)
+    goes_on = state not in ENDED
+    usual = KEEP_DONE if state is FlowState.DONE else KEEP_OTHERS
+    return Next(
+        name=name,
+        state=state,
+        record=encode(graph),
+        due=due if goes_on else None,
+        due_in=graph.timeout if goes_on and due is None else None,
+        keep=None if goes_on else usual if graph.keep is None else graph.keep,
+    )
+
+
+async def cancel_live(store: Store, flow: str, reason: str) -> None:
+    """Whoever stopped it may have died before all its jobs were cancelled: it is harmless when repeated."""
+    wanted = Filter(flow=flow, states=tuple(sorted(LIVE)))
+    while (await store.amend(wanted, Cancel(reason), CANCELS_AT_ONCE)).changed:
+        pass
+
+
+def is_to_be_cancelled(stirred: Stirred) -> Stopped | None:
+    """It was stopped, and nobody has said yet that none of its jobs is left."""
+    return decode(stirred.course.record).stopped if any(not end.job for end in stirred.ends) else None
+
+
+def _told(flow: str, stirred: Stirred) -> Iterable[JobEnd]:
+    for end in stirred.ends:
+        if (place := place_of(flow, end.job)) is not None:
+            yield JobEnd(*place, end.state)
+
+
+async def _is_over_time(store: Store, course: Course, graph: Graph) -> bool:
+    if course.due is None or state_of(graph) in ENDED:
+        return False
+    return (await store.read_clock()).wall >= course.due
+
+
+def _has_more(graph: Graph) -> bool:
+    graph = begun(graph, {})
+    return bool(making(graph, 1) or unmeasured(graph))
+
+
+async def _look(store: Store, flow: str, graph: Graph) -> list[JobEnd]:
+    """All that should be live, as it is: somebody may have been told nothing."""
+    places = [(name, index) for name, going in graph.going.items() for index in going.live]
+    places += [(name + COMPENSATION, index) for name, of in graph.going.items() for index in of.compensating]
+    found: list[JobEnd] = []
+    for start in range(0, len(places), AT_ONCE):
+        some = places[start : start + AT_ONCE]
+        jobs = await store.get([job_id(flow, *place) for place in some])
+        states = (None if job is None else job.state for job in jobs)
+        found += [
+            JobEnd(*place, state) for place, state in zip(some, states, strict=True) if state not in LIVE
+        ]
+    return found
+
+
+async def _go_on(
+    store: Store, tasks: Tasks, flow: str, graph: Graph, *, strangers_fail: bool = False
+) -> tuple[Graph, tuple[Made, ...], bool]:
+    """The graph as it becomes, the jobs that come of it, and whether there are more than go at once."""
+    gatherer = Gatherer(store, flow)
+    graph = begun(graph, {})
+    while waiting := unmeasured(graph):
+        graph = begun(graph, {node.name: await gatherer.length(node) for node in waiting})
+    jobs = making(graph, ENDS_AT_ONCE)
+    known = [tasks.get(work_of(job).task) for job in jobs]
+    if None in known and not strangers_fail:
+        raise UnknownTask(next(work_of(job).task for job in jobs if work_of(job).task not in tasks))
+    given = await gatherer.gather(graph, list(zip(jobs, known, strict=True)))
+    done = tuple(make(flow, graph, job, task, one) for job, task, one in zip(jobs, known, given, strict=True))
+    graph = made(graph, jobs)
+    return graph, done, _has_more(graph)

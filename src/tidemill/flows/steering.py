@@ -1,0 +1,71 @@
+"""Cancels and retries a flow, whoever asks for it. What is left half done by one who dies is finished by the
+next who looks at the agenda."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from tidemill.contract.store import Store
+from tidemill.core.changes import RetryNow
+from tidemill.core.courses import Advance, Course, Kind
+from tidemill.core.filters import Filter
+from tidemill.core.flow_jobs import job_id
+from tidemill.core.graph import Graph, Stopped, Why, decode
+from tidemill.core.graph_ends import JobEnd, ended
+from tidemill.core.graph_state import ENDED, FlowState, to_retry
+from tidemill.core.states import State
+from tidemill.errors import FlowNotFound
+from tidemill.flows.advancing import next_of
+from tidemill.flows.sweeping import sweep
+
+AT_ONCE = 500
+
+
+async def find_flow(store: Store, flow: str) -> Course:
+    [course] = await store.courses(Kind.FLOW, [flow])
+    if course is None:
+        raise FlowNotFound(
+            f"there is no flow {flow!r}: the id is wrong, or it ended and was pruned; keep ended flows "
+            "longer with app.flow(…, keep=…)"
+        )
+    return course
+
+
+async def cancel(store: Store, flow: str, reason: str) -> bool:
+    """I19: the flow first, so that nothing new is made of it, then its jobs. False: it had ended already."""
+    while True:
+        course = await find_flow(store, flow)
+        if course.state in ENDED:
+            return False
+        graph = replace(decode(course.record), stopped=Stopped(Why.CANCELLED, reason))
+        if await _become(store, course, graph):
+            await sweep(store, {}, [flow])
+            return True
+
+
+async def retry(store: Store, flow: str) -> bool:
+    """What failed or was cancelled goes again, and the flow goes on from there. False: it has not failed.
+
+    The flow first: until it is taken up, what its jobs do is none of its business. If its jobs are not
+    brought back after all, whoever looks at them next finds them as they were, and it has failed again."""
+    while True:
+        course = await find_flow(store, flow)
+        if course.state not in {FlowState.FAILED, FlowState.CANCELLED}:
+            return False
+        before = decode(course.record)
+        again = list(to_retry(before))
+        graph = ended(replace(before, stopped=None), [JobEnd(*one, State.READY) for one in again])
+        if await _become(store, course, graph):
+            await _bring_back(store, [job_id(flow, *one) for one in again])
+            return True
+
+
+async def _become(store: Store, course: Course, graph: Graph) -> bool:
+    then = next_of(course.name, graph, course.due)
+    advance = Advance(kind=Kind.FLOW, id=course.id, expected=course.revision, next=then, again=True)
+    return (await store.advance([advance]))[0].done
+
+
+async def _bring_back(store: Store, ids: list[str]) -> None:
+    for start in range(0, len(ids), AT_ONCE):
+        await store.amend(Filter(ids=tuple(ids[start : start + AT_ONCE])), RetryNow(), AT_ONCE)

@@ -1,0 +1,108 @@
+"""Advances flows: at once those whose jobs this worker settled, and, as their leader, what others left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from tidemill.contract.store import Store
+from tidemill.core.courses import Kind
+from tidemill.core.queues import HOUR
+from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE
+from tidemill.errors import StoreError
+from tidemill.tasks.definition import TaskDefinition
+from tidemill.telemetry.events import ChoreBroke
+from tidemill.worker.emitter import Emitter, with_traceback
+from tidemill.worker.leader import Leader
+
+SWEEP_EVERY = 1.0
+DUTY = "flows"
+
+
+class Advancer:
+    """A flow with a step whose task this worker does not know is left for another, to which the duty is
+    passed on. After a day, of which this worker has seen an hour itself, that step fails."""
+
+    def __init__(
+        self, store: Store, tasks: Mapping[str, TaskDefinition], leader: Leader, emitter: Emitter
+    ) -> None:
+        self._store, self._tasks = store, tasks
+        self._leader, self._emitter = leader, emitter
+        self._loop = asyncio.get_running_loop()
+        self._noted: dict[str, None] = {}  # in order: a simulated history must replay
+        self._left: dict[str, float] = {}  # since when, on the loop's clock
+        self._given_up: set[str] = set()
+        self._bell = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self.advanced = 0
+
+    def note(self, flow: str) -> None:
+        """A job of that flow was settled here."""
+        self._noted[flow] = None
+        self._bell.set()
+
+    async def run(self) -> None:
+        """What fails here is left on the agenda, and to the leader."""
+        while True:
+            await self._bell.wait()
+            try:
+                await self._advance_noted()
+            except StoreError:
+                continue
+            except Exception as error:  # noqa: BLE001 - one broken flow must not end the worker
+                self._emitter.worker_event(ChoreBroke, chore=DUTY, **with_traceback(error))
+
+    async def sweep(self) -> bool:
+        """A chore of the leader's. True when there is more to do."""
+        more = await self._sweep(None)
+        if self._left:
+            await self._leader.pass_on(DUTY)
+        return more
+
+    async def finish(self) -> None:
+        """For a worker that runs until nothing is left to do."""
+        await self._advance_noted()
+        while await self._sweep(None):
+            pass
+
+    async def _advance_noted(self) -> None:
+        self._bell.clear()
+        while self._noted:
+            noted, self._noted = list(self._noted), {}
+            while await self._sweep(noted):
+                pass
+
+    async def _sweep(self, ids: Sequence[str] | None) -> bool:
+        """One at a time: who finds nothing left has counted what the one before advanced."""
+        from tidemill.flows.sweeping import FLOWS_AT_ONCE, sweep  # a client has no need of any of it
+        from tidemill.flows.telling import tell_ended
+
+        async with self._turn:
+            swept = await sweep(
+                self._store,
+                self._tasks,
+                ids,
+                limit=FLOWS_AT_ONCE + len(self._left),
+                given_up=self._given_up,
+            )
+            self.advanced += len(swept.advanced)
+            for before, after in swept.advanced:
+                tell_ended(self._emitter.signals, before, after)
+            if ids is None:
+                await self._leave(swept.left)
+            return swept.more and bool(swept.advanced)
+
+    async def _leave(self, left: Mapping[str, str]) -> None:
+        now = self._loop.time()
+        self._left = {flow: self._left.get(flow, now) for flow in left}
+        seen = [flow for flow, since in self._left.items() if now - since >= HOUR]
+        if not seen:
+            self._given_up.clear()
+            return
+        wall = (await self._store.read_clock()).wall
+        courses = await self._store.courses(Kind.FLOW, seen)
+        self._given_up = {
+            course.id
+            for course in courses
+            if course is not None and wall - course.created >= UNKNOWN_TASK_PATIENCE
+        }

@@ -1,0 +1,27 @@
+"""An application with a few steps to build flows of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.flows.support import Studio
+from tidemill import Tidemill, testing
+from tidemill.testing.kits import AsyncKit
+
+
+@pytest.fixture
+def app() -> Tidemill:
+    return Tidemill("memory://")
+
+
+@pytest.fixture
+def studio(app: Tidemill) -> Studio:
+    return Studio(app)
+
+
+@pytest.fixture
+async def kit(app: Tidemill) -> AsyncIterator[AsyncKit]:
+    async with testing.kit(app) as kit:
+        yield kit

@@ -1,0 +1,303 @@
+"""Flows from the first step to the last, in virtual time (S13, V10, I17)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.flows.support import ONCE, Studio
+from tidemill import (
+    Context,
+    FlowFailed,
+    InFlow,
+    Limit,
+    ResultTimeout,
+    Tidemill,
+    whole,
+)
+from tidemill.core.filters import Filter
+from tidemill.core.flow_jobs import RESULT_BYTES
+from tidemill.core.states import State
+from tidemill.telemetry.events import Event, FlowBegun, FlowEnded
+from tidemill.testing.kits import AsyncKit
+
+
+class TestChains:
+    async def test_s13_each_step_gets_what_the_one_before_returned(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        flow = app.flow("dub", key="v1")
+        audio = flow.add(studio.extract, video="v1")
+        lines = flow.add(studio.transcribe, audio)
+        flow.add(studio.mux, video="v1", speech=lines)
+        handle = await flow.enqueue()
+        assert (handle.id, handle.existing) == ("dub/v1", False)
+        await kit.run_until_idle()
+        assert studio.ran == ["extract", "transcribe", "mux"]
+        speech = ["v1.wav:0", "v1.wav:1", "v1.wav:2"]
+        assert await handle.result() == {"video": "v1", "speech": speech}
+        assert await handle.result("transcribe") == speech
+        assert await handle.result(audio) == "v1.wav"
+
+    async def test_v10_a_job_is_there_only_when_it_may_run(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        flow = app.flow("dub", key="v1")
+        flow.add(studio.transcribe, audio=flow.add(studio.extract, video="v1"))
+        await flow.enqueue()
+        jobs = (await app.inspect.find(Filter(flow="dub/v1"))).jobs
+        assert [job.id for job in jobs] == ["dub/v1/extract/0"]
+        await kit.run_until_idle()
+        ended = (await app.inspect.find(Filter(flow="dub/v1"))).jobs
+        assert {job.id: (job.state, job.attempts) for job in ended} == {
+            "dub/v1/extract/0": (State.DONE, 1),
+            "dub/v1/transcribe/0": (State.DONE, 1),
+        }
+
+    async def test_after_waits_without_taking_anything(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        flow = app.flow("dub")
+        said = flow.add(studio.notify, text="begun")
+        flow.add(studio.extract, video="v").after(said)
+        await flow.enqueue()
+        await kit.run_until_idle()
+        assert studio.ran == ["notify", "extract"]
+
+    async def test_with_the_same_key_it_exists_once(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        for existing in (False, True, True):
+            flow = app.flow("dub", key="v1")
+            flow.add(studio.extract, video="v1")
+            assert (await flow.enqueue()).existing is existing
+            await kit.run_until_idle()
+        assert studio.ran == ["extract"]
+
+    async def test_sent_twice_it_begins_once(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        flow = app.flow("dub")
+        flow.add(studio.extract, video="v1")
+        first, second = await flow.enqueue(), await flow.enqueue()
+        assert first.id == second.id
+        await kit.run_until_idle()
+        assert studio.ran == ["extract"]
+
+    async def test_several_last_steps_answer_by_name(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        flow = app.flow("dub")
+        flow.add(studio.extract, video="a")
+        flow.add(studio.extract, video="b")
+        handle = await flow.enqueue()
+        await kit.run_until_idle()
+        assert await handle.result() == {"extract": "a.wav", "extract-2": "b.wav"}
+
+    async def test_who_waits_is_told_when_it_ends(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        flow = app.flow("dub")
+        flow.add(studio.extract, video="a")
+        handle = await flow.enqueue()
+        with pytest.raises(ResultTimeout, match="did not end within 0 s, it is running"):
+            await handle.result(timeout=0)
+
+    async def test_events(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        told: list[Event] = []
+        app.on(FlowBegun, FlowEnded)(told.append)
+        flow = app.flow("dub", key="v1")
+        flow.add(studio.extract, video="v1")
+        await flow.enqueue()
+        await kit.run_until_idle()
+        assert told == [
+            FlowBegun(flow="dub/v1", name="dub", steps=1, existing=False),
+            FlowEnded(flow="dub/v1", name="dub", state="done", seconds=told[1].seconds, reason=None),  # type: ignore[attr-defined]
+        ]
+
+
+class TestFanOut:
+    async def test_one_job_for_each_element_and_a_join(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        flow = app.flow("dub", key="v")
+        lines = flow.add(studio.transcribe, audio="a")
+        said = flow.map(studio.speak, line=lines, voice="bob")
+        flow.add(studio.mux, video="v", speech=said)
+        handle = await flow.enqueue()
+        await kit.run_until_idle()
+        assert await handle.result() == {"video": "v", "speech": [f"bob says a:{n}" for n in range(3)]}
+        assert [(one.id, one.step, one.index) for one in studio.told] == [
+            ("dub/v", "speak", index) for index in range(3)
+        ]
+        assert studio.ran[-1] == "mux"
+        assert studio.ran.count("mux") == 1
+
+    async def test_more_than_go_at_once(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        app.queue("studio", max_length=100)
+        flow = app.flow("dub", key="v")
+        lines = flow.add(studio.transcribe, audio="a", lines=1_203)
+        flow.add(studio.mux, video="v", speech=flow.map(studio.speak, line=lines))
+        handle = await flow.enqueue()
+        await kit.run_until_idle()
+        assert len((await handle.result())["speech"]) == 1_203
+        assert len(studio.ran) == len(set(studio.ran)) == 1_203 + 2
+
+    async def test_an_empty_list(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        flow = app.flow("dub")
+        lines = flow.add(studio.transcribe, audio="a", lines=0)
+        flow.add(studio.mux, video="v", speech=flow.map(studio.speak, line=lines))
+        handle = await flow.enqueue()
+        await kit.run_until_idle()
+        assert await handle.result() == {"video": "v", "speech": []}
+
+    async def test_element_by_element(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        flow = app.flow("dub")
+        said = flow.map(studio.speak, line=flow.map(studio.extract, video=["a", "b"]), voice="eve")
+        handle = await flow.enqueue()
+        await kit.run_until_idle()
+        assert await handle.result(said) == ["eve says a.wav", "eve says b.wav"]
+
+    async def test_what_every_job_gets(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        @app.task(queue="studio")
+        async def count(line: str, voices: list[str], all_lines: list[str]) -> int:
+            return len(voices) + len(all_lines)
+
+        flow = app.flow("dub")
+        lines = flow.add(studio.transcribe, audio="a")
+        counted = flow.map(count, line=lines, voices=["a", "b"], all_lines=whole(lines))
+        handle = await flow.enqueue()
+        await kit.run_until_idle()
+        assert await handle.result(counted) == [5, 5, 5]
+
+    async def test_batches_share_calls(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        calls: list[list[str]] = []
+
+        @app.batch_task(queue="studio", max_items=10)
+        async def embed(texts: list[str]) -> list[int]:
+            calls.append(texts)
+            return [len(text) for text in texts]
+
+        flow = app.flow("dub")
+        numbers = flow.map(embed, flow.add(studio.transcribe, audio="a"))
+        one = flow.add(embed, flow.add(studio.extract, video="v"))
+        handle = await flow.enqueue()
+        await kit.run_until_idle()
+        assert await handle.result(numbers) == [3, 3, 3]
+        assert await handle.result(one) == 5
+        assert [sorted(call) for call in calls] == [["a:0", "a:1", "a:2", "v.wav"]]
+
+
+class TestMaking:
+    async def test_key_and_cost_are_computed_from_results(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        model = app.pool("model", Limit.tokens(1000, per="minute"))
+
+        @app.task(
+            queue="studio",
+            pool=model,
+            cost=lambda speech, rate: {"tokens": rate * len(speech)},
+            key=lambda speech, rate: speech[0],
+        )
+        async def translate(speech: list[str], rate: int) -> int:
+            return len(speech)
+
+        flow = app.flow("dub", key="v")
+        flow.add(translate, speech=flow.add(studio.transcribe, audio="a"), rate=7)
+        await flow.enqueue()
+        await kit.run_until_idle()
+        job = (await app.inspect.job("dub/v/translate/0")).job
+        assert (job.key, job.needs[0].units) == ("a:0", {"tokens": 21})
+
+    async def test_a_job_that_cannot_be_made_fails(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        @app.task(queue="studio", key=lambda speech: speech[7])
+        async def translate(speech: list[str]) -> int:
+            return len(speech)
+
+        flow = app.flow("dub", key="v")
+        flow.add(translate, speech=flow.add(studio.transcribe, audio="a"))
+        handle = await flow.enqueue()
+        await kit.run_until_idle(check=False)
+        with pytest.raises(FlowFailed, match="step 'translate' failed"):
+            await handle.result()
+        error = (await app.inspect.job("dub/v/translate/0")).job.error
+        assert error is not None
+        assert (error.type, "step 'translate'" in error.message) == ("IndexError", True)
+
+    async def test_a_result_that_does_not_fit_names_the_step(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        @app.task(queue="studio", retry=ONCE)
+        async def double(number: int) -> int:
+            return 2 * number
+
+        flow = app.flow("dub", key="v")
+        flow.add(double, number=flow.add(studio.extract, video="v"))
+        await flow.enqueue()
+        await kit.run_until_idle(check=False)
+        error = (await app.inspect.job("dub/v/double/0")).job.error
+        assert error is not None
+        assert error.type == "InvalidPayload"
+        assert "number is what step 'extract' returned" in error.message
+
+    async def test_what_is_no_list_at_run_time(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        @app.task(queue="studio")
+        async def anything() -> Any:
+            return {"no": "list"}
+
+        flow = app.flow("dub", key="v")
+        flow.map(studio.speak, line=flow.add(anything))
+        await flow.enqueue()
+        await kit.run_until_idle(check=False)
+        error = (await app.inspect.job("dub/v/speak/0")).job.error
+        assert error is not None
+        assert "step 'anything' returned: that is no list" in error.message
+
+    async def test_a_result_that_is_too_large(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        @app.task(queue="studio", retry=ONCE)
+        async def film() -> str:
+            return "x" * RESULT_BYTES
+
+        flow = app.flow("dub", key="v")
+        flow.add(film)
+        await flow.enqueue()
+        await kit.run_until_idle(check=False)
+        job = (await app.inspect.job("dub/v/film/0")).job
+        assert job.error is not None
+        assert (job.reason, job.error.type) == ("result too large", "ResultTooLarge")
+        await film.enqueue()
+        await kit.run_until_idle()
+
+    async def test_sync_handlers_and_middleware_get_results_too(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        seen: list[InFlow | None] = []
+
+        @app.middleware
+        async def around(ctx: Context, run: Callable[[], Awaitable[Any]]) -> Any:
+            seen.append(ctx.flow)
+            return await run()
+
+        @app.task(queue="studio")
+        def shout(audio: str) -> str:
+            return audio.upper()
+
+        flow = app.flow("dub", key="v")
+        flow.add(shout, audio=flow.add(studio.extract, video="v"))
+        handle = await flow.enqueue()
+        await kit.run_until_idle()
+        assert await handle.result() == "V.WAV"
+        assert [one and one.step for one in seen] == ["extract", "shout"]
+
+    async def test_priority_of_the_flow_and_of_a_step(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        flow = app.flow("dub", key="v", priority=2)
+        flow.add(studio.extract, video="a")
+        flow.add(studio.extract.using(priority=1, tags=["first"]), video="b").named("urgent")
+        await flow.enqueue()
+        jobs = {job.id: job for job in (await app.inspect.find(Filter(flow="dub/v"))).jobs}
+        assert jobs["dub/v/extract/0"].priority == 2
+        assert (jobs["dub/v/urgent/0"].priority, jobs["dub/v/urgent/0"].tags) == (1, ("first",))
+        assert {job.trace for job in jobs.values()} == {"dub/v"}
