@@ -12,8 +12,10 @@ from msgspec.structs import asdict, replace
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.jobs import Extended, Pruned, Reclaimed
 from tidemill.contract.reader import Page
+from tidemill.core.changes import Amended, Change
 from tidemill.core.checkpoints import Step, Try
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.courses import Advance, Advanced
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group
 from tidemill.core.outcomes import Answer
@@ -182,6 +184,49 @@ class LastResultStands(MemoryStore):
         return await super().keep_step(job, by, step, result, paid=paid)
 
 
+class AdvancesFromAnything(MemoryStore):
+    """Takes whatever comes for an advance of the course as it is."""
+
+    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
+        found = [(await self.courses(item.kind, [item.id]))[0] for item in advances]
+        forged = [
+            item if course is None else replace(item, expected=course.revision)
+            for item, course in zip(advances, found, strict=True)
+        ]
+        return await super().advance(forged)
+
+
+class TakesEveryEnd(MemoryStore):
+    """An advance takes the ends it has not seen, too."""
+
+    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
+        with self.verb() as records:
+            all_of_them = tuple(records.stirs)
+        return await super().advance([replace(item, taken=all_of_them) for item in advances])
+
+
+class OverlooksPeople(MemoryStore):
+    """What a person ends is no end of a flow's job."""
+
+    async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+        with self.verb() as records:
+            before = dict(records.stirs)
+            answer = await super().amend(wanted, change, limit)
+            records.stirs = before
+        return answer
+
+
+class PrunesFlows(MemoryStore):
+    """A queue drops jobs of flows like any other."""
+
+    async def prune(self, limit: int = 1000) -> Pruned:
+        with self.verb() as records:
+            for job in list(records.jobs.values()):
+                if job.finished is not None and job.flow is not None:
+                    records.put(replace(job, flow=None))
+        return await super().prune(limit)
+
+
 BROKEN = [
     NoFence,
     NoFenceOnProgress,
@@ -195,6 +240,10 @@ BROKEN = [
     ReplacesOverrides,
     FindsByCase,
     LastResultStands,
+    AdvancesFromAnything,
+    TakesEveryEnd,
+    OverlooksPeople,
+    PrunesFlows,
 ]
 
 

@@ -113,6 +113,7 @@ filters = st.one_of(
     st.builds(Filter, ids=st.lists(known_ids, max_size=6).map(tuple), states=st.one_of(st.none(), states)),
     st.builds(Filter, task=st.just("task-0"), tag=mostly(None, "blue")),
     st.builds(Filter, key=st.sampled_from(("k", "l", ""))),
+    st.builds(Filter, flow=st.sampled_from(("f", "g", "none")), states=st.one_of(st.none(), states)),
     st.builds(
         Filter,
         since=mostly(1_700_000_005.0, None),

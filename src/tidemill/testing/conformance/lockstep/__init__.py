@@ -20,6 +20,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tidemill.testing.conformance.fixtures import Arrive, MakeStore
 from tidemill.testing.conformance.lockstep.batches import Batches
+from tidemill.testing.conformance.lockstep.courses import Courses
 from tidemill.testing.conformance.lockstep.incoming import arrive_in_memory
 from tidemill.testing.conformance.lockstep.meters import Meters
 from tidemill.testing.conformance.lockstep.pair import DIFFERS
@@ -40,7 +41,7 @@ SETTINGS = settings(
 )
 
 
-class Lockstep(Batches, Meters, Steps, People, Readers):
+class Lockstep(Batches, Courses, Meters, Steps, People, Readers):
     """All rules on one pair of stores."""
 
 
