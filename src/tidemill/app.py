@@ -45,12 +45,14 @@ from tidemill.urls import OWN_STORE, StoreUrl
 if TYPE_CHECKING:
     from tidemill.client.flow_handle import FlowHandle
     from tidemill.client.flows import Flow
+    from tidemill.client.schedules import Schedules
     from tidemill.contract.store import Store
     from tidemill.core.limits import Limit
     from tidemill.core.pools import PoolSettings
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
     from tidemill.inspect.plan import Plan
+    from tidemill.schedules.settings import ScheduleOptions
     from tidemill.settings.arguments import WorkerArguments
     from tidemill.tasks.classifiers import Classifiers, Classify
     from tidemill.tasks.pools import Pool, PoolOptions
@@ -91,6 +93,7 @@ class Tidemill:
         }
         self.pools: dict[str, PoolSettings] = {}
         self._classifiers: Classifiers | None = None
+        self._schedules: Schedules | None = None
         self.middlewares: list[Middleware] = []
         self.declared_in_code: set[str] = set()
         """The queues of `app.queue(…)`; others may be set in the TOML file only."""
@@ -247,6 +250,28 @@ class Tidemill:
         return pool
 
     @property
+    def schedules(self) -> Schedules:
+        """Schedules made by calls, one per thing if need be, and all of them to look at and to steer:
+        `await app.schedules.upsert("feed-7", refresh.job(feed), every=3600)`."""
+        if self._schedules is None:
+            from tidemill.client.schedules import Schedules
+
+            self._schedules = Schedules(
+                self.client,
+                lambda: self.entropy.new_id(),  # noqa: PLW0108 - another's, while a test has moved this
+            )
+        return self._schedules
+
+    def schedule(
+        self, name: str, what: Task[..., Any] | JobRequest[Any], **options: Unpack[ScheduleOptions]
+    ) -> None:
+        """Declare a schedule: `app.schedule("nightly", reembed_all, cron="0 3 * * *", tz="Asia/Shanghai")`,
+        with arguments `reembed_all.job(…)`. The options are cron and tz, or every; start, end, catch_up,
+        overlap, jitter. Workers write it to the store when they start; an operator's override or pause of
+        it stays. One that is gone from the code is disabled, and kept."""
+        self.schedules.declare(name, what, options)
+
+    @property
     def classifiers(self) -> Classifiers:
         """The application's own, of all its pools."""
         if self._classifiers is None:
@@ -339,6 +364,7 @@ class Tidemill:
             self.store,
             self.tasks,
             self.pools,
+            schedules=None if self._schedules is None else self._schedules.declared,
             options=self.worker_options(**options),
             clock=self.clock,
             entropy=self.entropy,

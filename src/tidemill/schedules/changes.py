@@ -73,8 +73,12 @@ def run(before: Schedule, now: float, job: str) -> Schedule:
 
 def require(name: str, before: Schedule | None) -> Schedule:
     if before is None or before.removed:
-        raise ScheduleNotFound(f"there is no schedule {name!r}; `tidemill schedules` lists those there are")
+        raise not_found(name)
     return before
+
+
+def not_found(name: str) -> ScheduleNotFound:
+    return ScheduleNotFound(f"there is no schedule {name!r}; `tidemill schedules` lists those there are")
 
 
 def _with_override(before: Schedule, held: ScheduleOverride | None, now: float) -> Schedule:

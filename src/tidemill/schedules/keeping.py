@@ -9,7 +9,7 @@ from tidemill.contract.store import Store
 from tidemill.core.courses import Advance, Course, Kind, Made
 from tidemill.errors import ConfigurationError
 from tidemill.schedules.changes import disable, put
-from tidemill.schedules.schedule import Origin, Schedule, Wanted, as_next, same, schedule_of
+from tidemill.schedules.schedule import Origin, Schedule, Wanted, as_next, readable, same
 
 AT_ONCE = 200
 PAGE = 500
@@ -53,7 +53,7 @@ async def _try(store: Store, names: Sequence[str], alter: Alter) -> list[str]:
 
 def _altered(name: str, course: Course | None, now: float, alter: Alter) -> Changed | None:
     try:
-        return alter(name, None if course is None else schedule_of(course), now)
+        return alter(name, None if course is None else readable(course), now)
     except ConfigurationError as error:
         raise ConfigurationError(f"schedule {name!r}: {error}") from None
 
@@ -71,8 +71,7 @@ def advance_of(course: Course | None, changed: Changed, now: float) -> Advance:
 async def declare(store: Store, declared: Mapping[str, Wanted], tasks: Mapping[str, object]) -> None:
     """What is new, other or back is written. A schedule that code declared and that is not in this code is
     disabled, if this code has its task: another program's schedules are its own."""
-    known = [schedule_of(course) for course in await every_declared(store)]
-    gone = [schedule.name for schedule in known if schedule.name not in declared]
+    gone = [course.id for course in await every_declared(store) if course.id not in declared]
 
     def write(name: str, before: Schedule | None, now: float) -> Changed | None:
         if before is not None and _is_so(before, declared[name]):

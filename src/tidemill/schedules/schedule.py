@@ -115,6 +115,14 @@ def schedule_of(course: Course) -> Schedule:
     return _DECODER.decode(course.record)
 
 
+def readable(course: Course) -> Schedule | None:
+    """None when it is of a newer version, or damaged: whoever makes it anew may."""
+    try:
+        return schedule_of(course)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+
+
 def same(one: Work, other: Work) -> bool:
     return _ENCODER.encode(one) == _ENCODER.encode(other)
 

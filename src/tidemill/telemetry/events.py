@@ -42,6 +42,7 @@ from tidemill.telemetry.pool_events import (
     PoolProbed,
     PoolSlowed,
 )
+from tidemill.telemetry.schedule_events import ScheduleFired, ScheduleSkipped
 from tidemill.telemetry.worker_events import (
     ChoreBroke,
     ChoreFailed,
@@ -82,6 +83,8 @@ CATALOGUE: tuple[type[Event], ...] = (
     SlotStuck,
     FlowBegun,
     FlowEnded,
+    ScheduleFired,
+    ScheduleSkipped,
     WorkerStarted,
     WorkerStopped,
     WorkerDied,
@@ -141,6 +144,8 @@ __all__ = [
     "PoolProbed",
     "PoolSlowed",
     "QueuesUnknown",
+    "ScheduleFired",
+    "ScheduleSkipped",
     "SlotStuck",
     "StepKept",
     "StepReplayed",

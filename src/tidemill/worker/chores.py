@@ -24,27 +24,30 @@ async def every(
     emitter: Emitter,
     *,
     listener: Listener | None = None,
+    rest: Callable[[], float] | None = None,
 ) -> None:
     """Do it every so often, and again at once while it answers that there is more. Without a
-    leader every worker does it. Whoever rings the listener has it done at once."""
+    leader every worker does it. Whoever rings the listener of the one who does it has it done at once.
+    `rest` says when it is to be done again, if that is sooner."""
     failing = False
     while True:
-        if listener is not None:
-            listener.arm()
+        leads = more = False
+        pause = seconds
         try:
             leads = leader is None or await leader.leads(duty, seconds * _LEAD_LONGER)
+            if listener is not None:
+                (listener.arm if leads else listener.disarm)()
             more = leads and await do()
             failing = False
+            pause = min(seconds, rest()) if leads and rest is not None else seconds
         except StoreError as error:
-            more = False
             if not failing:
                 emitter.worker_event(ChoreFailed, chore=duty, **described(error))
             failing = True
         except Exception as error:  # noqa: BLE001 - one broken chore must not end the worker
-            more = False
             emitter.worker_event(ChoreBroke, chore=duty, **with_traceback(error))
         # Between two rounds of a long chore others get their turn at the store.
-        if listener is not None and not more:
-            await listener.wait(seconds)
+        if listener is not None and leads and not more:
+            await listener.wait(pause)
         else:
-            await asyncio.sleep(min(seconds, 0.01) if more else seconds)
+            await asyncio.sleep(min(pause, 0.01) if more else pause)

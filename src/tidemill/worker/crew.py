@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
@@ -42,9 +42,13 @@ from tidemill.worker.pump import Pump
 from tidemill.worker.reclaimer import Reclaimer
 from tidemill.worker.runners.isolated import Isolation
 from tidemill.worker.runners.threads import Threads
+from tidemill.worker.scheduler import Scheduler
 from tidemill.worker.settler import Settler
 from tidemill.worker.spending import Metering
 from tidemill.worker.stats import Stats
+
+if TYPE_CHECKING:
+    from tidemill.schedules.schedule import Wanted
 
 LAST_TRIP_WITHIN = 2.0
 TEND_EVERY = 5.0
@@ -60,6 +64,7 @@ class Crew:
         stats: Stats,
         *,
         pools: Mapping[str, PoolSettings],
+        schedules: Mapping[str, Wanted],
         clock: Clock,
         entropy: Entropy,
         signals: Signals,
@@ -103,6 +108,7 @@ class Crew:
         self._gave_up = False
         self._heartbeat = self._make_heartbeat(worker)
         self._admitter = Admitter(store, tasks)
+        self._scheduler = Scheduler(store, tasks, schedules, self._leader, emitter)
 
     def _make_pump(self, pace: Pace) -> Pump:
         return Pump(
@@ -183,13 +189,14 @@ class Crew:
                 raise
 
     async def _pump_until_over(self) -> None:
-        """Idle is who looked again after the last admission, and after the last step of a flow. The
-        chore may have made it between the last look and its answer."""
+        """Idle is who looked again after the last admission, and after the last step of a flow or tick
+        of a schedule. The chore may have made it between the last look and its answer."""
         known = self._made_since
         await self._pump.run()
         while self._options.until_idle and not self._draining:
             await self._admit_the_rest()
             await self._advancer.finish()
+            await self._scheduler.finish()
             if self._made_since == known:
                 return
             known = self._made_since
@@ -199,7 +206,7 @@ class Crew:
     @property
     def _made_since(self) -> int:
         """Jobs, or what may have made some, that came of chores so far."""
-        return self._admitter.admitted + self._advancer.advanced
+        return self._admitter.admitted + self._advancer.advanced + self._scheduler.fired
 
     async def _hand_back_everything(self) -> None:
         """A drained worker holds nothing. One that was cancelled or broke still does, and says so once,
@@ -230,6 +237,7 @@ class Crew:
             self._admit(),
             self._advancer.run(),
             every(SWEEP_EVERY, "flows", self._leader, self._advancer.sweep, emitter),
+            self._scheduler.run(),
             *self._tending(),
         ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
@@ -20,15 +20,19 @@ from tidemill.worker.questions import only_if_it_answers
 from tidemill.worker.runners.isolated import IsolatedRunner, Isolation
 from tidemill.worker.stats import Stats
 
+if TYPE_CHECKING:
+    from tidemill.schedules.schedule import Wanted
+
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 class Worker:
     """Built anywhere, run once on an event loop. The store is opened and closed by its owner.
 
-    `pools` are those the application declared. `lifespan` opens what handlers share; what it yields is
-    their `ctx.state`. `signals` are told what happens; `location` is how they are told where the store is,
-    without secrets. `isolation` makes the runner of isolated jobs, given how many may run at once.
+    `pools` and `schedules` are those the application declared. `lifespan` opens what handlers share; what
+    it yields is their `ctx.state`. `signals` are told what happens; `location` is how they are told where
+    the store is, without secrets. `isolation` makes the runner of isolated jobs, given how many may run at
+    once.
     `started` is set when the lifespan is open and jobs are about to be asked for.
     """
 
@@ -38,6 +42,7 @@ class Worker:
         tasks: Mapping[str, TaskDefinition],
         pools: Mapping[str, PoolSettings] | None = None,
         *,
+        schedules: Mapping[str, Wanted] | None = None,
         options: WorkerOptions,
         clock: Clock,
         entropy: Entropy,
@@ -49,6 +54,7 @@ class Worker:
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
         self._pools: Mapping[str, PoolSettings] = {} if pools is None else pools
+        self._schedules: Mapping[str, Wanted] = {} if schedules is None else schedules
         self._clock, self._entropy = clock, entropy
         self._lifespan: Lifespan = lifespan or nullcontext
         self._middleware, self._isolation = middleware, isolation
@@ -69,6 +75,7 @@ class Worker:
                 self.id,
                 self.stats,
                 pools=self._pools,
+                schedules=self._schedules,
                 clock=self._clock,
                 entropy=self._entropy,
                 signals=self._signals,

@@ -1,0 +1,111 @@
+"""One round over the agenda: what is due gets its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from tidemill.contract.store import Store
+from tidemill.core.courses import Course, Kind
+from tidemill.core.states import LIVE
+from tidemill.schedules.deciding import Decision, decide
+from tidemill.schedules.keeping import Changed, advance_of
+from tidemill.schedules.making import make
+from tidemill.schedules.schedule import Past, Schedule, in_force, schedule_of
+from tidemill.tasks.definition import TaskDefinition
+
+AT_ONCE = 500
+STEP = 100
+"""How many schedules go on in one step of the store: no step is a long one."""
+
+
+class Broken(NamedTuple):
+    schedule: str
+    error: Exception
+
+
+class Round(NamedTuple):
+    """`news` are ticks by the schedule's name. `left` are due and stay so: their task is not known here, or
+    they cannot be read. `next_due` is in so many seconds."""
+
+    news: list[tuple[str, Past]]
+    left: set[str]
+    broken: list[Broken]
+    more: bool
+    next_due: float | None
+
+
+async def fire_due(store: Store, tasks: Mapping[str, TaskDefinition], left: int) -> Round:
+    """`left` are those of the last round: they are due before all others, and hide nothing behind them."""
+    limit = AT_ONCE + left
+    agenda = await store.agenda(Kind.SCHEDULE, limit)
+    ours, others, broken = _read([stirred.course for stirred in agenda.stirred], tasks)
+    news: list[tuple[str, Past]] = []
+    missed = False
+    if ours:
+        now = (await store.read_clock()).wall
+        live = await _live(store, [schedule for _, schedule in ours], now)
+        for start in range(0, len(ours), STEP):
+            decided = _decide(ours[start : start + STEP], tasks, live, now, broken)
+            missed |= await _advance(store, decided, now, news)
+    others |= {one.schedule for one in broken}
+    more = missed or (bool(news) and len(agenda.stirred) == limit)
+    return Round(news, others, broken, more, agenda.next_due)
+
+
+def _read(
+    courses: Iterable[Course], tasks: Mapping[str, TaskDefinition]
+) -> tuple[list[tuple[Course, Schedule]], set[str], list[Broken]]:
+    ours, others, broken = [], set(), []
+    for course in courses:
+        try:
+            schedule = schedule_of(course)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:  # of a newer version, or no schedule
+            broken.append(Broken(course.id, error))
+            continue
+        if schedule.work.task in tasks:
+            ours.append((course, schedule))
+        else:
+            others.add(course.id)
+    return ours, others, broken
+
+
+async def _live(store: Store, schedules: Iterable[Schedule], now: float) -> set[str]:
+    """Which of the jobs that could be in the way have not ended."""
+    last = [one.last for one in schedules if one.last is not None and in_force(one, now).overlap == "skip"]
+    jobs = await store.get(last) if last else []
+    return {job.id for job in jobs if job is not None and job.state in LIVE}
+
+
+def _decide(
+    ours: Sequence[tuple[Course, Schedule]],
+    tasks: Mapping[str, TaskDefinition],
+    live: set[str],
+    now: float,
+    broken: list[Broken],
+) -> list[tuple[Course, Decision]]:
+    decided = []
+    for course, schedule in ours:
+        by_task = partial(make, schedule, tasks[schedule.work.task], in_force(schedule, now).overlap)
+        try:
+            decision = decide(schedule, now, live=schedule.last in live, make=by_task)
+        except Exception as error:  # noqa: BLE001 - a zone this machine does not know, for one
+            broken.append(Broken(course.id, error))
+            continue
+        decided.append((course, decision))
+    return decided
+
+
+async def _advance(
+    store: Store, decided: Sequence[tuple[Course, Decision]], now: float, news: list[tuple[str, Past]]
+) -> bool:
+    """True when somebody else was quicker with one of them, who may have left it due."""
+    advances = [advance_of(course, Changed(one.schedule, one.jobs), now) for course, one in decided]
+    answers = await store.advance(advances) if advances else []
+    for (course, one), answer in zip(decided, answers, strict=True):
+        if answer.done:
+            news += [(course.id, past) for past in one.news]
+    return not all(answer.done for answer in answers)

@@ -1,0 +1,129 @@
+"""Sees to it that schedules tick: declares those of its code, and, as their leader, fires what is due."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from tidemill.contract.store import Store
+from tidemill.contract.wakeups import agenda_topic
+from tidemill.core.courses import Kind
+from tidemill.errors import StoreError
+from tidemill.tasks.definition import TaskDefinition
+from tidemill.telemetry.events import ChoreBroke, ChoreFailed, ScheduleFired, ScheduleSkipped
+from tidemill.worker.chores import every
+from tidemill.worker.emitter import Emitter, described, with_traceback
+from tidemill.worker.leader import Leader
+
+if TYPE_CHECKING:
+    from tidemill.schedules.firing import Round
+    from tidemill.schedules.schedule import Past, Wanted
+
+LOOK_EVERY = 2.0
+"""A leader that died is replaced within little more than twice as much."""
+
+SHORTEST_REST = 0.001
+DECLARING = "declare schedules"
+
+
+class Scheduler:
+    """Workers with the same tasks have one leader. Those of another program, or of another version of it,
+    have their own, for it may know tasks that this one does not; where both know one, the store takes the
+    first."""
+
+    def __init__(
+        self,
+        store: Store,
+        tasks: Mapping[str, TaskDefinition],
+        declared: Mapping[str, Wanted],
+        leader: Leader,
+        emitter: Emitter,
+    ) -> None:
+        self._store, self._tasks, self._declared = store, tasks, declared
+        self._leader, self._emitter = leader, emitter
+        self._is_declared = False
+        self._left: set[str] = set()
+        self._told: set[str] = set()
+        self._next_due: float | None = None
+        self._turn = asyncio.Lock()
+        self.fired = 0
+
+    async def run(self) -> None:
+        await self._declare_in_time()
+        with contextlib.closing(self._store.listen([agenda_topic(Kind.SCHEDULE)])) as listener:
+            await every(
+                LOOK_EVERY,
+                f"schedules {_mark(self._tasks)}",
+                self._leader,
+                self.fire,
+                self._emitter,
+                listener=listener,
+                rest=self._rest,
+            )
+
+    async def fire(self) -> bool:
+        """True when there is more to do."""
+        from tidemill.schedules.firing import fire_due  # a client has no need of any of it
+
+        async with self._turn:
+            done = await fire_due(self._store, self._tasks, len(self._left))
+            self._left, self._next_due = done.left, done.next_due
+            self.fired += len(done.news)
+            self._tell(done)
+            return done.more
+
+    async def finish(self) -> None:
+        """For a worker that runs until nothing is left to do."""
+        await self._declare()
+        while await self.fire():
+            pass
+
+    def _rest(self) -> float:
+        return LOOK_EVERY if self._next_due is None else max(SHORTEST_REST, self._next_due)
+
+    async def _declare_in_time(self) -> None:
+        while not self._is_declared:
+            try:
+                await self._declare()
+            except StoreError as error:
+                self._emitter.worker_event(ChoreFailed, chore=DECLARING, **described(error))
+                await asyncio.sleep(LOOK_EVERY)
+            except Exception as error:  # noqa: BLE001 - schedules there are go on, and so does the worker
+                self._emitter.worker_event(ChoreBroke, chore=DECLARING, **with_traceback(error))
+                return
+
+    async def _declare(self) -> None:
+        from tidemill.schedules.keeping import declare
+
+        async with self._turn:
+            if not self._is_declared:
+                await declare(self._store, self._declared, self._tasks)
+                self._is_declared = True
+
+    def _tell(self, done: Round) -> None:
+        for name, past in done.news:
+            self._tell_tick(name, past)
+        for schedule, error in done.broken:
+            if schedule not in self._told:
+                self._told.add(schedule)
+                self._emitter.worker_event(ChoreBroke, chore=f"schedule {schedule}", **with_traceback(error))
+
+    def _tell_tick(self, name: str, past: Past) -> None:
+        from tidemill.schedules.schedule import Outcome
+
+        if past.outcome is Outcome.FIRED:
+            self._emitter.worker_event(
+                ScheduleFired, schedule=name, tick=past.tick, job=past.job, seconds=past.at - past.tick
+            )
+        else:
+            self._emitter.worker_event(
+                ScheduleSkipped, schedule=name, tick=past.tick, reason=str(past.outcome), count=past.count
+            )
+
+
+def _mark(tasks: Mapping[str, TaskDefinition]) -> str:
+    """The same for workers with the same tasks."""
+    return blake2b("\0".join(sorted(tasks)).encode(), digest_size=6).hexdigest()
