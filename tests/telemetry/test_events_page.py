@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from tests.docs.pages import page, rows, section
-from tidemill.telemetry import events, job_events, pool_events, worker_events
+from tidemill.telemetry import events, job_events, pool_events, schedule_events, worker_events
 from tidemill.telemetry.base import RANKS
 from tidemill.telemetry.events import CATALOGUE, AttemptEvent, Event, JobEvent, PoolEvent, WorkerEvent
 
@@ -29,7 +29,12 @@ def _row(kind: type[Event]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("title", "module"),
-    [("Jobs", job_events), ("Pools", pool_events), ("Workers and the store", worker_events)],
+    [
+        ("Jobs", job_events),
+        ("Pools", pool_events),
+        ("Schedules", schedule_events),
+        ("Workers and the store", worker_events),
+    ],
 )
 def test_the_page_is_the_catalogue(title: str, module: Any) -> None:
     """Both ways: an event that is missing on either side, or a word that differs, fails."""
@@ -45,7 +50,7 @@ def test_the_kinds_of_the_page_are_the_bases() -> None:
 def test_every_event_there_is_is_in_the_catalogue() -> None:
     defined = {
         value
-        for module in (job_events, pool_events, worker_events)
+        for module in (job_events, pool_events, schedule_events, worker_events)
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Event) and value not in KINDS
     }
