@@ -73,14 +73,16 @@ class _Running(Looking):
 
     async def _drain(self) -> None:
         """A worker, on every queue that has something to run, until nothing is ready or running. A
-        handler may have enqueued to a queue that had nothing before."""
+        handler may have enqueued to a queue that had nothing before. Flows and schedules may wait for a
+        worker though no queue has anything."""
         served: set[str] = set()
-        while new := self._busy_queues() - served:
-            served |= new
+        looked = False
+        while (new := self._busy_queues() - served) or (not looked and self._place.has_agenda()):
+            served, looked = served | new, True
             await self._app.client.store()  # opened, and the queues declared
             with self._place.handlers_on_this_thread():
                 worker = self._app.worker(
-                    queues=sorted(served),
+                    queues=sorted(served or {"default"}),
                     concurrency=self._concurrency,
                     until_idle=True,
                     heartbeat_thread=False,

@@ -16,6 +16,7 @@ from tidemill.app import Tidemill
 from tidemill.clock import SystemClock
 from tidemill.contract.jobs import Pruned
 from tidemill.core.claims import ClaimRequest, Settled, Settlement
+from tidemill.core.courses import Agenda, Kind
 from tidemill.core.job import Job
 from tidemill.core.numbers import is_number
 from tidemill.core.queues import Retention
@@ -158,11 +159,19 @@ class Place:
 
     def next_due(self) -> float | None:
         """Seconds until something may start that cannot now: a scheduled job, one of a paused queue, or
-        one that waits for a pool or for company."""
+        one that waits for a pool or for company, a tick of a schedule, or a flow whose time is over."""
         with self.look.verb() as records:
             now, boot = records.clock.wall(), records.clock.boot()
             wait = next_due(records.queues.values(), now, boot)
-        return None if wait is None else max(wait, _AT_LEAST)
+        waits = [wait, *(agenda.next_due for agenda in self._agendas())]
+        return min((max(one, _AT_LEAST) for one in waits if one is not None), default=None)
+
+    def has_agenda(self) -> bool:
+        """Whether a flow or a schedule waits to be advanced."""
+        return any(agenda.stirred for agenda in self._agendas())
+
+    def _agendas(self) -> list[Agenda]:
+        return [at_once(self.look.agenda(kind, 1)) for kind in Kind]
 
     def _mind_waiting(self, job: Job) -> None:
         if _ON_THIS_THREAD.get():

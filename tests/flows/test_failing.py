@@ -1,0 +1,296 @@
+"""When steps fail: what the flow makes of it, and how it is taken up again (Q14, V8, I17, I19)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.flows.support import Studio
+from tidemill import Failure, FlowCancelled, FlowFailed, FlowHandle, FlowNotFound, Retention, Tidemill, whole
+from tidemill.core.changes import Cancel, Delete
+from tidemill.core.courses import Kind
+from tidemill.core.filters import Filter
+from tidemill.core.graph_state import FlowState, StepState
+from tidemill.core.states import LIVE, State
+from tidemill.errors import StoreUnavailable
+from tidemill.flows import steering
+from tidemill.telemetry.events import FlowEnded
+from tidemill.testing.kits import AsyncKit
+
+
+async def dub(app: Tidemill, studio: Studio, **options: object) -> FlowHandle:
+    """extract, transcribe, a job for each of three lines, mux."""
+    flow = app.flow("dub", key="v", **options)  # type: ignore[arg-type]
+    lines = flow.add(studio.transcribe, audio=flow.add(studio.extract, video="v"))
+    flow.add(studio.mux, video="v", speech=flow.map(studio.speak, line=lines))
+    return await flow.enqueue()
+
+
+async def state(handle: FlowHandle) -> FlowState:
+    return (await handle.status()).state
+
+
+class TestPolicies:
+    async def test_fail(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        studio.broken.add("speak v.wav:1")
+        handle = await dub(app, studio)
+        await kit.run_until_idle(check=False)
+        assert "mux" not in studio.ran
+        assert "speak v.wav:2" in studio.ran, "what is under way goes on"
+        with pytest.raises(FlowFailed, match="step 'speak' failed: 1 of 3 jobs"):
+            await handle.result(timeout=1)
+        assert await handle.result("transcribe") == ["v.wav:0", "v.wav:1", "v.wav:2"]
+        with pytest.raises(FlowFailed):
+            await handle.result("speak")
+
+    async def test_continue_reads_as_none(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        studio.broken.add("speak v.wav:1")
+        flow = app.flow("dub")
+        lines = flow.add(studio.transcribe, audio="v.wav")
+        said = flow.map(studio.speak, line=lines).on_failure("continue")
+        flow.add(studio.mux, video="v", speech=said)
+        handle = await flow.enqueue()
+        await kit.run_until_idle(check=False)
+        speech = ["anna says v.wav:0", None, "anna says v.wav:2"]
+        assert await handle.result(timeout=1) == {"video": "v", "speech": speech}
+        assert await handle.result(said) == speech
+
+    async def test_continue_of_a_plain_step(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        studio.broken.add("extract")
+        flow = app.flow("dub")
+        audio = flow.add(studio.extract, video="v").on_failure("continue")
+        flow.add(studio.notify, text=audio)
+        handle = await flow.enqueue()
+        await kit.run_until_idle(check=False)
+        assert studio.told == [None]
+        assert await state(handle) is FlowState.DONE
+
+    async def test_a_list_that_was_let_go_has_no_elements(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        studio.broken.add("transcribe")
+        flow = app.flow("dub")
+        lines = flow.add(studio.transcribe, audio="a").on_failure("continue")
+        said = flow.map(studio.speak, line=lines)
+        handle = await flow.enqueue()
+        await kit.run_until_idle(check=False)
+        assert await handle.result(said) == []
+
+    async def test_q14_compensated_by_another_task(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        studio.broken.add("speak v.wav:1")
+        flow = app.flow("dub", key="v")
+        lines = flow.add(studio.transcribe, audio="v.wav")
+        voice = flow.add(studio.extract, video="anna")
+        said = flow.map(studio.speak, line=lines, voice=whole(voice)).on_failure(compensate=studio.silence)
+        flow.add(studio.mux, video="v", speech=said)
+        handle = await flow.enqueue()
+        await kit.run_until_idle(check=False)
+        speech = ["anna.wav says v.wav:0", "…", "anna.wav says v.wav:2"]
+        assert await handle.result(timeout=1) == {"video": "v", "speech": speech}
+        [failure] = [one for one in studio.told if isinstance(one, Failure)]
+        assert failure == Failure(
+            flow="dub/v",
+            key="v",
+            step="speak",
+            index=1,
+            task=studio.speak.name,
+            arguments={"line": "v.wav:1", "voice": "anna.wav"},
+            error=failure.error,
+            attempts=1,
+        )
+        assert (failure.error.type, failure.error.message) == ("GiveUp", "speak v.wav:1 does not work")
+        [step] = [one for one in (await handle.status()).steps if one.name == "speak"]
+        assert (step.done, step.failed, step.compensated, step.state) == (2, 0, 1, StepState.DONE)
+
+    async def test_a_compensation_that_fails(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        studio.broken |= {"extract", "silence extract 0"}
+        flow = app.flow("dub", key="v")
+        flow.add(studio.extract, video="v").on_failure(compensate=studio.silence)
+        handle = await flow.enqueue()
+        await kit.run_until_idle(check=False)
+        assert await state(handle) is FlowState.FAILED
+        studio.broken.clear()
+        assert await handle.retry()
+        await kit.run_until_idle(check=False)
+        assert await handle.result(timeout=1) == "…"
+        assert studio.ran == ["extract", "silence extract 0", "silence extract 0"]
+
+    @pytest.mark.parametrize("change", [Cancel(), Delete()])
+    async def test_cancelled_and_deleted_jobs_have_failed(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit, change: Cancel | Delete
+    ) -> None:
+        handle = await dub(app, studio)
+        await app.inspect.change("dub/v/extract/0", change)
+        await kit.run_until_idle(check=False)
+        with pytest.raises(FlowFailed, match="'extract'"):
+            await handle.result(timeout=1)
+
+
+class TestRetry:
+    async def test_from_the_failed_step_with_earlier_results_kept(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        studio.broken.add("speak v.wav:1")
+        handle = await dub(app, studio)
+        await kit.run_until_idle(check=False)
+        studio.broken.clear()
+        studio.ran.clear()
+        assert await handle.retry()
+        assert await state(handle) is FlowState.RUNNING
+        await kit.run_until_idle(check=False)
+        assert studio.ran == ["speak v.wav:1", "mux"]
+        assert (await handle.result(timeout=1))["speech"][1] == "anna says v.wav:1"
+        assert not await handle.retry(), "it has not failed"
+
+    async def test_one_job_brought_back_by_hand(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        studio.broken.add("extract")
+        handle = await dub(app, studio)
+        await kit.run_until_idle(check=False)
+        assert await state(handle) is FlowState.FAILED
+        studio.broken.clear()
+        await app.inspect.retry("dub/v/extract/0")
+        await kit.run_until_idle(check=False)
+        assert await state(handle) is FlowState.DONE
+
+    async def test_after_a_cancel(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        handle = await dub(app, studio)
+        await handle.cancel()
+        assert await handle.retry()
+        await kit.run_until_idle()
+        assert await state(handle) is FlowState.DONE
+        assert studio.ran.count("extract") == 1
+
+    async def test_cancelled_between_two_steps(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        """No job of it is left to be brought back: the flow alone goes on."""
+        flow = app.flow("dub", key="v")
+        flow.add(studio.notify).after(flow.add(studio.extract, video="v"))
+        handle = await flow.enqueue()
+        store = app.store
+        await app.inspect.retry(Filter(flow="dub/v"))
+        await app.inspect.cancel("dub/v/extract/0")
+        await app.inspect.retry("dub/v/extract/0")
+        await kit.run_until_idle(check=False)
+        assert await handle.result(timeout=1) is None
+        assert await store.course_counts(Kind.FLOW) == {"done": 1}
+
+    async def test_who_dies_before_the_jobs_are_back_leaves_a_failed_flow(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        studio.broken.add("extract")
+        handle = await dub(app, studio)
+        await kit.run_until_idle(check=False)
+
+        async def dies(*_: object) -> None:
+            raise StoreUnavailable("killed")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(steering, "_bring_back", dies)
+            with pytest.raises(StoreUnavailable):
+                await handle.retry()
+        await kit.run_until_idle(check=False)
+        assert await state(handle) is FlowState.FAILED
+        studio.broken.clear()
+        assert await handle.retry()
+        await kit.run_until_idle(check=False)
+        assert await state(handle) is FlowState.DONE
+
+
+class TestCancel:
+    async def test_i19_nothing_new_starts(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+        told: list[FlowEnded] = []
+        app.on(FlowEnded)(told.append)
+        handle = await dub(app, studio)
+        assert await handle.cancel("enough")
+        assert [(one.state, one.reason) for one in told] == [("cancelled", "enough")]
+        await kit.run_until_idle(check=False)
+        assert studio.ran == []
+        job = (await app.inspect.job("dub/v/extract/0")).job
+        assert (job.state, job.reason) == (State.CANCELLED, "enough")
+        with pytest.raises(FlowCancelled, match="enough"):
+            await handle.result(timeout=1)
+        assert not await handle.cancel(), "it had ended"
+
+    async def test_i19_finished_by_whoever_comes_next(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The one who cancels dies when the flow is cancelled and its jobs are not."""
+
+        async def dies(*_: object) -> None:
+            raise StoreUnavailable("killed")
+
+        handle = await dub(app, studio)
+        with monkeypatch.context() as patch:
+            patch.setattr(steering, "sweep", dies)
+            with pytest.raises(StoreUnavailable):
+                await handle.cancel()
+        assert await state(handle) is FlowState.CANCELLED
+        assert (await app.inspect.job("dub/v/extract/0")).job.state is State.READY
+        await kit.run_for(2, check=False)
+        assert "transcribe" not in studio.ran
+        assert await app.inspect.count(Filter(flow="dub/v", states=tuple(LIVE))) == 0
+
+    async def test_of_a_flow_that_is_not_there(self, app: Tidemill, kit: AsyncKit) -> None:
+        with pytest.raises(FlowNotFound, match="'dub/none'"):
+            await app.flow_handle("dub/none").cancel()
+
+
+class TestTime:
+    async def test_over_its_timeout_it_fails_and_its_jobs_are_cancelled(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        flow = app.flow("dub", key="v", timeout=60)
+        flow.add(studio.extract.using(delay=3600), video="v")
+        handle = await flow.enqueue()
+        await kit.run_for(59)
+        assert await state(handle) is FlowState.RUNNING
+        await kit.run_for(2, check=False)
+        with pytest.raises(FlowFailed, match="within its timeout of 60 seconds"):
+            await handle.result(timeout=1)
+        assert (await app.inspect.job("dub/v/extract/0")).job.state is State.CANCELLED
+
+    async def test_taken_up_again_its_time_begins_anew(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        flow = app.flow("dub", key="v", timeout=60)
+        flow.add(studio.extract.using(delay=3600), video="v")
+        handle = await flow.enqueue()
+        await kit.run_for(61, check=False)
+        assert await handle.retry()
+        assert (await handle.status()).due == kit.now + 60
+        await kit.run_until_idle()
+        assert await handle.result(timeout=1) == "v.wav"
+
+    async def test_kept_with_its_jobs_and_gone_with_them(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        """J83, and the key is remembered for an hour more."""
+        app.queue("studio", keep_done=Retention(age=0))
+        flow = app.flow("dub", key="v", keep=3600)
+        flow.add(studio.extract, video="v")
+        handle = await flow.enqueue()
+        await kit.run_until_idle()
+        kit.advance(3599)
+        await app.store.prune()
+        assert await handle.result(timeout=1) == "v.wav"
+        kit.advance(1)
+        await app.store.prune()
+        with pytest.raises(FlowNotFound):
+            await handle.status()
+        again = app.flow("dub", key="v")
+        again.add(studio.extract, video="v")
+        assert (await again.enqueue()).existing
+
+
+class TestStrangers:
+    async def test_a_step_whose_task_is_not_known_here_is_left_to_others(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        handle = await dub(app, studio)
+        transcribe = app.tasks.pop(studio.transcribe.name)
+        await kit.run_until_idle()
+        assert await state(handle) is FlowState.RUNNING
+        assert studio.ran == ["extract"]
+        app.tasks[transcribe.name] = transcribe
+        await kit.run_until_idle()
+        assert await state(handle) is FlowState.DONE
