@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -54,20 +55,26 @@ def work_of(queue: str, job: NewJob, task: TaskDefinition) -> Work:
 
 def _made(work: Work, task: TaskDefinition, job: str, at: float | None) -> NewJob:
     payload = bytes(work.payload)
-    arguments = task.payload.by_name(*task.payload.decode(payload))
-    usual: dict[str, Any] = {
-        "priority": task.priority,
-        "key": None if task.key is None else task.key(**arguments),
-        "expires": task.expires,
-        "unique": task.unique(**arguments) if callable(task.unique) else task.unique,
-    }
+    decoded = task.payload.decode(payload)
+    computes = task.pools or task.key is not None or callable(task.unique)
+    usual = _usual(task, task.payload.by_name(*decoded) if computes else {})
+    said = {name: value for name in _OF_JOBS if (value := getattr(work, name)) is not UNSET}
+    batching = None if task.batch is None else task.batch.together
+    return NewJob(id=job, task=work.task, payload=payload, at=at, batching=batching, **usual | said)
+
+
+def _usual(task: TaskDefinition, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What the task itself says of its jobs."""
+    usual: dict[str, Any] = {"priority": task.priority, "expires": task.expires}
+    if task.key is not None:
+        usual["key"] = task.key(**arguments)
+    if task.unique is not None:
+        usual["unique"] = task.unique(**arguments) if callable(task.unique) else task.unique
     if task.pools:
         from tidemill.tasks.costs import needs_of  # with all there is to pools: most tasks have none
 
         usual["needs"] = needs_of(task, arguments)
-    said = {name: value for name in _OF_JOBS if (value := getattr(work, name)) is not UNSET}
-    batching = None if task.batch is None else task.batch.together
-    return NewJob(id=job, task=work.task, payload=payload, at=at, batching=batching, **usual | said)
+    return usual
 
 
 def _storable(text: str) -> str:
