@@ -30,6 +30,13 @@ def pools(ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[s
     return _starting(begun, lambda: _target(ctx).run(names))
 
 
+def schedules(ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+    async def names(app: Any) -> list[str]:
+        return [view.name for view in (await app.schedules.list(limit=1000)).schedules]
+
+    return _starting(begun, lambda: _target(ctx).run(names))
+
+
 def _target(ctx: click.Context) -> Target:
     """What the line says so far, from the command or the group above it."""
     above = ctx.parent.params if ctx.parent else {}

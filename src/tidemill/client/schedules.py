@@ -195,7 +195,8 @@ class Schedules:
         task = self._client.tasks.get(schedule.work.task)
         if task is None:
             raise ConfigurationError(
-                f"this program does not know its task {schedule.work.task!r}; use one that has its code"
+                f"task: {schedule.work.task!r} is not known here; run it by a program with its code, or "
+                "--app module:app"
             )
         return make(schedule, task, in_force(schedule, now).overlap, job, None)
 

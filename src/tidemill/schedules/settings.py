@@ -39,7 +39,7 @@ class ScheduleOptions(TypedDict, total=False):
     jitter: float | timedelta
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """As `ScheduleOptions`, checked: durations are seconds, times wall times."""
 
     cron: str | None = None

@@ -1,0 +1,111 @@
+"""Looking at schedules, pausing, running, setting and removing them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Cli
+
+DECLARED = """
+from tidemill import Tidemill
+
+app = Tidemill("sqlite:///shop.db")
+
+@app.task(queue="mail", name="send")
+async def send(to: str) -> str:
+    return f"sent to {to}"
+
+app.schedule("nightly", send.job("all@example.org"), cron="0 3 * * *", tz="Asia/Shanghai")
+"""
+APP = ("--app", "nights:app")
+
+
+@pytest.fixture(autouse=True)
+def declared(cli: Cli, tmp_path: Path) -> None:
+    """A worker has started once, and told the store."""
+    (tmp_path / "nights.py").write_text(DECLARED)
+    assert cli("worker", "--until-idle", "nights:app").code == 0
+
+
+def test_schedules_are_shown(cli: Cli) -> None:
+    (nightly,) = cli("schedules", *APP, "--json").json["schedules"]
+    assert (nightly["name"], nightly["state"], nightly["origin"]) == ("nightly", "active", "declared")
+    assert nightly["arguments"] == {"to": "all@example.org"}
+    assert nightly["settings"]["cron"] == "0 3 * * *"
+    assert nightly["settings"]["catch_up"] == "once"
+    header, line = cli("schedules", "--url", "sqlite:///shop.db").out.splitlines()
+    assert header.split() == ["schedule", "task", "ticks", "next", "last", "origin", "state"]
+    assert "0 3 * * * Asia/Shanghai" in line
+    assert cli("schedules", *APP, "--state", "paused", "--json").json["schedules"] == []
+    assert len(cli("schedules", *APP, "--origin", "declared", "--json").json["schedules"]) == 1
+
+
+def test_one_is_shown_with_its_ticks(cli: Cli) -> None:
+    out = cli("schedules", "info", "nightly", *APP).out
+    assert "19:00:00 UTC" in out or "03:00:00" in out
+    assert '{"to":"all@example.org"}' in out
+    assert len(cli("schedules", "info", "nightly", *APP, "--json").json["next"]) == 5
+    ran = cli("schedules", "info", "nigthly", *APP)
+    assert (ran.code, ran.err[:46]) == (1, "tidemill: there is no schedule 'nigthly'; `tid")
+
+
+def test_one_is_paused_and_resumed(cli: Cli) -> None:
+    ran = cli("schedules", "pause", "nightly", "--for", "1h30m", "--reason", "moving", *APP)
+    assert ran.out.startswith("nightly is paused until ")
+    assert "(moving)" in cli("schedules", *APP).out
+    assert cli("schedules", "resume", "nightly", *APP).out.startswith("nightly is active, next at ")
+    ran = cli("schedules", "pause", "nightly", "--until", "2001-01-01", *APP)
+    assert ran.code == 2
+    assert "until: must be in the future" in ran.err
+
+
+def test_one_is_run_now(cli: Cli) -> None:
+    ran = cli("schedules", "run", "nightly", "--url", "sqlite:///shop.db")
+    assert (ran.code, "task: 'send' is not known here" in ran.err) == (2, True)
+    job = cli("schedules", "run", "nightly", *APP).out.strip()
+    assert job.startswith("nightly@")
+    ran = cli("schedules", "run", "nightly", *APP, "--json")
+    assert ran.json == {"schedule": "nightly", "job": job, "existing": True}
+    assert cli("jobs", "show", job, *APP, "--json").json["task"] == "send"
+    assert cli("schedules", "info", "nightly", *APP, "--json").json["history"][0]["job"] == job
+
+
+def test_settings_are_put_over_those_of_the_code(cli: Cli) -> None:
+    ran = cli("schedules", "set", "nightly", "cron=0 4 * * *", "jitter=5m", "--reason", "quiet", *APP)
+    assert ran.out.startswith("nightly: cron=0 4 * * * jitter=300 by ")
+    view = cli("schedules", "info", "nightly", *APP, "--json").json
+    assert (view["settings"]["cron"], view["declared"]["cron"]) == ("0 4 * * *", "0 3 * * *")
+    assert cli("worker", "--until-idle", "nights:app").code == 0
+    assert cli("schedules", "info", "nightly", *APP, "--json").json["settings"]["jitter"] == 300
+    assert "jitter=300" in cli("schedules", "unset", "nightly", "cron", *APP).out
+    assert "follows the code again" in cli("schedules", "unset", "nightly", *APP).out
+    ran = cli("schedules", "unset", "nightly", *APP)
+    assert (ran.code, "nothing is overridden" in ran.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["cron=0 25 * * *"], "cron: '0 25 * * *' is not a cron expression (bad hour)"),
+        (["tz=Mars/Base"], "tz: 'Mars/Base' is not in the time zone database"),
+        (["every=0"], "every: must be 1 second or more"),
+        (["every=soon"], "every: 'soon' is not a duration"),
+        (["catch_up=never"], "catch_up: must be one of skip, once, all, is 'never'"),
+        (["corn=x"], "schedules have no setting 'corn'"),
+        (["cron"], "'cron' is not SETTING=VALUE"),
+        (["every=60", "cron=0 4 * * *"], "give either cron or every"),
+    ],
+)
+def test_what_cannot_be_set_is_named(cli: Cli, words: list[str], says: str) -> None:
+    ran = cli("schedules", "set", "nightly", *words, *APP)
+    assert ran.code == 2
+    assert says in ran.err
+    assert cli("schedules", "info", "nightly", *APP, "--json").json["override"] is None
+
+
+def test_one_is_removed(cli: Cli) -> None:
+    assert cli("schedules", "remove", "nightly", *APP).out == "nightly is removed\n"
+    assert cli("schedules", *APP, "--json").json["schedules"] == []
+    assert cli("schedules", "remove", "nightly", *APP).code == 1
