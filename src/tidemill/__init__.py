@@ -62,12 +62,14 @@ if TYPE_CHECKING:
     from tidemill.core.calendars import Day, Month, Week
     from tidemill.core.daytime import TimeOfDay
     from tidemill.core.flow_jobs import InFlow
+    from tidemill.core.graph_state import FlowState, StepState
     from tidemill.core.limits import Limit
     from tidemill.core.refusals import Reason, Refusal
     from tidemill.core.splitting import Batch, split
     from tidemill.flows.failure import Failure
     from tidemill.flows.views import FlowView, StepView
     from tidemill.inspect.explanation import Explanation
+    from tidemill.inspect.flows import FlowPage
     from tidemill.inspect.inspector import Inspector
     from tidemill.inspect.plan import Plan
     from tidemill.inspect.pools import PoolStatus
@@ -84,6 +86,8 @@ else:
         "Failure": "flows.failure",
         "Flow": "client.flows",
         "FlowHandle": "client.flow_handle",
+        "FlowPage": "inspect.flows",
+        "FlowState": "core.graph_state",
         "FlowView": "flows.views",
         "InFlow": "core.flow_jobs",
         "Inspector": "inspect.inspector",
@@ -98,6 +102,7 @@ else:
         "Reason": "core.refusals",
         "Refusal": "core.refusals",
         "Step": "client.flow_steps",
+        "StepState": "core.graph_state",
         "StepView": "flows.views",
         "TimeOfDay": "core.daytime",
         "Week": "core.calendars",
@@ -138,6 +143,8 @@ __all__ = [
     "FlowFailed",
     "FlowHandle",
     "FlowNotFound",
+    "FlowPage",
+    "FlowState",
     "FlowView",
     "GiveUp",
     "InFlow",
@@ -183,6 +190,7 @@ __all__ = [
     "State",
     "Steer",
     "Step",
+    "StepState",
     "StepUnusable",
     "StepView",
     "StoreCorrupt",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from tidemill.app import Tidemill
-from tidemill.cli.naming import full_id
+from tidemill.cli.naming import full_ids, no_such
 from tidemill.cli.output import print_json, printable
 from tidemill.cli.target import Target, with_target
+from tidemill.errors import JobNotFound
 from tidemill.inspect.explanation import Explanation
 
 
@@ -18,7 +19,11 @@ def explain(target: Target, id: str) -> None:  # noqa: A002 - the word for it
     """Say why a job waits, or what became of it."""
 
     async def ask(app: Tidemill) -> Explanation:
-        return await app.inspect.explain(await full_id(app, id))
+        [named] = await full_ids(app, [id])
+        try:
+            return await app.inspect.explain(named)
+        except JobNotFound:
+            raise JobNotFound(no_such([id])) from None
 
     explanation = target.run(ask)
     if target.json:

@@ -17,6 +17,7 @@ _COMMANDS = {
     "queues": "Show the queues; or look at one, pause, set or empty it.",
     "pools": "Show the pools and how full they are; or set, close or open one.",
     "schedules": "Show the schedules, newest first; or look at one, pause, run, set or remove it.",
+    "flows": "Find flows, newest first; or look at one, cancel or retry it.",
     "plan": "Say when so many jobs would be done if they were sent now.",
     "explain": "Say why a job waits, or what became of it.",
     "top": "Watch queues and workers, refreshed each second.",

@@ -164,7 +164,7 @@ class Step(Generic[R_co]):
         for option, why in refused.items():
             if getattr(options, option) is not None:
                 raise self._refusal(f"{option}: a step cannot have it: {why}")
-        if task.definition.name not in self.flow.known_tasks:
+        if task.client is not self.flow.client:
             raise self._refusal(f"the task {task.name!r} is of another application")
 
     def _over(self, argument: str, value: Any) -> Step[Any] | tuple[msgspec.Raw, ...]:

@@ -77,8 +77,9 @@ class Flow:
         return f"<Flow {self.id} with {len(self.steps)} steps>"
 
     @property
-    def known_tasks(self) -> Mapping[str, Any]:
-        return self._client.tasks
+    def client(self) -> Client:
+        """What sends it."""
+        return self._client
 
     def add(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> Step[R]:
         """A step that is one job. Its arguments are those of the task, and may be other steps."""

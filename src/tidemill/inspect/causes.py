@@ -22,6 +22,8 @@ class Code(StrEnum):
     RETRYING = "retrying"  # its last attempt failed, and it waits before the next
     SNOOZED = "snoozed"  # its handler put it off
     PREDECESSOR = "predecessor"  # it starts when the job before it with the same unique key has ended
+    STEPS_BEFORE = "steps_before"  # a step of a flow: it becomes a job when the steps before it are done
+    FLOW_ENDED = "flow_ended"  # a step of a flow that ended without it
     POOL_CLOSED = "pool_closed"  # somebody closed a pool it needs
     POOL_TRIPPED = "pool_tripped"  # a provider refused calls, and the pool is closed until a time or by hand
     POOL_PROBED = "pool_probed"  # a pool was closed, and one job tries it for all

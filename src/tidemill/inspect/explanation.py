@@ -54,6 +54,8 @@ def explain(facts: Facts, zone: tzinfo | None = None) -> Explanation:
         told.append(_expected(start, causes, times))
     if job.state in PENDING and job.expires is not None and job.expires > times.now:
         told.append(f"Unless it starts before, it is cancelled {times.ahead(job.expires)}.")
+    if job.flow is not None:
+        told.append(f"It is job {job.flow.index} of step {job.flow.step!r} of flow {job.flow.id!r}.")
     return Explanation(
         job=job.id,
         queue=job.queue,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Unpack
 
@@ -13,15 +13,19 @@ from tidemill.contract.reader import Minute, Page, WorkerInfo
 from tidemill.contract.store import Store
 from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
 from tidemill.core.filters import Filter, checked
+from tidemill.core.graph_state import FlowState
 from tidemill.core.job import Job, problem_with_priority
 from tidemill.core.queue_options import QueueOptions
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError, JobNotFound
-from tidemill.inspect import bulk, pools, steering, steps
+from tidemill.flows.steering import cancel, find_flow, retry
+from tidemill.flows.views import FlowView, view_of
+from tidemill.inspect import bulk, flows, pools, steering, steps
 from tidemill.inspect.bulk import Progress
 from tidemill.inspect.draining import drains
 from tidemill.inspect.explanation import Explanation, explain
 from tidemill.inspect.facts import find_job, gather
+from tidemill.inspect.flows import FlowPage
 from tidemill.inspect.outlook import Outlook, look_out
 from tidemill.inspect.pools import PoolStatus
 from tidemill.inspect.queue_views import require, view_all, view_one
@@ -78,8 +82,15 @@ class Inspector:
         return JobView(job=job, attempts=tuple(attempts), log=tuple(log), checkpoints=checkpoints)
 
     async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
-        """Why the job waits, or what it does. Raises JobNotFound."""
-        return explain(await gather(await self._store(), self._tasks, id))
+        """Why the job waits, or what it does; of a job that a step of a flow will become, what it waits for.
+        Raises JobNotFound."""
+        store = await self._store()
+        try:
+            return explain(await gather(store, self._tasks, id))
+        except JobNotFound:
+            if (of_step := await flows.explain_step(store, id)) is None:
+                raise
+            return of_step
 
     async def change(self, wanted: Wanted, change: Change, *, progress: Progress | None = None) -> Changed:
         """Apply a change to every job that is meant, a few hundred at a time, oldest first. A job that no
@@ -233,6 +244,29 @@ class Inspector:
         store = await self._store()
         await pools.require(store, name)
         return await store.pool_history(name, read_time("since", since, ConfigurationError))
+
+    async def flows(
+        self,
+        *,
+        name: str | None = None,
+        states: Sequence[FlowState | str] | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> FlowPage:
+        """Flows, newest first; `cursor` of one page continues with the next."""
+        return await flows.find(await self._store(), name, states, limit, cursor)
+
+    async def flow(self, id: str) -> FlowView:  # noqa: A002 - the word for it
+        """One flow with its steps. Raises FlowNotFound."""
+        return view_of(await find_flow(await self._store(), id))
+
+    async def cancel_flow(self, id: str, *, reason: str = "cancelled by hand") -> bool:  # noqa: A002 - the word for it
+        """Nothing new of the flow starts, and its jobs are cancelled. False: it had ended."""
+        return await cancel(await self._store(), id, reason)
+
+    async def retry_flow(self, id: str) -> bool:  # noqa: A002 - the word for it
+        """What failed or was cancelled goes again, and the flow from there. False: it has not failed."""
+        return await retry(await self._store(), id)
 
     async def workers(self) -> list[WorkerInfo]:
         """Those that are alive."""

@@ -1,0 +1,18 @@
+"""What the commands that change a flow say."""
+
+from __future__ import annotations
+
+import click
+
+from tidemill.cli.output import note, print_json, printable
+from tidemill.cli.target import Target
+
+
+def steered(target: Target, flow: str, done: bool, did: str, could_not: str) -> int:
+    if target.json:
+        print_json({"flow": flow, "changed": done})
+    elif done:
+        click.echo(printable(f"{flow} {did}"))
+    if not done:
+        note(f"nothing was changed: {flow} {could_not}")
+    return 0 if done else 1
