@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import Cli
+from tidemill.contract.store import Store
+from tidemill.core.courses import Advance, Kind, Next
 
 DECLARED = """
 from tidemill import Tidemill
@@ -109,3 +111,29 @@ def test_one_is_removed(cli: Cli) -> None:
     assert cli("schedules", "remove", "nightly", *APP).out == "nightly is removed\n"
     assert cli("schedules", *APP, "--json").json["schedules"] == []
     assert cli("schedules", "remove", "nightly", *APP).code == 1
+
+
+def test_the_doctor_says_what_code_no_longer_declares(cli: Cli, tmp_path: Path) -> None:
+    before, _, _ = DECLARED.partition("app.schedule(")
+    (tmp_path / "later.py").write_text(before)
+    assert cli("worker", "--until-idle", "later:app").code == 0
+    assert "1 schedule is disabled" in cli("doctor", "--app", "later:app").out
+    assert cli("schedules", "--app", "later:app", "--json").json["schedules"][0]["state"] == "disabled"
+
+
+def test_the_doctor_says_what_nobody_fires(cli: Cli, tmp_path: Path) -> None:
+    late = DECLARED.replace('cron="0 3 * * *", tz="Asia/Shanghai"', 'every=1, catch_up="all"')
+    (tmp_path / "late.py").write_text(late)
+    assert cli("worker", "--until-idle", "late:app").code == 0
+
+    async def long_ago(store: Store) -> None:
+        [course] = await store.courses(Kind.SCHEDULE, ["nightly"])
+        assert course is not None
+        then = (await store.read_clock()).wall - 3600
+        put = Next(name=course.name, state=course.state, record=course.record, due=then)
+        await store.advance([Advance(kind=Kind.SCHEDULE, id="nightly", expected=course.revision, next=put)])
+
+    cli.on_store(long_ago)
+    ran = cli("doctor", "--app", "late:app")
+    assert ran.code == 1
+    assert "1 schedule is due and nobody fires them, for up to 1 h" in ran.out

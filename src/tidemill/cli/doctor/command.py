@@ -13,6 +13,7 @@ from tidemill.cli.doctor.finding import Finding
 from tidemill.cli.doctor.jobs import about_jobs
 from tidemill.cli.doctor.pools import about_pools
 from tidemill.cli.doctor.queues import about_queues
+from tidemill.cli.doctor.schedules import about_schedules
 from tidemill.cli.doctor.settings import about_settings
 from tidemill.cli.doctor.store import about_store
 from tidemill.cli.doctor.workers import about_workers, about_workers_here
@@ -49,6 +50,7 @@ async def _examine(app: Tidemill, target: Target) -> list[Finding]:
         *about_pools(app, overview, target),
         *await about_jobs(app, overview, target),
         *await about_arrivals(app, overview, target),
+        *await about_schedules(app, overview, target),
     ]
 
 
