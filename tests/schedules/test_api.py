@@ -1,0 +1,239 @@
+"""`app.schedule` and `app.schedules`: what they take, refuse and answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidemill import ConfigurationError, Limit, ScheduleNotFound, Tidemill, Unique
+from tidemill.contract.store import Store
+from tidemill.core.courses import Kind
+from tidemill.schedules.schedule import Origin, ScheduleState
+from tidemill.stores.memory import MemoryStore
+from tidemill.stores.sqlite import SqliteStore
+from tidemill.testing import START, ManualClock, SeededEntropy
+
+DAILY: Any = {"cron": "0 3 * * *"}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def app(request: pytest.FixtureRequest, tmp_path: Any, clock: ManualClock) -> AsyncIterator[Tidemill]:
+    entropy = SeededEntropy(1)
+    store: Store = (
+        MemoryStore(clock=clock, entropy=entropy)
+        if request.param == "memory"
+        else SqliteStore(str(tmp_path / "jobs.db"), clock=clock, entropy=entropy)
+    )
+    app = Tidemill(store=store, clock=clock, entropy=entropy)
+
+    @app.task(name="refresh")
+    async def refresh(feed: int) -> None: ...
+
+    @app.task(name="sweep", queue="night", priority=7)
+    async def sweep(deep: bool = False) -> None: ...
+
+    async with app:
+        yield app
+
+
+def task(app: Tidemill, name: str) -> Any:
+    from tidemill.client.task import Task
+
+    return Task(app.client, app.tasks[name])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "schedule 'x': cron: give either cron='0 3 * * *' or every=3600, not neither"),
+        ({"cron": "0 3 * * *", "every": 60}, "schedule 'x': cron: give either"),
+        ({"cron": "0 3 * *"}, "schedule 'x': cron: '0 3 * *' is not a cron expression"),
+        ({"cron": 3}, "schedule 'x': cron: must be a string, is 3"),
+        ({**DAILY, "tz": "Shanghai"}, "schedule 'x': tz: 'Shanghai' is not in the time zone database"),
+        ({"every": 0.5}, "schedule 'x': every: must be 1 second or more, is 0.5"),
+        ({"every": "1h"}, "schedule 'x': every: must be a number of seconds or a timedelta, is '1h'"),
+        ({**DAILY, "start": datetime(2030, 1, 1)}, "schedule 'x': start: a datetime needs a time zone"),  # noqa: DTZ001 - wrong on purpose
+        ({**DAILY, "start": 10.0, "end": 5.0}, "schedule 'x': end: must not be before start"),
+        ({**DAILY, "catch_up": "maybe"}, "schedule 'x': catch_up: must be one of skip, once, all"),
+        ({**DAILY, "overlap": True}, "schedule 'x': overlap: must be one of skip, allow, is True"),
+        ({**DAILY, "jitter": -1}, "schedule 'x': jitter: must be 0 seconds or more, is -1"),
+        ({**DAILY, "timezone": "UTC"}, "schedule 'x': schedule: unknown option 'timezone'"),
+    ],
+)
+async def test_bad_settings_are_named(app: Tidemill, options: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        app.schedule("x", task(app, "sweep"), **options)
+    assert str(caught.value).startswith(says)
+    with pytest.raises(ConfigurationError) as caught:
+        await app.schedules.upsert("x", task(app, "sweep"), **options)
+    assert str(caught.value).startswith(says)
+    assert (await app.schedules.list()).schedules == ()
+
+
+async def test_bad_names_and_tasks_are_named(app: Tidemill) -> None:
+    sweep, refresh = task(app, "sweep"), task(app, "refresh")
+    other = Tidemill("memory://")
+    stranger = other.task(name="stranger")(_nothing)
+    cases: list[tuple[Any, Any, str]] = [
+        ("", sweep, "schedule: name: must have 1 to 200 characters, has 0"),
+        ("x" * 151, sweep, "schedule: name: must have 1 to 150 characters, has 151"),
+        (7, sweep, "schedule: name: must be a string, is 7"),
+        ("x", _nothing, "schedule 'x': task: give a task, or a job made by task.job(…), not"),
+        (
+            "x",
+            refresh,
+            "schedule 'x': task 'refresh': missing a required argument: 'feed'; give its arguments",
+        ),
+        ("x", stranger, "schedule 'x': task: 'stranger' is a task of another application"),
+        ("x", refresh.using(delay=5).job(1), "schedule 'x': delay: the schedule says when its jobs start"),
+    ]
+    for name, what, says in cases:
+        with pytest.raises(ConfigurationError) as caught:
+            app.schedule(name, what, cron="0 3 * * *")
+        assert str(caught.value).startswith(says)
+    app.schedule("twice", sweep, cron="0 3 * * *")
+    with pytest.raises(ConfigurationError, match="schedule 'twice' is declared twice"):
+        app.schedule("twice", sweep, every=60)
+
+
+def _nothing() -> None: ...
+
+
+async def test_what_is_not_there_is_named(app: Tidemill) -> None:
+    steps = [
+        app.schedules.get("x"),
+        app.schedules.pause("x"),
+        app.schedules.resume("x"),
+        app.schedules.run_now("x"),
+        app.schedules.override("x", by="ann", every=60),
+        app.schedules.clear_override("x"),
+    ]
+    for step in steps:
+        with pytest.raises(ScheduleNotFound, match="there is no schedule 'x'"):
+            await step
+    assert await app.schedules.remove("x") == 0
+
+
+async def test_said_again_it_changes_nothing_and_another_rule_begins_now(
+    app: Tidemill, clock: ManualClock
+) -> None:
+    job = task(app, "refresh").job
+    first = await app.schedules.upsert("feed-7", job(7), every=3600)
+    clock.advance(1800)
+    again = await app.schedules.upsert("feed-7", job(7), every=timedelta(hours=1))
+    assert again.next == first.next
+    other = await app.schedules.upsert("feed-7", job(8), every=900)
+    assert other.next[0] - clock.wall() == pytest.approx(900, abs=1)
+    assert bytes(other.arguments) == b'{"feed":8}'
+    assert other.origin is Origin.DYNAMIC
+
+
+async def test_only_what_differs_from_the_task_is_kept(app: Tidemill) -> None:
+    sweep = task(app, "sweep")
+    await app.schedules.upsert("plain", sweep, **DAILY)
+    await app.schedules.upsert(
+        "other", sweep.using(priority=1, queue="day", tags=["a"], unique=Unique("u")).job(deep=True), **DAILY
+    )
+    courses = await app.store.courses(Kind.SCHEDULE, ["plain", "other"])
+    plain, other = [msgspec.json.decode(course.record)["work"] for course in courses if course]
+    assert plain == {"task": "sweep", "payload": {}}
+    assert set(other) == {"task", "payload", "priority", "queue", "tags", "unique"}
+    made = [await (await app.schedules.run_now(name)).status() for name in ("plain", "other")]
+    assert [(one.queue, one.priority, one.tags) for one in made] == [("night", 7, ()), ("day", 1, ("a",))]
+    assert [one.unique_key for one in made] == ["schedule plain", "u"]
+
+
+async def test_pools_and_costs_are_those_of_the_code_of_today(app: Tidemill) -> None:
+    pool = app.pool("api", Limit.requests(10, per="minute"), Limit.tokens(1000, per="minute"))
+
+    @app.task(name="ask", pool=pool, cost=lambda words: {"tokens": 2 * words}, key=lambda words: f"k{words}")
+    async def ask(words: int) -> None: ...
+
+    await app.schedules.upsert("asking", ask.job(30), every=60)
+    await app.schedules.upsert("dear", ask.using(cost={"tokens": 500}).job(30), every=60)
+    jobs = [await (await app.schedules.run_now(name)).status() for name in ("asking", "dear")]
+    assert [job.needs[0].units["tokens"] for job in jobs] == [60, 500]
+    assert [job.key for job in jobs] == ["k30", "k30"]
+
+
+async def test_what_code_declares_no_call_changes(app: Tidemill) -> None:
+    app.schedule("nightly", task(app, "sweep"), cron="0 3 * * *")
+    await app.worker(until_idle=True, heartbeat_thread=False, isolation=False).run()
+    with pytest.raises(
+        ConfigurationError, match="schedule 'nightly': code declares it; change it there, or override"
+    ):
+        await app.schedules.upsert("nightly", task(app, "sweep"), every=60)
+    assert (await app.schedules.get("nightly")).settings.cron == "0 3 * * *"
+
+
+async def test_overrides_join_and_are_cleared_one_by_one(app: Tidemill) -> None:
+    await app.schedules.upsert("x", task(app, "sweep"), every=60)
+    await app.schedules.override("x", by="ann", jitter=5, until=START + 1e6)
+    view = await app.schedules.override("x", by="bob", reason="night", cron="0 4 * * *", tz="Asia/Tokyo")
+    assert (view.settings.every, view.settings.cron, view.settings.jitter) == (None, "0 4 * * *", 5)
+    assert view.override is not None
+    assert (view.override.by, view.override.until) == ("bob", START + 1e6)
+    view = await app.schedules.clear_override("x", "cron", "tz")
+    assert (view.settings.every, view.settings.cron, view.settings.jitter) == (60, None, 5)
+    assert (await app.schedules.clear_override("x")).override is None
+    for wrong, says in (({"by": ""}, "by: must say who"), ({"by": "ann", "tz": "x"}, "tz: 'x' is not in")):
+        with pytest.raises(ConfigurationError, match=says):
+            await app.schedules.override("x", every=60, **wrong)  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(ConfigurationError, match="name at least one setting"):
+        await app.schedules.override("x", by="ann")
+    with pytest.raises(ConfigurationError, match="no setting 'corn'"):
+        await app.schedules.clear_override("x", "corn")
+
+
+async def test_thousands_page_by_page(app: Tidemill) -> None:
+    job = task(app, "refresh").job
+    await app.schedules.upsert_many(
+        [(f"feed-{number}", job(number), {"every": 3600}) for number in range(1050)]
+    )
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await app.schedules.list(limit=400, cursor=cursor)
+        seen += [view.name for view in page.schedules]
+        if (cursor := page.cursor) is None:
+            break
+    assert sorted(seen) == sorted(f"feed-{number}" for number in range(1050))
+    assert await app.schedules.counts() == {"active": 1050}
+    assert await app.schedules.remove(*seen[:50]) == 50
+    assert await app.schedules.counts() == {"active": 1000}
+    assert [view.state for view in (await app.schedules.list(states=["paused"])).schedules] == []
+
+
+async def test_nothing_is_changed_when_one_of_many_is_wrong(app: Tidemill) -> None:
+    job = task(app, "refresh").job
+    with pytest.raises(ConfigurationError, match="schedule 'b': every"):
+        await app.schedules.upsert_many([("a", job(1), {"every": 60}), ("b", job(2), {"every": 0})])
+    assert await app.schedules.counts() == {}
+
+
+async def test_two_who_change_one_at_once_both_do(app: Tidemill) -> None:
+    await app.schedules.upsert("x", task(app, "sweep"), every=60)
+    await asyncio.gather(
+        app.schedules.pause("x", reason="why"),
+        app.schedules.override("x", by="ann", jitter=5),
+        app.schedules.upsert("x", task(app, "sweep").job(deep=True), every=60),
+    )
+    view = await app.schedules.get("x")
+    assert (view.state, view.settings.jitter) == (ScheduleState.PAUSED, 5)
+    assert bytes(view.arguments) == b'{"deep":true}'
+
+
+async def test_start_may_be_a_datetime(app: Tidemill) -> None:
+    start = datetime.fromtimestamp(START, UTC) + timedelta(days=1)
+    view = await app.schedules.upsert("x", task(app, "sweep"), every=60, start=start)
+    assert view.next[0] == start.timestamp()
