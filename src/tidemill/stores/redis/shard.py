@@ -36,6 +36,7 @@ class Shard:
         self.address, self.root = address, address.root
         self.connector = Connector(address, line, clock, on_connected)
         self._line, self._clock = line, clock
+        self.time = line.time
 
     def key(self, name: str) -> str:
         return self.root + name
@@ -51,9 +52,6 @@ class Shard:
         """Its loop is closed, or another process's."""
         if self.connector.wire is not None:
             self.connector.wire.abandon()
-
-    def time(self) -> float:
-        return self._line.time()
 
     def deadline(self) -> float:
         """Of a call that begins now."""
