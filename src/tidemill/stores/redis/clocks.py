@@ -54,7 +54,7 @@ class ServerClock:
         return f"kept {self._skew() if self._skew else 0} {boot + age:.6f} {age * DRIFT:.6f}"
 
     def first_words(self) -> str:
-        """Of one that expects nothing: a greeting must not be refused."""
+        """Of one that expects nothing: a greeting must not be refused, and many scripts do not reckon."""
         return f"kept {self._skew() if self._skew else 0} - 0"
 
     @property

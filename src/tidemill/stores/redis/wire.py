@@ -64,7 +64,8 @@ class Wire(asyncio.Protocol):
 
     async def finish(self) -> None:
         """Returns when nobody waits for a reply; the watch sees to it that this is soon. Whoever was answered
-        may have to ask on."""
+        may have to ask on, and comes to it first, also who was answered just before."""
+        await asyncio.sleep(0)
         while waited_for := [answer for answer, _ in self._under_way if not answer.done()]:
             await asyncio.wait(waited_for)
             await asyncio.sleep(0)
