@@ -1,4 +1,4 @@
--- The hot path. The functions are in schema/0003-plain.sql.
+-- The hot path. The functions are in schema/0004-plain.sql.
 
 -- name: insert
 SELECT tidemill.insert_plain($1, $2, $3, $4::text[], $5, $6::text[], $7::text[], $8::text[], $9::text[],
@@ -19,16 +19,21 @@ WITH clock AS MATERIALIZED (
     UPDATE tidemill.lanes AS l SET vacant = false, served = (SELECT last_value FROM tidemill.picks)
     FROM clock
     WHERE l.queue = $2 AND l.lane = '' AND l.vacant AND COALESCE($8::double precision, clock.wall + $7::double precision) <= clock.wall
+), made AS (
+    INSERT INTO tidemill.jobs (
+        seq, id, queue, task, payload, state, priority, created, due, expires, timeout, trace, tags
+    )
+    SELECT nextval('tidemill.places'), $3, $2, $4, $5,
+        CASE WHEN COALESCE($8, wall + $7) > wall THEN 'scheduled' ELSE 'ready' END,
+        $6, wall, GREATEST(COALESCE($8, wall + $7), wall), wall + $9, $10, $11, $12
+    FROM clock
+    ON CONFLICT (id) DO NOTHING
+    RETURNING queue, lane, priority, due, seq, id, fence, expires, state
+), in_line AS (
+    INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence, expires)
+    SELECT queue, lane, priority, due, seq, id, fence, expires FROM made WHERE state = 'ready'
 )
-INSERT INTO tidemill.jobs (
-    seq, id, queue, task, payload, state, priority, created, due, expires, timeout, trace, tags
-)
-SELECT nextval('tidemill.places'), $3, $2, $4, $5,
-    CASE WHEN COALESCE($8, wall + $7) > wall THEN 'scheduled' ELSE 'ready' END,
-    $6, wall, GREATEST(COALESCE($8, wall + $7), wall), wall + $9, $10, $11, $12
-FROM clock
-ON CONFLICT (id) DO NOTHING
-RETURNING 1 AS inserted;
+SELECT 1 AS inserted FROM made;
 
 -- name: claim
 SELECT * FROM tidemill.claim_plain($1, $2, $3, $4, $5, $6::text[], $7::integer[], $8, $9, $10);
