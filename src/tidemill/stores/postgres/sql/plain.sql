@@ -39,7 +39,7 @@ SELECT 1 AS inserted FROM made;
 SELECT * FROM tidemill.claim_plain($1, $2, $3, $4, $5, $6::text[], $7::integer[], $8, $9, $10);
 
 -- name: settle
-SELECT left_over, rung FROM tidemill.settle_plain(
+SELECT left_over, rung, wall, boot, epoch FROM tidemill.settle_plain(
     $1, $2, $3, $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
     $11::double precision[], $12::integer[]);
 
@@ -53,6 +53,6 @@ CROSS JOIN LATERAL tidemill.claim_plain(
 ) AS c;
 
 -- name: extend
-SELECT plain, current FROM tidemill.extend_plain(
+SELECT plain, current, wall, boot, epoch FROM tidemill.extend_plain(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::text[], $12::bigint[], $13::bigint[], $14::boolean[],
     $15::double precision[], $16::text[], $17::text[], $18::double precision[], $19::text[]);

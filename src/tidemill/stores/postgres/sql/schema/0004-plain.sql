@@ -257,22 +257,23 @@ $$;
 
 -- What became of plain jobs. `kinds` are the tags of core.outcomes. A list of fences, claims or kinds may end
 -- early, as above, and any other but that of the ids may be empty. Answers which of them (from 1) are left to
--- be settled otherwise, and the queues that have something to start now or later.
+-- be settled otherwise, the queues that have something to start now or later, and the clocks.
 CREATE FUNCTION tidemill.settle_plain(
     given_wall double precision, expected double precision, heard bigint, ids text[], fences bigint[],
     claims bigint[], kinds text[], results text[], errors text[], reasons text[],
-    delays double precision[], priorities integer[], OUT left_over integer[], OUT rung text[]
+    delays double precision[], priorities integer[], OUT left_over integer[], OUT rung text[],
+    OUT wall double precision, OUT boot double precision, OUT epoch bigint
 ) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    now double precision;
     name text;
     done bigint[];
     left_claims bigint[];
     held boolean;
 BEGIN
-    SELECT c.wall INTO now FROM tidemill.read_clock(given_wall, expected, heard) AS c;
+    SELECT c.wall, c.boot, c.epoch INTO wall, boot, epoch
+    FROM tidemill.read_clock(given_wall, expected, heard) AS c;
     held := EXISTS (SELECT FROM tidemill.reservations);
     WITH open AS MATERIALIZED (
         SELECT c.fence, c.claim, c.worker, c.number, c.lease, c.started
@@ -283,12 +284,12 @@ BEGIN
                 WHEN 'cancelled' THEN 'cancelled' WHEN 'release' THEN 'ready'
                 ELSE CASE WHEN s.delay > 0 THEN 'scheduled' ELSE 'ready' END END,
             attempts = j.attempts + CASE WHEN s.kind IN ('done', 'fail', 'retry') THEN 1 ELSE 0 END,
-            finished = CASE WHEN s.kind IN ('done', 'fail', 'cancelled') THEN now ELSE j.finished END,
+            finished = CASE WHEN s.kind IN ('done', 'fail', 'cancelled') THEN wall ELSE j.finished END,
             reason = CASE WHEN s.kind IN ('done', 'fail', 'cancelled') THEN s.reason ELSE j.reason END,
             result = CASE WHEN s.kind = 'done' THEN s.result ELSE j.result END,
             error = CASE WHEN s.kind IN ('done', 'fail', 'retry') THEN s.error ELSE j.error END,
             priority = CASE WHEN s.kind = 'retry' THEN COALESCE(s.priority, j.priority) ELSE j.priority END,
-            due = CASE WHEN s.kind IN ('retry', 'snooze') THEN now + s.delay ELSE j.due END,
+            due = CASE WHEN s.kind IN ('retry', 'snooze') THEN wall + s.delay ELSE j.due END,
             unknown_for = CASE WHEN s.kind IN ('retry', 'snooze') THEN 0 ELSE j.unknown_for END,
             note = COALESCE(
                 CASE WHEN s.kind = 'snooze' THEN s.reason END, CASE WHEN j.state = 'running' THEN j.note END
@@ -329,13 +330,13 @@ BEGIN
         FROM settled AS s WHERE s.state = 'ready'
     ), counted AS (
         INSERT INTO tidemill.history (queue, minute, done, failed, cancelled, retried)
-        SELECT s.queue, floor(now / 60) * 60, count(*) FILTER (WHERE s.kind = 'done'),
+        SELECT s.queue, floor(wall / 60) * 60, count(*) FILTER (WHERE s.kind = 'done'),
             count(*) FILTER (WHERE s.kind = 'fail'), count(*) FILTER (WHERE s.kind = 'cancelled'),
             count(*) FILTER (WHERE s.kind = 'retry')
         FROM settled AS s WHERE s.kind IN ('done', 'fail', 'cancelled', 'retry') GROUP BY s.queue
     ), noted AS (
         INSERT INTO tidemill.attempts (job, generation, attempt, started, ended, worker, outcome, error)
-        SELECT s.id, s.generation, s.attempts, s.started, now, s.worker, s.kind, s.error
+        SELECT s.id, s.generation, s.attempts, s.started, wall, s.worker, s.kind, s.error
         FROM settled AS s WHERE s.kind IN ('retry', 'fail')
     )
     SELECT array_agg(s.number), array_agg(s.left_claim) FILTER (WHERE s.left_claim IS NOT NULL),
@@ -373,22 +374,23 @@ CREATE FUNCTION tidemill.extend_plain(
     for_seconds double precision, its_host text, its_pid bigint, its_queues text, its_concurrency integer,
     ids text[], fences bigint[], claims bigint[], renewed boolean[], progresses double precision[],
     notes text[], log_jobs text[], log_ages double precision[], log_lines text[],
-    OUT plain boolean, OUT current boolean[]
+    OUT plain boolean, OUT current boolean[],
+    OUT wall double precision, OUT boot double precision, OUT epoch bigint
 ) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    clock record;
     known bigint[];
     listed bigint;
 BEGIN
-    SELECT c.wall, c.boot, c.epoch INTO clock FROM tidemill.read_clock(given_wall, expected, heard) AS c;
+    SELECT c.wall, c.boot, c.epoch INTO wall, boot, epoch
+    FROM tidemill.read_clock(given_wall, expected, heard) AS c;
     known := ARRAY(
         SELECT c.fence FROM tidemill.claims AS c WHERE c.worker = of_worker AND c.number <= received ORDER BY 1
     );
     IF known <> '{}' THEN
         PERFORM tidemill.unfold(known, waits => false);
-        UPDATE tidemill.claims AS c SET lease = clock.boot + for_seconds
+        UPDATE tidemill.claims AS c SET lease = boot + for_seconds
         FROM unnest(known) AS k (fence) WHERE c.fence = k.fence;
     END IF;
     SELECT array_agg(j.id IS NOT NULL ORDER BY h.ordinality),
@@ -419,13 +421,13 @@ BEGIN
         FOR UPDATE OF j SKIP LOCKED
     )
     UPDATE tidemill.jobs AS j
-    SET lease = CASE WHEN h.renewed THEN clock.boot + for_seconds ELSE j.lease END,
+    SET lease = CASE WHEN h.renewed THEN boot + for_seconds ELSE j.lease END,
         progress = COALESCE(h.progress, j.progress), note = COALESCE(h.note, j.note)
     FROM held AS h
     WHERE j.id = h.id;
     IF cardinality(log_jobs) > 0 THEN
         INSERT INTO tidemill.logs (job, generation, attempt, at, line)
-        SELECT j.id, j.generation, j.attempts + 1, clock.wall - l.age, l.line
+        SELECT j.id, j.generation, j.attempts + 1, wall - l.age, l.line
         FROM unnest(log_jobs, log_ages, log_lines) WITH ORDINALITY AS l (job, age, line)
         JOIN tidemill.jobs AS j ON j.id = l.job
         WHERE j.id = ANY(SELECT h.id FROM unnest(ids, current) AS h (id, current) WHERE h.current)
@@ -443,7 +445,7 @@ BEGIN
         );
     END IF;
     INSERT INTO tidemill.workers AS w (id, number, lease, seen, agreed, host, pid, queues, concurrency)
-    VALUES (of_worker, 0, clock.boot + for_seconds, clock.wall, CASE WHEN heard = clock.epoch THEN heard END,
+    VALUES (of_worker, 0, boot + for_seconds, wall, CASE WHEN heard = epoch THEN heard END,
         its_host, its_pid, its_queues, its_concurrency)
     ON CONFLICT (id) DO UPDATE SET lease = EXCLUDED.lease, seen = EXCLUDED.seen, agreed = EXCLUDED.agreed,
         host = EXCLUDED.host, pid = EXCLUDED.pid, queues = EXCLUDED.queues, concurrency = EXCLUDED.concurrency;
