@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 CHAOS_SECONDS ?= 240
 CHAOS_RATE ?= 500
 HISTORIES ?= 10000
+LOCKSTEP ?= 1000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run-setup demo test check lint types layers docs api format bench bench-quota chaos lock clean
@@ -59,8 +60,10 @@ bench-quota:  ## kept quotas beside Celery, BullMQ and simple rules (QUOTA=--qui
 chaos: setup  ## the long run: kills and stops on every store, simulated histories (CHAOS_SECONDS per store, HISTORIES)
 	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_CHAOS_RATE=$(CHAOS_RATE) TIDEMILL_CHAOS_CONCURRENCY=100 \
 		TIDEMILL_HISTORIES=$(HISTORIES) TIDEMILL_QUOTA_SEEDS=30 TIDEMILL_HTTP_SEEDS=3 TIDEMILL_NETWORK_ROUNDS=50 \
-		TIDEMILL_EVERY_ZONE=1 \
-		$(BIN)/python -m pytest tests/chaos tests/simulation/test_histories.py tests/quotas tests/schedules/test_ticks.py
+		TIDEMILL_LOCKSTEP_EXAMPLES=$(LOCKSTEP) TIDEMILL_EVERY_ZONE=1 \
+		$(BIN)/python -m pytest -o timeout=3600 tests/chaos tests/simulation/test_histories.py tests/quotas \
+		tests/schedules/test_ticks.py \
+		$(foreach store,sqlite redis postgres,tests/conformance/test_$(store).py::test_lockstep_with_memory)
 
 lock:  ## resolve pyproject.toml anew into the constraints files
 	@scripts/lock

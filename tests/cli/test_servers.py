@@ -106,7 +106,7 @@ def test_x7_a_database_that_is_not_there_is_one_bad_finding(cli: Cli, postgres_u
 def test_x7_a_server_that_is_not_there_is_named_once(cli: Cli) -> None:
     with Redis() as server:
         place = f"{HOST}:{server.port}"
-    _one_bad_finding(cli, f"redis://{place}/0", place, "cannot be reached")
+    _one_bad_finding(cli, f"redis://{place}/0?timeout=0.5", place, "cannot be reached")
 
 
 def _one_bad_finding(cli: Cli, url: str, place: str, says: str) -> None:

@@ -46,5 +46,5 @@ def test_lockstep_with_memory(postgres_server: Postgres, postgres_url: str) -> N
             postgres_url, schema=f"history_{next(histories)}", clock=clock, entropy=entropy
         ),
         arrive_by_sql,
-        settings(SETTINGS, max_examples=max(1, SETTINGS.max_examples // 4)),  # each history makes its tables
+        settings(SETTINGS, max_examples=max(1, SETTINGS.max_examples // 2)),  # each history makes its tables
     )

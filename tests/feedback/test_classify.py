@@ -158,19 +158,18 @@ def test_a_huge_body_is_not_parsed() -> None:
     ids=["brackets", "nested", "usages", "hints", "digits"],
 )
 def test_work_is_bounded(body: Any) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(5):
         read((429, {"ratelimit": '"a";r=1;' * 500, "retry-after": "9" * 4000}, body), now=NOW)
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
-@pytest.mark.alone
 def test_an_ordinary_answer_costs_little() -> None:
     """It is read after every call: well below a millisecond."""
     response = shapes.HttpxResponse(
         200, {f"header-{n}": "x" * 30 for n in range(30)}, {"usage": {"total_tokens": 1}}
     )
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(200):
         read(response, now=NOW)
-    assert (time.perf_counter() - began) / 200 < 0.001
+    assert (time.process_time() - began) / 200 < 0.001

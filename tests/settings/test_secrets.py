@@ -96,10 +96,11 @@ def test_unread_variables_are_told_without_their_values(monkeypatch: pytest.Monk
 def test_doctor_shows_no_secret_x5(
     folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    monkeypatch.setenv("REDIS_URL", URLS[0])
+    monkeypatch.setenv("REDIS_URL", f"{URLS[0]}?timeout=0.5")  # nobody is there to be waited for
     monkeypatch.setenv("DATABASE_URL", URLS[2])
     monkeypatch.setenv("TIDEMILL_TOKEN", SECRET)
-    for command in (["doctor"], ["doctor", "--url", URLS[1]], ["doctor", "--url", "sqlite:///jobs.db"]):
+    another = ["doctor", "--url", f"{URLS[1]}?timeout=0.5"]
+    for command in (["doctor"], another, ["doctor", "--url", "sqlite:///jobs.db"]):
         done = subprocess.run(
             [sys.executable, "-m", "tidemill", *command, *arguments],
             capture_output=True,

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidemill.client.patience import Patience
 from tidemill.core.job import Group
 from tidemill.core.queues import Inserted
 from tidemill.errors import StoreError, StoreUnavailable
@@ -51,6 +52,7 @@ class Enqueuer:
         self._waiting: deque[_Waiting] = deque()
         self._flush: asyncio.Task[None] | None = None
         self._lone: asyncio.Future[None] | None = None
+        self._patience = Patience(loop)
         self._pause = FIRST_PAUSE
 
     async def insert(self, groups: Sequence[Group], deadline: float | None = None) -> Answers:
@@ -77,7 +79,7 @@ class Enqueuer:
         """None when the store was unavailable: then it is tried again with the others."""
         self._lone = self._loop.create_future()
         try:
-            async with asyncio.timeout_at(min(self._loop.time() + ATTEMPT, deadline)):
+            with self._patience.until(min(self._loop.time() + ATTEMPT, deadline)):
                 return await self._store.insert(groups)
         except (TimeoutError, StoreUnavailable):
             return None

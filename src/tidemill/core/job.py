@@ -128,13 +128,12 @@ def problem_with(group: Group) -> str | None:
 
 
 def _problem_with(job: NewJob) -> str | None:
-    if not _is_plain(job) and (problem := _problem_with_texts(job)):
-        return problem
-    if problem := problem_with_priority(job.priority):
-        return problem
-    if job.unique is not None and (problem := job.unique.problem()):
-        return problem
-    return _problem_with_times(job)
+    if _is_plain(job):
+        return None
+    problem = _problem_with_texts(job) or problem_with_priority(job.priority)
+    if problem is None and job.unique is not None:
+        problem = job.unique.problem()
+    return problem or _problem_with_times(job)
 
 
 def _is_plain(job: NewJob) -> bool:
@@ -148,6 +147,9 @@ def _is_plain(job: NewJob) -> bool:
         and job.batching is None
         and job.trace is None
         and not job.tags
+        and job.unique is None
+        and job.priority == 0 == job.delay
+        and job.at is job.expires is job.timeout is None
         and names.isascii()
         and "\0" not in names
         and job.payload.isascii()

@@ -183,7 +183,8 @@ class Books:
             if place[1] is not None and looked < since
         ]
         for _, place in sorted(unused)[:limit]:
-            known = self.load(place)
+            pool = self.pools.get(place[0])
+            known = pool and self.look_at(pool, place)
             if known and not self._open.of(place) and usage.at_rest(*known, self.now()):
                 del self.accounts[place], self._looked[place]
             else:

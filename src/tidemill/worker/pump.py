@@ -79,10 +79,10 @@ class Pump:
                 if not self._has_reason:
                     await self._rest()
                 else:
-                    # Jobs started by the last trip may end within this very turn of the loop:
-                    # their outcomes share the next trip.
-                    await asyncio.sleep(0)
                     await self._trip()
+                    # Jobs started by this trip may end within the next turn of the loop: their
+                    # outcomes share the next trip.
+                    await asyncio.sleep(0)
         finally:
             if self._stall is not None:
                 self._stall.cancel()

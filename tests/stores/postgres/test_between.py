@@ -108,7 +108,7 @@ async def test_j36_a_job_that_expires_meanwhile_does_not_start(
 ) -> None:
     await store.insert([Group("q", (new("short", expires=3600.0),))])
     async with claim_under_way(store, outsider) as claim:
-        await outsider.execute("UPDATE tidemill.jobs SET expires = 1")
+        await outsider.execute("UPDATE tidemill.jobs SET expires = 1; UPDATE tidemill.ready SET expires = 1")
     assert (await claim).jobs == []
     assert (await store.claim(request(2))).jobs == []
 

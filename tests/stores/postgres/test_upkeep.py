@@ -119,6 +119,10 @@ async def test_u8_what_an_open_transaction_still_needs_is_not_tried_again_and_ag
     [
         ("DELETE FROM tidemill.lanes WHERE lane <> ''", "has ready jobs with the key"),
         ("UPDATE tidemill.lanes SET seq = seq + 1 WHERE lane <> ''", "in their order"),
+        ("DELETE FROM tidemill.ready", "job 'b' does not stand in line exactly when"),
+        ("UPDATE tidemill.ready SET due = due + 1", "job 'b' does not stand in line exactly when"),
+        ("DELETE FROM tidemill.claims", "job 'c' does not stand in line exactly when"),
+        ("UPDATE tidemill.claims SET open = 2", "counts 2 jobs and has 1"),
         ("DELETE FROM tidemill.reservations", "pool 'site' counts 1 "),
         ("UPDATE tidemill.jobs SET fence = fence + 1 WHERE state = 'running'", "keeps units for job 'a'"),
         ("UPDATE tidemill.checkpoints SET job = 'gone'", "1 checkpoints are kept of 1 jobs that are gone"),
@@ -137,11 +141,14 @@ async def test_u2_damage_is_named(postgres_url: str, connection: Connection, dam
 
 
 async def _with_a_bit_of_everything(store: PostgresStore) -> None:
-    """One job runs, with units of a pool and a step that was paid for; another waits in a lane."""
+    """One job runs, with units of a pool and a step that was paid for; another waits in a lane; a plain one
+    is claimed."""
     await store.declare_pools({"site": PoolSettings(limits=(Limit.concurrent(10),))})
     metered = NewJob(id="a", task="t", payload=b"{}", needs=(Need("site", units={"requests": 1.0}),))
     keyed = NewJob(id="b", task="t", payload=b"{}", key="k")
     await store.insert([Group("q", (metered,)), Group("r", (keyed,))])
     request = ClaimRequest(worker="w", number=1, shares=(Share("q", 1),), limit=1, lease=60.0)
     (claimed,) = (await store.claim(request)).jobs
+    await store.insert([Group("s", (NewJob(id="c", task="t", payload=b"{}"),))])
+    await store.claim(ClaimRequest(worker="v", number=1, shares=(Share("s", 1),), limit=1, lease=60.0))
     await store.keep_step("a", Try(claimed.fence, claimed.claim, 1), Step("s", "{}"), b"1", paid=True)

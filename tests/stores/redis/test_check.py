@@ -10,7 +10,10 @@ import pytest
 from tests.servers.redis import Redis
 from tidemill.core.claims import ClaimRequest, Settlement, Share
 from tidemill.core.job import Group, NewJob
+from tidemill.core.limits import Limit
+from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done
+from tidemill.core.pools import PoolSettings
 from tidemill.stores.redis import RedisStore
 
 
@@ -71,6 +74,30 @@ async def test_u2_damage_is_named(
         client.execute_command(command, f"{{{redis_prefix}}}:{key}", *words)
     found = await store.check()
     assert any(says in sentence for sentence in found), found
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        ("DEL groups:q", "queue 'q' counts 0 lanes in groups but has 1"),
+        ("DEL open:1:q:", "queue 'q' counts 0 lanes that are open or shut but has 1"),
+        ('HINCRBY reserved_at ["m",null] 1', "m counts 2 open reservations but has 1"),
+        ("DEL reserved_at", "m counts 0 open reservations but has 1"),
+    ],
+)
+async def test_u2_damage_to_lanes_and_pools_is_named(
+    store: RedisStore, redis_server: Redis, redis_prefix: str, harm: str, says: str
+) -> None:
+    """a runs with units of a pool, b stands in the lane of its key."""
+    await store.declare_pools({"m": PoolSettings(limits=(Limit.requests(5, per="minute"),))})
+    await store.insert([Group("q", (NewJob(id="a", task="t", payload=b"{}", needs=(Need("m", None, {}),)),))])
+    assert len((await store.claim(request(1, limit=1))).jobs) == 1
+    await store.insert([Group("q", (NewJob(id="b", task="t", payload=b"{}", key="k"),))])
+    assert await store.check() == ()
+    command, key, *words = harm.split()
+    with redis_server.client() as client:
+        client.execute_command(command, f"{{{redis_prefix}}}:{key}", *words)
+    assert says in await store.check()
 
 
 async def test_u2_a_job_in_the_wrong_order(store: RedisStore, redis_server: Redis, redis_prefix: str) -> None:

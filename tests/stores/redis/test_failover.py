@@ -154,7 +154,7 @@ async def test_a_single_server_is_not_a_cluster(redis_server: Redis) -> None:
 
 
 async def test_a_cluster_with_a_slot_that_nobody_has(redis_cluster: RedisCluster) -> None:
-    handle = Handle(parse(f"redis+cluster://{HOST}:{redis_cluster.nodes[0].port}", "nobody"))
+    handle = Handle(parse(f"redis+cluster://{HOST}:{redis_cluster.nodes[0].port}?timeout=1", "nobody"))
     owner = redis_cluster.node_of("{nobody}:")
     with owner.client() as client:
         slot = client.execute_command("CLUSTER KEYSLOT", "{nobody}:")

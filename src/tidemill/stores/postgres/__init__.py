@@ -5,9 +5,10 @@ How it stays fast and safe:
 * A verb is one statement or one transaction (`connection.py`), within a deadline, and done again when the
   connection was lost or the server rolled it back.
 * Plain jobs (no key, pools, unique key or batches) are inserted, claimed, settled and extended by functions
-  of the server, a whole batch in one call (`schema/0003-plain.sql`). No row is locked by every insert or
-  claim: ready jobs that somebody has locked are passed over, minutes of history are appended, counts are
-  counted.
+  of the server, a whole batch in one call (`schema/0004-plain.sql`). No row is locked by every insert or
+  claim: jobs that somebody has locked are passed over, minutes of history are appended, counts are counted.
+* What may start stands in a line of slim rows, and jobs that are claimed together are one row until they are
+  settled, or somebody has to know more of them (`schema/0003-folded.sql`).
 * Everything else is the engine's verbs on rows that are looked up (`source.py`) and written in one call
   (`commit.py`). Such steps come one after the other, so that what they read stays as it is.
 * Nothing is kept in a session, so that it works behind a pooler: no search path, no session locks, no

@@ -37,7 +37,15 @@ async def notice_boot(home: Home) -> None:
 
 
 async def _begin_anew(home: Home, step: Step) -> None:
-    for name in ("end_leases", "end_workers", "end_leaders", "end_left_units", "open_lanes", "open_groups"):
+    for name in (
+        "end_leases",
+        "end_claims",
+        "end_workers",
+        "end_leaders",
+        "end_left_units",
+        "open_lanes",
+        "open_groups",
+    ):
         await step.fetch(getattr(SQL, name))
     places = [place_of(pool, key) for pool, key in await step.fetch(SQL.accounts)]
     if places:

@@ -28,6 +28,7 @@ async def resign(home: Home, duty: str, worker: str) -> None:
 async def reclaim(home: Home, dead: Sequence[str]) -> Reclaimed:
     if not dead:
         (row,) = await home.connection.fetch(SQL.is_anything_over, *home.connection.clock.asked())
+        home.connection.clock.heard(row["wall"], row["boot"], row["epoch"])
         if not row["over"]:
             return Reclaimed((), ())
     ready: list[str] = []

@@ -38,6 +38,7 @@ async def extend(home: Home, heartbeat: Heartbeat) -> Extended:
             [line.line for _, line in said],
             repeatable=not said,
         )
+        home.connection.clock.heard(row["wall"], row["boot"], row["epoch"])
         if row["plain"]:
             return Extended(
                 tuple(one.job for one, current in zip(held, row["current"], strict=True) if not current)

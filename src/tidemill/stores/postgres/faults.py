@@ -63,8 +63,12 @@ def kind_of(error: BaseException) -> Kind:
 
 
 def _is_closed(error: BaseException) -> bool:
-    """asyncpg has no type of its own for a connection that was closed under our hands."""
-    return isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError) and "clos" in str(error)
+    """asyncpg has no type of its own for a connection that was closed under our hands, or that the server
+    ended between two statements: it has read the goodbye, and "cannot switch to" what is asked next."""
+    said = str(error)
+    return isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError) and (
+        "clos" in said or "cannot switch" in said
+    )
 
 
 class Sentence(NamedTuple):

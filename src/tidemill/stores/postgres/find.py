@@ -20,7 +20,6 @@ from tidemill.stores.postgres.statements import load
 
 SQL = load("find")
 _PIECES = dict(SQL)
-_ROWS = SQL.rows.replace("{columns}", COLUMNS)
 LARGEST_PORTION = 1000
 
 Fetch = Callable[..., Awaitable[list[Record]]]
@@ -55,7 +54,6 @@ def _statement(wanted: Filter, last: int | None, portion: int, *, newest_first: 
         return piece.format(f"${len(values)}")
 
     pieces = [asked(_PIECES[name], value) for name, value in _conditions(wanted)]
-    pieces += _states(wanted)
     if wanted.text is not None:
         values += [folded(as_json_text(wanted.text)), folded(wanted.text)]
         pieces.append(SQL.text.format(quoted=f"${len(values) - 1}", plain=f"${len(values)}"))
@@ -63,7 +61,8 @@ def _statement(wanted: Filter, last: int | None, portion: int, *, newest_first: 
         pieces.append(asked(SQL.before if newest_first else SQL.behind, last))
     order = SQL.newest_first if newest_first else SQL.oldest_first
     meant = "\n  AND ".join(pieces) or "true"
-    return (f"{_ROWS} {meant}\n{order} LIMIT {portion}", *values)
+    told = {"columns": COLUMNS, "meant": meant, "states": _states(wanted), "order": order, "portion": portion}
+    return ((SQL.running_rows if _only_running(wanted) else SQL.rows).format(**told), *values)
 
 
 def _conditions(wanted: Filter) -> list[tuple[str, object]]:
@@ -80,15 +79,19 @@ def _conditions(wanted: Filter) -> list[tuple[str, object]]:
     return found + [("field", _text_of(*field)) for field in wanted.fields]
 
 
-def _states(wanted: Filter) -> list[str]:
+def _states(wanted: Filter) -> str:
     """Written out, so that the indexes of the states are known to answer."""
     if wanted.states is None:
-        return []
+        return "true"
     states = sorted(State(state).value for state in wanted.states)
-    pieces = [f"state IN ({', '.join(repr(state) for state in states)})"]
-    if FINAL.issuperset(wanted.states):
-        pieces.append("finished IS NOT NULL")
-    return pieces
+    among = f"state IN ({', '.join(repr(state) for state in states)})"
+    return f"{among} AND finished IS NOT NULL" if FINAL.issuperset(wanted.states) else among
+
+
+def _only_running(wanted: Filter) -> bool:
+    """Running ones, perhaps among others, but no ready ones."""
+    states = wanted.states or ()
+    return State.RUNNING in states and State.READY not in states
 
 
 def _text_of(path: str, value: str) -> str:

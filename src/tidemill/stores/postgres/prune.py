@@ -62,12 +62,12 @@ async def _drop_ended(step: Step, limit: int) -> int:
         row = settings_of(*texts)
         settings = queue_in_force(row.declared, row.override, now)
         shelves += [(name, state, settings.retention(state)) for state in sorted(FINAL)]
-    doomed: list[int] = []
+    doomed: list[str] = []
     for (queue, state, kept), jobs in await _filled(step, shelves, limit):
         surplus = 0 if kept.count is None else jobs - kept.count
         oldest_kept = float("-inf") if kept.age is None else now - kept.age
         rows = await step.fetch(SQL.oldest, queue, state.value, now, limit - len(doomed))
-        doomed += [seq for at, (seq, finished) in enumerate(rows) if finished <= oldest_kept or at < surplus]
+        doomed += [id_ for at, (id_, finished) in enumerate(rows) if finished <= oldest_kept or at < surplus]
     await _drop(step, doomed)
     return len(doomed)
 
@@ -81,11 +81,11 @@ async def _filled(step: Step, shelves: list[Shelf], limit: int) -> list[tuple[Sh
     return [(shelf, row["jobs"]) for shelf, row in zip(shelves, rows, strict=True) if row["jobs"]]
 
 
-async def _drop(step: Step, seqs: list[int]) -> None:
-    if seqs:
+async def _drop(step: Step, ids: list[str]) -> None:
+    if ids:
         time = await step.time()
         until = time.wall + MEMORY_OF_IDS, time.boot + MEMORY_OF_IDS
-        await step.fetch(SQL.drop, seqs, *until, step.clock.boot_id)
+        await step.fetch(SQL.drop, ids, *until, step.clock.boot_id)
 
 
 async def _forget(step: Step, limit: int) -> int:

@@ -56,6 +56,7 @@ async def _send(
     claims: Claims | None = None
     if request is None:
         rows = await home.connection.fetch(SQL.settle, *values)
+        home.connection.clock.heard(rows[0]["wall"], rows[0]["boot"], rows[0]["epoch"])
     else:
         claim_id = home.peek_claim_id()
         wanted = values_of(request, claim_id)

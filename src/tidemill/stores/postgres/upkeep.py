@@ -88,6 +88,10 @@ async def _damage(step: Step) -> AsyncIterator[str]:
         yield f"queue {row['queue']!r} has ready jobs with the key {row['lane']!r} that no worker would find"
     for row in await step.fetch(SQL.wrong_heads):
         yield f"queue {row['queue']!r} does not start the jobs with the key {row['lane']!r} in their order"
+    for row in await step.fetch(SQL.strays):
+        yield f"job {row['id']!r} does not stand in line exactly when it is ready and in nobody's hands"
+    for row in await step.fetch(SQL.miscounted):
+        yield f"the claim with fence {row['fence']} counts {row['open']} jobs and has {row['jobs']}"
     for row in await step.fetch(SQL.ownerless):
         yield f"pool {row['pool']!r} keeps units for job {row['job']!r}, which does not run with them"
     for row in await step.fetch(SQL.pools):

@@ -6,31 +6,23 @@ counts only if the job is still what it was.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from hashlib import sha1
 
-import msgspec
-
-from tidemill.core.accounts import Account
-from tidemill.core.ledger import PLACE
-from tidemill.core.recount import miscounted
-from tidemill.core.reserving import Reservation
 from tidemill.core.states import FINAL
 from tidemill.stores.redis import keys
+from tidemill.stores.redis.check_pools import check_pools
 from tidemill.stores.redis.filing import Filed, filed
 from tidemill.stores.redis.records import seq_and_id, unpacked
-from tidemill.stores.redis.rows import pool_of, reserved_of
-from tidemill.stores.redis.scanning import fields, ready_lanes
+from tidemill.stores.redis.scanning import ready_lanes
 from tidemill.stores.redis.scripts import load
 from tidemill.stores.redis.shard import Shard
 from tidemill.stores.redis.wire import Argument
 
-AGREES, GET, RECOUNT, RESERVED = map(load, ("agrees", "get", "recount", "reserved"))
+AGREES, GET, RECOUNT = map(load, ("agrees", "get", "recount"))
 AT_ONCE = 200
 RECORDS_AT_ONCE = 50
 _DETAILS = ("attempts:", "logs:", "steps:")
-_ACCOUNT = msgspec.json.Decoder(Account)
 
 Kept = tuple[str, bytes]
 """A job's id and its record, empty when there is none."""
@@ -44,7 +36,7 @@ async def check(shard: Shard) -> tuple[str, ...]:
             found += [sentence async for sentence in _strays(shard, name)]
     found += [sentence async for sentence in _strays(shard, keys.EXPIRING)]
     found += await _counts(shard, queues)
-    found += [sentence async for sentence in _pools(shard)]
+    found += [sentence async for sentence in check_pools(shard)]
     found += [sentence async for sentence in _orphans(shard)]
     return tuple(found)
 
@@ -122,40 +114,11 @@ async def _counts(shard: Shard, queues: Sequence[str]) -> list[str]:
     found: list[str] = []
     for queue in queues:
         rows = await shard.run(RECOUNT, queue, repeatable=True)
-        for state, says, has in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
+        for what, says, has in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
             if says != has:
-                found.append(f"queue {queue!r} counts {says} {state.decode()} jobs but has {has}")
+                found.append(f"queue {queue!r} counts {says} {what.decode()} but has {has}")
     _, says, has = await shard.run(RECOUNT, "", repeatable=True)
     return [*found, f"all queues together count {says} jobs but there are {has}"] if says != has else found
-
-
-async def _pools(shard: Shard) -> AsyncIterator[str]:
-    """What accounts count for calls under way is what is reserved for them."""
-    ownerless: set[bytes] = set()
-    async for name, text in fields(shard, keys.POOLS):
-        pool, limits = name.decode(), pool_of(text).declared.limits
-        known = [key async for key, _ in fields(shard, keys.accounts(pool))]
-        for start in range(0, max(len(known), 1), AT_ONCE):
-            some = known[start : start + AT_ONCE]
-            accounts, reserved, stray = await shard.run(RESERVED, pool, *some, repeatable=True)
-            ownerless.update(stray)
-            by_place = _by_place(reserved)
-            for key, account in zip(some, accounts, strict=True):
-                if account is not None:
-                    at = f"{pool} ({key.decode()})" if key else pool
-                    held = by_place[pool, key.decode() or None]
-                    for sentence in miscounted(at, limits, _ACCOUNT.decode(account).state, held):
-                        yield sentence
-    for claim in sorted(ownerless):
-        yield f"units are kept for the job {keys.claim_of(claim)[0]!r}, which does not run with them"
-
-
-def _by_place(reserved: Sequence[bytes]) -> dict[PLACE, list[Reservation]]:
-    found: dict[PLACE, list[Reservation]] = defaultdict(list)
-    for text in reserved[1::2]:
-        for one in reserved_of(text):
-            found[one.pool, one.key].append(one.reservation)
-    return found
 
 
 async def _orphans(shard: Shard) -> AsyncIterator[str]:

@@ -51,11 +51,11 @@ class ServerClock:
             return self.first_words()
         boot, at = seen
         age = self._own.boot() - at
-        return f"kept {boot + age:.6f} {age * DRIFT:.6f} {self._skew() if self._skew else 0}"
+        return f"kept {self._skew() if self._skew else 0} {boot + age:.6f} {age * DRIFT:.6f}"
 
     def first_words(self) -> str:
-        """Of one that expects nothing: a greeting must not be refused."""
-        return f"kept - 0 {self._skew() if self._skew else 0}"
+        """Of one that expects nothing: a greeting must not be refused, and many scripts do not reckon."""
+        return f"kept {self._skew() if self._skew else 0} - 0"
 
     @property
     def is_old(self) -> bool:

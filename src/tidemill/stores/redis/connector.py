@@ -47,23 +47,29 @@ class Connector:
         self._closed = False
 
     async def connected(self, until: float) -> Connection:
-        """Whoever comes while it is made waits for it. Mistakes in the settings are ConfigurationErrors."""
+        """Whoever comes while it is made waits for it. Mistakes in the settings are ConfigurationErrors.
+        What a try says that the deadline cut short is not worth what one before it said."""
+        told: Reason | None = None
         async with self._line.alone():
             while self.wire is None or self.wire.lost is not None:
                 if self._closed:
                     raise StoreUnavailable(f"{self._address}: the store is closed; open it again")
+                is_hasty = self._line.time() + PATIENCE > until
                 try:
                     self.wire = await self._connect(min(until, self._line.time() + PATIENCE))
                 except Lost as lost:
-                    await self.back_off(until, lost)
+                    told = told if is_hasty and told is not None else lost
+                    await self.back_off(until, told)
                 except Said as said:
                     if said.word not in AGAIN:
                         raise translate(said, str(self._address)) from said
                     self.note_where(said)
+                    told = said
                     await self.back_off(until, said)
                 except StoreReadOnly as error:
                     if self.server is None and not self._address.found:
                         raise  # whoever just starts has the wrong URL; else somebody becomes the primary
+                    told = error
                     await self.back_off(until, error)
             self._pause = FIRST_PAUSE
             return self.wire

@@ -52,12 +52,10 @@ class LoopLine:
     def __init__(self, on_message: Callable[[bytes], None] | None = None) -> None:
         self._on_message = on_message
         self._lock = asyncio.Lock()
+        self.time = asyncio.get_running_loop().time
 
     def alone(self) -> AbstractAsyncContextManager[Any]:
         return self._lock
-
-    def time(self) -> float:
-        return asyncio.get_running_loop().time()
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

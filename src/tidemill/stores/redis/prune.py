@@ -69,9 +69,9 @@ async def _forget_if_at_rest(slow: Slow, place: PLACE) -> None:
     source = slow.source()
     wanted = (wants.PoolOf(place[0]), wants.AccountOf(place), wants.ReservedAt(place))
     space = await source.space(wanted)
-    known = space.books.load(place)
-    at_rest = known is None or usage.at_rest(*known, space.books.now())
-    if at_rest and not space.books.reservations(place):
+    books, pool = space.books, space.books.pools.get(place[0])
+    at_rest = pool is None or usage.at_rest(*books.look_at(pool, place), books.now())
+    if at_rest and not books.reservations(place):
         await source.forget_account(place, wanted)
     else:
         await slow.shard.ask("ZADD", slow.shard.key(keys.LOOKED), space.clock.wall(), keys.place(place))

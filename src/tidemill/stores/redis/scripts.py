@@ -12,10 +12,11 @@ _FOLDER = files("tidemill.stores.redis") / "lua"
 
 
 class Script:
-    """A verb as the server knows it: by the digest of its text."""
+    """A verb as the server knows it: by the digest of its text. One that `reckons` looks at the clock of
+    leases and windows, so its sender says what it expects of that."""
 
-    def __init__(self, name: str, source: str) -> None:
-        self.name = name
+    def __init__(self, name: str, source: str, *, reckons: bool = False) -> None:
+        self.name, self.reckons = name, reckons
         self.source = source.encode()
         # Redis names scripts so; nothing is protected by it.
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
@@ -24,7 +25,8 @@ class Script:
 @cache
 def load(verb: str) -> Script:
     text = (_FOLDER / f"{verb}.lua").read_text()
-    return Script(verb, "\n".join([*_parts(text, []), text]))
+    used: list[str] = []
+    return Script(verb, "\n".join([*_parts(text, used), text]), reckons="clock" in used)
 
 
 def _parts(text: str, taken: list[str]) -> list[str]:

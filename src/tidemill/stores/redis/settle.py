@@ -26,6 +26,8 @@ UNKNOWN = "?"
 async def settle(slow: Slow, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Settled:
     """What the script leaves is settled next, and then the claim is made: no outcome depends on another's,
     but for the jobs of one call, which all go the same way."""
+    if not settlements:
+        return Settled([], None if request is None else await claim.claim(slow, request))
     words = [_words_of(item) for item in settlements]
     if len({item.job for item in settlements}) < len(settlements):
         words = [None for _ in settlements]
@@ -45,7 +47,7 @@ async def _by_the_script(
     slow: Slow, words: list[tuple[Argument, ...]], request: ClaimRequest | None, draw: Draw
 ) -> Any:
     """The letters of its answers, and what it claimed."""
-    if not words:
+    if not words:  # none that the script knows
         return iter(""), None
     wanted = [] if request is None or request.ids is not None else claim.words(request, draw)
     reply = await slow.shard.run(

@@ -36,6 +36,7 @@ class Shard:
         self.address, self.root = address, address.root
         self.connector = Connector(address, line, clock, on_connected)
         self._line, self._clock = line, clock
+        self.time = line.time
 
     def key(self, name: str) -> str:
         return self.root + name
@@ -52,9 +53,6 @@ class Shard:
         if self.connector.wire is not None:
             self.connector.wire.abandon()
 
-    def time(self) -> float:
-        return self._line.time()
-
     def deadline(self) -> float:
         """Of a call that begins now."""
         return self.time() + self.address.timeout
@@ -65,7 +63,7 @@ class Shard:
     async def run(self, script: Script, *args: Argument, repeatable: bool = False) -> Any:
         """One atomic step. `repeatable`: sent again after a lost reply it does the same once."""
         until = self.deadline()
-        if self._clock.is_old:
+        if script.reckons and self._clock.is_old:
             await self._look_at_the_clock(until)
         return await self._call(lambda: self._packed(script, args), until, repeatable, script)
 
@@ -104,7 +102,8 @@ class Shard:
         wire.ask(self._packed(script, args), until).add_done_callback(heard)
 
     def _packed(self, script: Script, args: tuple[Argument, ...]) -> bytes:
-        return pack((b"EVALSHA", script.sha, 1, self.root, self._clock.words(), *args))
+        words = self._clock.words() if script.reckons else self._clock.first_words()
+        return pack((b"EVALSHA", script.sha, 1, self.root, words, *args))
 
     async def _look_at_the_clock(self, until: float) -> tuple[float, float]:
         wall, boot = await self._call(lambda: self._packed(READ_CLOCK, ()), until, True, READ_CLOCK)

@@ -83,10 +83,13 @@ class RedisListener:
         if self._rung:
             await asyncio.sleep(0)  # whoever asks again and again lets others run
         else:
-            self._waiter = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            over = loop.call_later(timeout, _finish, self._waiter)
             try:
-                await asyncio.wait((self._waiter,), timeout=timeout)
+                await self._waiter
             finally:
+                over.cancel()
                 self._waiter = None
         return self._rung
 
@@ -98,5 +101,10 @@ class RedisListener:
 
     def wake(self) -> None:
         self._rung = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter is not None:
+            _finish(self._waiter)
+
+
+def _finish(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -63,11 +63,18 @@ class Wire(asyncio.Protocol):
         await asyncio.shield(self.over)
 
     async def finish(self) -> None:
-        """Returns when nobody waits for a reply; the watch sees to it that this is soon. Whoever was answered
-        may have to ask on."""
-        while waited_for := [answer for answer, _ in self._under_way if not answer.done()]:
-            await asyncio.wait(waited_for)
-            await asyncio.sleep(0)
+        """Returns when nobody waits for a reply; the watch sees to it that this is soon.
+
+        Whoever was answered may have to ask on, and comes to it in the loop's next round: only two quiet
+        rounds one after the other are an end."""
+        quiet = 0
+        while quiet < 2:  # noqa: PLR2004 - see above
+            if waited_for := [answer for answer, _ in self._under_way if not answer.done()]:
+                quiet = 0
+                await asyncio.wait(waited_for)
+            else:
+                quiet += 1
+                await asyncio.sleep(0)
 
     def abandon(self) -> None:
         """The loop is closed, or another process's: only the socket is let go of."""

@@ -110,7 +110,11 @@ class StepLedger:
         if row is None:
             return None
         self._end_override(place[0], row)
-        settings = row.in_force(self.now.wall)
+        return self.look_at(row, place)
+
+    def look_at(self, pool: PoolRow, place: PLACE) -> tuple[PoolSettings, Account]:
+        """As `load`, and changes nothing."""
+        settings = pool.in_force(self.now.wall)
         account = self._accounts.get(place)
         if account is None:
             account = self._accounts[place] = self._read(place, settings)

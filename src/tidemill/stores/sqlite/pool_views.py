@@ -45,10 +45,11 @@ def forget_unused(transaction: Transaction, limit: int) -> None:
     """Keys with nothing taken and nothing closed; those that stay are looked at again later."""
     ledger, since = transaction.ledger, transaction.now - usage.UNUSED_FOR
     for pool, key in transaction.execute(ACCOUNTS.longest_unseen, (since, limit)).fetchall():
-        known = ledger.load((pool, key))
-        if known is None or (not ledger.reservations((pool, key)) and usage.at_rest(*known, ledger.now)):
+        row, place = ledger.pool(pool), (pool, key)
+        at_rest = row is None or usage.at_rest(*ledger.look_at(row, place), ledger.now)
+        if at_rest and not ledger.reservations(place):
             transaction.execute(ACCOUNTS.forget, (pool, key))
-            ledger.forget((pool, key))
+            ledger.forget(place)
         else:
             transaction.execute(ACCOUNTS.look, (transaction.now, pool, key))
 

@@ -218,6 +218,16 @@ class TestPoolOverrides:
         assert len(await drive.take()) == 4
         assert (await drive.pool("m")).override is None
 
+    async def test_p2_keys_are_pruned_after_it_has_ended(self, drive: Driver) -> None:
+        await drive.store.declare_pools({"site": SITE})
+        await drive.add(new("a", needs=(need("site", "x"),)))
+        await drive.settle(await drive.take_one())
+        changes, end = PoolChanges(amounts={"requests per second": 5}), drive.clock.wall() + 20
+        await drive.store.override_pool("site", changes, by="ann", until=end)
+        drive.clock.advance(120)
+        await drive.store.prune()
+        assert [view.key for view in await drive.store.pools() if view.name == "site"] == [None]
+
     async def test_p2_what_cannot_hold_is_refused(self, drive: Driver) -> None:
         await drive.store.declare_pools({"m": MODEL})
         good = PoolChanges(amounts={PER_MINUTE: 1})

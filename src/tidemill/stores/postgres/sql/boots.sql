@@ -12,6 +12,9 @@ UPDATE tidemill.boots SET boot_id = $1;
 -- name: end_leases
 UPDATE tidemill.jobs SET lease = 0 WHERE state = 'running';
 
+-- name: end_claims
+UPDATE tidemill.claims SET lease = 0;
+
 -- name: end_workers
 UPDATE tidemill.workers SET lease = 0;
 

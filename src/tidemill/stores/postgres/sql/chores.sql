@@ -15,6 +15,8 @@ DELETE FROM tidemill.leaders WHERE duty = $1 AND worker = $2;
 
 -- name: is_anything_over (a lease, or the time of who was left units)
 -- $1 wall, $2 boot, $3 epoch
-SELECT EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.state = 'running' AND j.lease <= c.boot)
+SELECT c.wall, c.boot, c.epoch,
+    EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.state = 'running' AND j.lease <= c.boot)
+    OR EXISTS (SELECT FROM tidemill.claims AS f WHERE f.lease <= c.boot)
     OR EXISTS (SELECT FROM tidemill.left_units AS u WHERE u.lease <= c.boot) AS over
 FROM tidemill.read_clock($1, $2, $3) AS c;

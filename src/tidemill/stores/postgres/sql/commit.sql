@@ -1,4 +1,4 @@
--- What a step made of its rows, in one call. The function is in schema/0004-steps.sql.
+-- What a step made of its rows, in one call. The function is in schema/0005-steps.sql.
 
 -- name: commit
 SELECT tidemill.commit_step(

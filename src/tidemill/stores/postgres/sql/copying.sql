@@ -2,7 +2,9 @@
 
 -- name: jobs
 -- $1 behind, $2 how many
-SELECT {columns} FROM tidemill.jobs WHERE seq > $1 ORDER BY seq LIMIT $2;
+SELECT {columns} FROM (
+    SELECT j AS job FROM tidemill.jobs AS j WHERE j.seq > $1 ORDER BY j.seq LIMIT $2
+) AS next CROSS JOIN LATERAL tidemill.shown(next.job) ORDER BY seq;
 
 -- name: ids
 -- $1 behind, $2 how many, $3 wall, $4 boot, $5 boot id

@@ -3,7 +3,16 @@
 -- more.
 
 -- name: rows
-SELECT {columns} FROM tidemill.jobs WHERE
+SELECT {columns} FROM (
+    SELECT j AS job FROM tidemill.jobs AS j WHERE {meant} AND {states} {order} LIMIT {portion}
+) AS page CROSS JOIN LATERAL tidemill.shown(page.job) {order};
+
+-- name: running_rows (the rows of jobs in folded claims say that they are ready)
+SELECT {columns} FROM (
+    (SELECT {columns} FROM tidemill.jobs WHERE {meant} AND {states} {order} LIMIT {portion})
+    UNION ALL
+    (SELECT {columns} FROM tidemill.folded WHERE {meant} {order} LIMIT {portion})
+) AS page {order} LIMIT {portion};
 
 -- name: newest_first
 ORDER BY seq DESC

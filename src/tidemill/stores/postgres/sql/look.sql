@@ -13,17 +13,15 @@ SELECT nextval('tidemill.fences');
 
 -- name: jobs
 -- $1 ids
-SELECT {columns} FROM tidemill.jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE;
+SELECT {columns} FROM tidemill.lock_jobs($1::text[]);
 
 -- name: running_of
 -- $1 workers
-SELECT {columns} FROM tidemill.jobs
-WHERE state = 'running' AND worker = ANY($1::text[]) ORDER BY id FOR UPDATE;
+SELECT {columns} FROM tidemill.lock_running_of($1::text[]);
 
--- name: overdue (whoever is being settled, or is in its holder's transaction, is alive)
+-- name: overdue
 -- $1 boot, $2 workers, $3 how many at most
-SELECT {columns} FROM tidemill.jobs
-WHERE state = 'running' AND (lease <= $1 OR worker = ANY($2::text[])) ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED;
+SELECT {columns} FROM tidemill.lock_overdue($1, $2::text[], $3);
 
 -- name: holders
 -- $1 queues, $2 keys
@@ -40,15 +38,19 @@ SELECT after, id FROM tidemill.jobs WHERE state = 'waiting' AND after = ANY($1::
 
 -- name: running_in (a lane begins with its key)
 -- $1 queues
-SELECT queue, split_part(lane, chr(31), 1) AS key, count(*) AS jobs FROM tidemill.jobs
-WHERE state = 'running' AND queue = ANY($1::text[]) GROUP BY 1, 2;
+SELECT queue, split_part(lane, chr(31), 1) AS key, count(*) AS jobs FROM (
+    SELECT queue, lane FROM tidemill.jobs WHERE state = 'running' AND queue = ANY($1::text[])
+    UNION ALL
+    SELECT queue, lane FROM tidemill.folded WHERE queue = ANY($1::text[])
+) AS running GROUP BY 1, 2;
 
 -- name: counts
 -- $1 queues, $2 states
 SELECT w.queue, w.state, CASE w.state
-    WHEN 'ready' THEN (SELECT count(*) FROM tidemill.jobs WHERE state = 'ready' AND queue = w.queue)
+    WHEN 'ready' THEN (SELECT count(*) FROM tidemill.ready WHERE queue = w.queue)
     WHEN 'scheduled' THEN (SELECT count(*) FROM tidemill.jobs WHERE state = 'scheduled' AND queue = w.queue)
     WHEN 'running' THEN (SELECT count(*) FROM tidemill.jobs WHERE state = 'running' AND queue = w.queue)
+        + (SELECT count(*) FROM tidemill.folded WHERE queue = w.queue)
     WHEN 'waiting' THEN (SELECT count(*) FROM tidemill.jobs WHERE state = 'waiting' AND queue = w.queue)
     ELSE (SELECT count(*) FROM tidemill.jobs
           WHERE finished IS NOT NULL AND state = w.state AND queue = w.queue)

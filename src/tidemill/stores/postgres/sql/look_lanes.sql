@@ -19,26 +19,30 @@ JOIN tidemill.lanes AS l ON l.queue = w.queue AND l.lane = w.lane;
 SELECT w.queue, w.lane, j.priority, j.due, j.seq, j.id
 FROM unnest($1::text[], $2::text[], $3::integer[]) AS w (queue, lane, jobs)
 CROSS JOIN LATERAL (
-    SELECT o.priority, o.due, o.seq, o.id FROM tidemill.jobs AS o
-    WHERE o.state = 'ready' AND o.queue = w.queue AND o.lane = w.lane
-    ORDER BY o.priority, o.due, o.seq LIMIT w.jobs
+    SELECT o.priority, o.due, o.seq, o.id FROM tidemill.ready AS o
+    WHERE o.queue = w.queue AND o.lane = w.lane ORDER BY o.priority, o.due, o.seq LIMIT w.jobs
 ) AS j;
 
 -- name: heads (the same as whole jobs; of lanes that only steps touch)
 -- $1 queues, $2 lanes, $3 how many of each
-SELECT j.*
-FROM unnest($1::text[], $2::text[], $3::integer[]) AS w (queue, lane, jobs)
-CROSS JOIN LATERAL (
-    SELECT {columns} FROM tidemill.jobs AS o
-    WHERE o.state = 'ready' AND o.queue = w.queue AND o.lane = w.lane
-    ORDER BY o.priority, o.due, o.seq LIMIT w.jobs
-) AS j;
+WITH heads AS MATERIALIZED (
+    SELECT o.id FROM unnest($1::text[], $2::text[], $3::integer[]) AS w (queue, lane, jobs)
+    CROSS JOIN LATERAL (
+        SELECT r.id FROM tidemill.ready AS r
+        WHERE r.queue = w.queue AND r.lane = w.lane ORDER BY r.priority, r.due, r.seq LIMIT w.jobs
+    ) AS o
+)
+SELECT {columns} FROM tidemill.jobs WHERE id = ANY(ARRAY(SELECT h.id FROM heads AS h))
+ORDER BY queue, lane, priority, due, seq;
 
--- name: plain (the first of the lane '')
+-- name: plain (the first of the lane '': whoever has locked a job's place in line has the job)
 -- $1 queue, $2 how many
-SELECT {columns} FROM tidemill.jobs
-WHERE state = 'ready' AND queue = $1 AND lane = ''
-ORDER BY priority, due, seq LIMIT $2 FOR UPDATE SKIP LOCKED;
+WITH heads AS MATERIALIZED (
+    SELECT r.id FROM tidemill.ready AS r WHERE r.queue = $1 AND r.lane = ''
+    ORDER BY r.priority, r.due, r.seq LIMIT $2 FOR UPDATE SKIP LOCKED
+)
+SELECT {columns} FROM tidemill.jobs WHERE id = ANY(ARRAY(SELECT h.id FROM heads AS h))
+ORDER BY priority, due, seq;
 
 -- name: open
 -- $1 queue, $2 group, $3 how many

@@ -1,4 +1,4 @@
--- The hot path. The functions are in schema/0003-plain.sql.
+-- The hot path. The functions are in schema/0004-plain.sql.
 
 -- name: insert
 SELECT tidemill.insert_plain($1, $2, $3, $4::text[], $5, $6::text[], $7::text[], $8::text[], $9::text[],
@@ -19,22 +19,27 @@ WITH clock AS MATERIALIZED (
     UPDATE tidemill.lanes AS l SET vacant = false, served = (SELECT last_value FROM tidemill.picks)
     FROM clock
     WHERE l.queue = $2 AND l.lane = '' AND l.vacant AND COALESCE($8::double precision, clock.wall + $7::double precision) <= clock.wall
+), made AS (
+    INSERT INTO tidemill.jobs (
+        seq, id, queue, task, payload, state, priority, created, due, expires, timeout, trace, tags
+    )
+    SELECT nextval('tidemill.places'), $3, $2, $4, $5,
+        CASE WHEN COALESCE($8, wall + $7) > wall THEN 'scheduled' ELSE 'ready' END,
+        $6, wall, GREATEST(COALESCE($8, wall + $7), wall), wall + $9, $10, $11, $12
+    FROM clock
+    ON CONFLICT (id) DO NOTHING
+    RETURNING queue, lane, priority, due, seq, id, fence, expires, state
+), in_line AS (
+    INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence, expires)
+    SELECT queue, lane, priority, due, seq, id, fence, expires FROM made WHERE state = 'ready'
 )
-INSERT INTO tidemill.jobs (
-    seq, id, queue, task, payload, state, priority, created, due, expires, timeout, trace, tags
-)
-SELECT nextval('tidemill.places'), $3, $2, $4, $5,
-    CASE WHEN COALESCE($8, wall + $7) > wall THEN 'scheduled' ELSE 'ready' END,
-    $6, wall, GREATEST(COALESCE($8, wall + $7), wall), wall + $9, $10, $11, $12
-FROM clock
-ON CONFLICT (id) DO NOTHING
-RETURNING 1 AS inserted;
+SELECT 1 AS inserted FROM made;
 
 -- name: claim
 SELECT * FROM tidemill.claim_plain($1, $2, $3, $4, $5, $6::text[], $7::integer[], $8, $9, $10);
 
 -- name: settle
-SELECT left_over, rung FROM tidemill.settle_plain(
+SELECT left_over, rung, wall, boot, epoch FROM tidemill.settle_plain(
     $1, $2, $3, $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
     $11::double precision[], $12::integer[]);
 
@@ -48,6 +53,6 @@ CROSS JOIN LATERAL tidemill.claim_plain(
 ) AS c;
 
 -- name: extend
-SELECT plain, current FROM tidemill.extend_plain(
+SELECT plain, current, wall, boot, epoch FROM tidemill.extend_plain(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::text[], $12::bigint[], $13::bigint[], $14::boolean[],
     $15::double precision[], $16::text[], $17::text[], $18::double precision[], $19::text[]);

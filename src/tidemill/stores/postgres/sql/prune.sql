@@ -18,15 +18,15 @@ FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (queue, state, most);
 
 -- name: oldest (that hold no key for a period)
 -- $1 queue, $2 state, $3 wall, $4 how many
-SELECT seq, finished FROM tidemill.jobs
+SELECT id, finished FROM tidemill.jobs
 WHERE finished IS NOT NULL AND queue = $1 AND state = $2
 AND NOT (unique_holds AND COALESCE(unique_until > $3, true))
 ORDER BY finished, seq LIMIT $4;
 
 -- name: drop
--- $1 places in line, $2 wall and $3 boot until when they are remembered, $4 boot id
+-- $1 ids, $2 wall and $3 boot until when they are remembered, $4 boot id
 WITH gone AS (
-    DELETE FROM tidemill.jobs WHERE seq = ANY($1::bigint[]) RETURNING id, fence, claim
+    DELETE FROM tidemill.jobs WHERE id = ANY($1::text[]) RETURNING id, fence, claim
 ), logs AS (
     DELETE FROM tidemill.logs WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ), attempts AS (
@@ -72,7 +72,7 @@ DELETE FROM tidemill.unheard WHERE since <= $1;
 -- $1 boot
 DELETE FROM tidemill.workers AS w WHERE w.lease < $1 AND NOT EXISTS (
     SELECT FROM tidemill.jobs AS j WHERE j.state = 'running' AND j.worker = w.id
-);
+) AND NOT EXISTS (SELECT FROM tidemill.claims AS c WHERE c.worker = w.id);
 
 -- name: longest_unseen
 -- $1 wall, $2 how many

@@ -2,16 +2,19 @@
 
 -- name: get
 -- $1 ids
-SELECT {columns} FROM tidemill.jobs WHERE id = ANY($1::text[]);
+SELECT {columns} FROM (SELECT j AS job FROM tidemill.jobs AS j WHERE j.id = ANY($1::text[])) AS named
+CROSS JOIN LATERAL tidemill.shown(named.job);
 
 -- name: counts (each from the index of its state)
-SELECT queue, 'ready' AS state, count(*) AS jobs FROM tidemill.jobs WHERE state = 'ready' GROUP BY queue
+SELECT queue, 'ready' AS state, count(*) AS jobs FROM tidemill.ready GROUP BY queue
 UNION ALL
 SELECT queue, 'scheduled', count(*) FROM tidemill.jobs WHERE state = 'scheduled' GROUP BY queue
 UNION ALL
 SELECT queue, 'waiting', count(*) FROM tidemill.jobs WHERE state = 'waiting' GROUP BY queue
 UNION ALL
-SELECT queue, 'running', count(*) FROM tidemill.jobs WHERE state = 'running' GROUP BY queue
+SELECT queue, 'running', count(*) FROM (
+    SELECT queue FROM tidemill.jobs WHERE state = 'running' UNION ALL SELECT queue FROM tidemill.folded
+) AS running GROUP BY queue
 UNION ALL
 SELECT queue, state, count(*) FROM tidemill.jobs WHERE finished IS NOT NULL GROUP BY queue, state;
 
@@ -38,26 +41,25 @@ SELECT generation, attempt, started, ended, worker, outcome, error FROM (
 -- name: workers
 -- $1 wall, $2 boot, $3 epoch
 SELECT w.id, w.host, w.pid, w.queues, w.concurrency, w.seen,
-    (SELECT count(*) FROM tidemill.jobs AS j WHERE j.state = 'running' AND j.worker = w.id) AS holds
+    (SELECT count(*) FROM tidemill.jobs AS j WHERE j.state = 'running' AND j.worker = w.id)
+    + (SELECT COALESCE(sum(c.open), 0)::bigint FROM tidemill.claims AS c WHERE c.worker = w.id) AS holds
 FROM tidemill.workers AS w WHERE w.lease > (SELECT boot FROM tidemill.read_clock($1, $2, $3)) ORDER BY w.id;
 
 -- name: backlog (of each lane and priority the earliest due: the jobs between are passed over)
 -- $1 queue
 WITH RECURSIVE place (lane, priority) AS (
-    (SELECT lane, priority FROM tidemill.jobs WHERE state = 'ready' AND queue = $1
-     ORDER BY lane, priority LIMIT 1)
+    (SELECT lane, priority FROM tidemill.ready WHERE queue = $1 ORDER BY lane, priority LIMIT 1)
     UNION ALL
     SELECT n.lane, n.priority FROM place AS p CROSS JOIN LATERAL (
-        SELECT j.lane, j.priority FROM tidemill.jobs AS j
-        WHERE j.state = 'ready' AND j.queue = $1 AND (j.lane, j.priority) > (p.lane, p.priority)
-        ORDER BY j.lane, j.priority LIMIT 1
+        SELECT r.lane, r.priority FROM tidemill.ready AS r
+        WHERE r.queue = $1 AND (r.lane, r.priority) > (p.lane, p.priority)
+        ORDER BY r.lane, r.priority LIMIT 1
     ) AS n
 )
 SELECT
     (SELECT min(f.due) FROM place AS p CROSS JOIN LATERAL (
-        SELECT j.due FROM tidemill.jobs AS j
-        WHERE j.state = 'ready' AND j.queue = $1 AND j.lane = p.lane AND j.priority = p.priority
-        ORDER BY j.due LIMIT 1
+        SELECT r.due FROM tidemill.ready AS r
+        WHERE r.queue = $1 AND r.lane = p.lane AND r.priority = p.priority ORDER BY r.due LIMIT 1
     ) AS f) AS oldest_ready,
     (SELECT min(due) FROM tidemill.jobs WHERE state = 'scheduled' AND queue = $1) AS next_due,
     (SELECT count(*) FROM tidemill.jobs WHERE state = 'scheduled' AND queue = $1 AND attempts > 0) AS retrying,
@@ -76,25 +78,26 @@ SELECT
 -- $1 job, $2 how many are counted at most
 SELECT (
     SELECT count(*) FROM (
-        SELECT FROM tidemill.jobs AS o
-        WHERE o.state = 'ready' AND o.queue = j.queue AND o.lane = j.lane
+        SELECT FROM tidemill.ready AS o
+        WHERE o.queue = j.queue AND o.lane = j.lane
         AND (o.priority, o.due, o.seq) < (j.priority, j.due, j.seq) LIMIT $2
     ) AS before
 ) AS ahead
-FROM tidemill.jobs AS j WHERE j.id = $1 AND j.state = 'ready';
+FROM tidemill.jobs AS j CROSS JOIN LATERAL tidemill.shown(j) AS s WHERE j.id = $1 AND s.state = 'ready';
 
 -- name: demand (lanes whose jobs need pools or share calls: their names have parts)
 -- $1 how many are looked at
 SELECT l.queue, l.lane, p.priority, p.jobs, s.needs, s.batching, s.extra
 FROM tidemill.lanes AS l
 CROSS JOIN LATERAL (
-    SELECT j.priority, count(*) AS jobs FROM tidemill.jobs AS j
-    WHERE j.state = 'ready' AND j.queue = l.queue AND j.lane = l.lane GROUP BY j.priority
+    SELECT r.priority, count(*) AS jobs FROM tidemill.ready AS r
+    WHERE r.queue = l.queue AND r.lane = l.lane GROUP BY r.priority
 ) AS p
 CROSS JOIN LATERAL (
-    SELECT j.needs, j.batching, j.extra, j.due, j.seq FROM tidemill.jobs AS j
-    WHERE j.state = 'ready' AND j.queue = l.queue AND j.lane = l.lane AND j.priority = p.priority
-    ORDER BY j.due, j.seq LIMIT $1
+    SELECT j.needs, j.batching, j.extra, r.due, r.seq
+    FROM tidemill.ready AS r JOIN tidemill.jobs AS j ON j.id = r.id
+    WHERE r.queue = l.queue AND r.lane = l.lane AND r.priority = p.priority
+    ORDER BY r.due, r.seq LIMIT $1
 ) AS s
 WHERE strpos(l.lane, chr(31)) > 0
 ORDER BY l.queue, l.lane, p.priority, s.due, s.seq;

@@ -37,18 +37,34 @@ ORDER BY relname;
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 
 -- name: lost_lanes (lanes with ready jobs that no claim would find)
-SELECT DISTINCT j.queue, j.lane FROM tidemill.jobs AS j
-WHERE j.state = 'ready'
-    AND NOT EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = j.queue AND l.lane = j.lane);
+SELECT DISTINCT r.queue, r.lane FROM tidemill.ready AS r
+WHERE NOT EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = r.queue AND l.lane = r.lane);
 
 -- name: wrong_heads (lanes whose head is not their first ready job; plain jobs have none)
 SELECT l.queue, l.lane FROM tidemill.lanes AS l
 LEFT JOIN LATERAL (
-    SELECT j.priority, j.seq FROM tidemill.jobs AS j
-    WHERE j.state = 'ready' AND j.queue = l.queue AND j.lane = l.lane
-    ORDER BY j.priority, j.due, j.seq LIMIT 1
+    SELECT r.priority, r.seq FROM tidemill.ready AS r
+    WHERE r.queue = l.queue AND r.lane = l.lane ORDER BY r.priority, r.due, r.seq LIMIT 1
 ) AS head ON true
 WHERE l.lane <> '' AND (l.priority, l.seq) IS DISTINCT FROM (head.priority, head.seq);
+
+-- name: strays (ready jobs that stand neither in line nor in a claim, or in both, or in line as something else)
+SELECT j.id FROM tidemill.jobs AS j
+LEFT JOIN tidemill.ready AS r ON r.id = j.id
+LEFT JOIN tidemill.folded AS f ON f.id = j.id
+WHERE j.state = 'ready' AND (
+    (r.id IS NULL) = (f.id IS NULL)
+    OR (r.queue, r.lane, r.priority, r.due, r.seq, r.fence, r.expires)
+        IS DISTINCT FROM (j.queue, j.lane, j.priority, j.due, j.seq, j.fence, j.expires) AND f.id IS NULL
+)
+UNION ALL
+SELECT r.id FROM tidemill.ready AS r
+WHERE NOT EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.id = r.id AND j.state = 'ready');
+
+-- name: miscounted (claims that have more or fewer jobs than they say)
+SELECT c.fence, c.open, count(f.id) AS jobs FROM tidemill.claims AS c
+LEFT JOIN tidemill.folded AS f ON f.fence = c.fence
+GROUP BY c.fence HAVING count(f.id) <> c.open OR c.open = 0;
 
 -- name: ownerless (units of claims that are over and that nobody will ever settle)
 SELECT r.job, r.pool FROM tidemill.reservations AS r

@@ -1,8 +1,8 @@
 -- What a queue counts and what its orders hold, as of one instant.
 --   ARGV[2]  the queue, '' for all of them together
--- Answers state, counted, found …; of the states that have orders. Of all together one line: the sum of the
--- counts, and how many records there are.
--- uses: root
+-- Answers what, counted, found …; of the states that have orders, and of lanes. Of all together one line: the
+-- sum of the counts, and how many records there are.
+-- uses: root records
 local MOST_LANES = 10000
 
 local queue = ARGV[2]
@@ -12,14 +12,18 @@ if queue == '' then
   for at = 1, #counts, 2 do
     if string.sub(counts[at], 1, 9) ~= 'retrying:' then sum = sum + counts[at + 1] end
   end
-  return { 'all', sum, redis.call('HLEN', root .. 'jobs') }
+  return { 'jobs', sum, redis.call('HLEN', root .. 'jobs') }
 end
 
 local found = {}
+local function compare(what, counted, has)
+  found[#found + 1] = what
+  found[#found + 1] = counted
+  found[#found + 1] = has
+end
+
 local function add(state, jobs)
-  found[#found + 1] = state
-  found[#found + 1] = tonumber(redis.call('HGET', root .. 'counts', state .. ':' .. queue) or 0)
-  found[#found + 1] = jobs
+  compare(state .. ' jobs', tonumber(redis.call('HGET', root .. 'counts', state .. ':' .. queue) or 0), jobs)
 end
 
 for _, state in ipairs({ 'scheduled', 'done', 'failed', 'cancelled' }) do
@@ -30,8 +34,18 @@ add('running', redis.call('HLEN', root .. 'running:' .. queue))
 if redis.call('HLEN', root .. 'lanes:' .. queue) <= MOST_LANES then
   local ready = redis.call('ZCARD', root .. 'ready:' .. queue)
   for _, lane in ipairs(redis.call('HKEYS', root .. 'lanes:' .. queue)) do
-    ready = ready + redis.call('ZCARD', root .. 'lane:' .. #queue .. ':' .. queue .. ':' .. lane)
+    ready = ready + redis.call('ZCARD', root .. 'lane:' .. both(queue, lane))
   end
   add('ready', ready)
 end
+
+-- Every lane belongs to one group, and is either open in its order or shut until it wakes.
+local lanes, grouped, in_order = redis.call('HLEN', root .. 'lanes:' .. queue), 0, 0
+local groups = redis.call('HGETALL', root .. 'groups:' .. queue)
+for at = 1, #groups, 2 do
+  grouped = grouped + groups[at + 1]
+  in_order = in_order + redis.call('ZCARD', root .. 'open:' .. both(queue, groups[at]))
+end
+compare('lanes in groups', grouped, lanes)
+compare('lanes that are open or shut', in_order + redis.call('ZCARD', root .. 'wakes:' .. queue), lanes)
 return found

@@ -1,7 +1,8 @@
 -- Some accounts of a pool and everything that is reserved, as of one instant.
 --   ARGV[2]   the pool
 --   ARGV[3]…  the keys of the accounts
--- Answers {account, …}, {claim, reserved, …}, {claim, …}: the last are of jobs that do not run with them.
+-- Answers {account, …}, {claim, reserved, …}, {claim, …}, {place, how many, …}: the third are of jobs that do not
+-- run with them, the last is how many reservations are counted at each place.
 -- uses: root records many
 local keys = {}
 for at = 3, #ARGV do keys[#keys + 1] = ARGV[at] end
@@ -21,4 +22,5 @@ for at = 1, #reserved, 2 do
     ownerless[#ownerless + 1] = claim
   end
 end
-return { get_many(root .. 'accounts:' .. ARGV[2], keys), reserved, ownerless }
+local counted = redis.call('HGETALL', root .. 'reserved_at')
+return { get_many(root .. 'accounts:' .. ARGV[2], keys), reserved, ownerless, counted }

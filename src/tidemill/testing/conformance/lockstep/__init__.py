@@ -6,7 +6,7 @@ every step, everything a reader can see must be equal. A store's author writes::
     def test_lockstep(tmp_path_factory):
         run_lockstep(lambda clock, entropy: MyStore(tmp_path_factory.mktemp("jobs"), ...), arrive)
 
-`TIDEMILL_LOCKSTEP_EXAMPLES` and `TIDEMILL_LOCKSTEP_STEPS` ask for longer runs than 100 histories
+`TIDEMILL_LOCKSTEP_EXAMPLES` and `TIDEMILL_LOCKSTEP_STEPS` ask for longer runs than 40 histories
 of 50 steps.
 A failure prints the shortest history that shows it, and how to replay it.
 """
@@ -30,7 +30,7 @@ from tidemill.testing.conformance.lockstep.steps import Steps
 
 __all__ = ["DIFFERS", "SETTINGS", "Lockstep", "arrive_in_memory", "run_lockstep"]
 
-EXAMPLES = int(os.environ.get("TIDEMILL_LOCKSTEP_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("TIDEMILL_LOCKSTEP_EXAMPLES", "40"))
 STEPS = int(os.environ.get("TIDEMILL_LOCKSTEP_STEPS", "50"))
 SETTINGS = settings(
     max_examples=EXAMPLES,

@@ -6,9 +6,10 @@ CREATE SEQUENCE tidemill.fences MINVALUE 0;
 CREATE SEQUENCE tidemill.picks MINVALUE 0;
 SELECT setval('tidemill.places', 0), setval('tidemill.fences', 0), setval('tidemill.picks', 0);
 
--- One row per job, in every state. Partial indexes keep each question about the jobs it concerns: claiming
--- never sees ended jobs, pruning never sees ready ones. No index holds what a heartbeat changes.
--- `error`, `tags`, `needs`, `batching` and `extra` are JSON.
+-- One row per job, in every state. Partial indexes keep each question about the jobs it concerns: pruning
+-- never sees jobs that are yet to run. No index holds what a heartbeat changes.
+-- `folded` says whether the job was in a folded claim when it was last settled. `error`, `tags`, `needs`,
+-- `batching` and `extra` are JSON.
 CREATE TABLE tidemill.jobs (
     seq           bigint           NOT NULL,
     id            text COLLATE "C" NOT NULL,
@@ -50,15 +51,15 @@ CREATE TABLE tidemill.jobs (
     batching      text,
     call          text COLLATE "C" NOT NULL DEFAULT '',
     extra         text,
-    PRIMARY KEY (seq)
+    folded        boolean          NOT NULL DEFAULT false,
+    PRIMARY KEY (id)
 ) WITH (
     fillfactor = 85,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 2000,
     autovacuum_analyze_scale_factor = 0.05
 );
-CREATE UNIQUE INDEX jobs_id ON tidemill.jobs (id);
-CREATE INDEX jobs_ready ON tidemill.jobs (queue, lane, priority, due, seq) WHERE state = 'ready';
+CREATE INDEX jobs_seq ON tidemill.jobs (seq);
 CREATE INDEX jobs_scheduled ON tidemill.jobs (queue, due, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_running ON tidemill.jobs (worker, queue) WHERE state = 'running';
 CREATE INDEX jobs_waiting ON tidemill.jobs (after) WHERE state = 'waiting';
@@ -68,6 +69,38 @@ CREATE INDEX jobs_expiring ON tidemill.jobs (queue, expires)
 CREATE INDEX jobs_unique ON tidemill.jobs (queue, unique_key)
     WHERE unique_key IS NOT NULL
     AND (unique_holds OR state IN ('scheduled', 'ready', 'waiting', 'running'));
+
+-- The line: the jobs that may start, in their order, each with what a claim has to know before it takes one.
+-- Whoever changes a ready job has its row here. `fence` is the one its last claim had.
+CREATE TABLE tidemill.ready (
+    queue     text COLLATE "C" NOT NULL,
+    lane      text COLLATE "C" NOT NULL,
+    priority  integer          NOT NULL,
+    due       double precision NOT NULL,
+    seq       bigint           NOT NULL,
+    id        text COLLATE "C" NOT NULL,
+    fence     bigint           NOT NULL,
+    expires   double precision,
+    PRIMARY KEY (queue, lane, priority, due, seq)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+
+-- Claims of plain jobs that are folded: one row for all jobs that were claimed together, instead of a change to
+-- the row of each. `open` is how many of them are still in it; 0003-folded.sql says how they leave it.
+CREATE TABLE tidemill.claims (
+    fence    bigint           PRIMARY KEY,
+    claim    bigint           NOT NULL,
+    worker   text COLLATE "C" NOT NULL,
+    number   bigint           NOT NULL,
+    lease    double precision NOT NULL,
+    started  double precision NOT NULL,
+    open     integer          NOT NULL,
+    jobs     text[]           NOT NULL
+) WITH (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
+    toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 2000
+);
+ALTER TABLE tidemill.claims ALTER jobs SET STORAGE EXTERNAL; -- to compress it takes longer than to write it
 
 -- What is set on queues, and what follows from it: whether plain jobs are taken in (`inserts`) and given out
 -- (`gives`) without looking at limits, and whether the end of a run may let another job start (`rings`).

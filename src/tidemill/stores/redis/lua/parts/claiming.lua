@@ -8,11 +8,15 @@
 -- uses: clock bell records many counting
 local PROMOTE_AT_ONCE = 1000
 
--- J30. False when some stand in other lanes.
+-- When the first of its scheduled jobs is due; nil when there are none.
+local function first_due(queue)
+  return tonumber(redis.call('ZRANGE', root .. 'scheduled:' .. queue, 0, 0, 'WITHSCORES')[2])
+end
+
+-- J30, where some are due. False when some stand in other lanes.
 local function promote(queue)
   local name = root .. 'scheduled:' .. queue
   local due = redis.call('ZRANGEBYSCORE', name, '-inf', clock.wall, 'LIMIT', 0, PROMOTE_AT_ONCE)
-  if #due == 0 then return true end
   local ids, records, ready, retrying = {}, {}, {}, 0
   for at, member in ipairs(due) do ids[at] = id_of(member) end
   local known = get_many(root .. 'jobs', ids)
@@ -122,7 +126,7 @@ end
 local function next_due(queues)
   local soonest
   for _, queue in ipairs(queues) do
-    local due = tonumber(redis.call('ZRANGE', root .. 'scheduled:' .. queue.name, 0, 0, 'WITHSCORES')[2])
+    local due = queue.due
     if due and (not soonest or due < soonest) then soonest = due end
   end
   return soonest and string.format('%.17g', math.max(0, soonest - clock.wall)) or ''
@@ -148,7 +152,11 @@ local function claim_plain(at)
     if queue then shares[#shares + 1] = { queue, tonumber(ARGV[at + 5 + 2 * share]) } end
   end
   for _, queue in ipairs(queues) do
-    if not is_asked_again and not promote(queue.name) then return 'slow' end
+    queue.due = first_due(queue.name)
+    if not is_asked_again and queue.due and queue.due <= clock.wall then
+      if not promote(queue.name) then return 'slow' end
+      queue.due = first_due(queue.name)
+    end
     queue.ready = redis.call('ZCARD', root .. 'ready:' .. queue.name)
   end
   local found, jobs = portions(queues, shares, limit)

@@ -2,9 +2,9 @@
 --
 -- ARGV[1] says how to read them:
 --   given <wall> <boot> <boot id>     by the caller's clock (tests run on virtual time)
---   kept <expected> <doubt> <skew>    by this server's, which may have been stepped. `expected` is what the
---                                     caller reckons `boot` to be, or -; `doubt` how far its own clock may
---                                     have drifted since it last saw ours; `skew` is 0 but in tests of steps.
+--   kept <skew> <expected> <doubt>    by this server's, which may have been stepped. `skew` is 0 but in tests
+--                                     of steps; `expected` is what the caller reckons `boot` to be, or -;
+--                                     `doubt` how far its own clock may have drifted since it last saw ours.
 --
 -- boot = wall - shift. Where the server's clock is stepped, shift follows, so that boot goes on as before:
 -- an hour's step must neither end every lease nor empty every window. One caller that disagrees is wrong
@@ -22,8 +22,8 @@ do
     clock.wall, clock.boot, clock.boot_id = tonumber(first), tonumber(second), third
   else
     local time = redis.call('TIME')
-    local expected, doubt = tonumber(first), tonumber(second)
-    clock.wall = time[1] + time[2] / 1000000 + third
+    local expected, doubt = tonumber(second), tonumber(third)
+    clock.wall = time[1] + time[2] / 1000000 + first
     local kept = redis.call('HMGET', shard, 'shift', 'agreed')
     local shift, agreed = tonumber(kept[1] or 0), tonumber(kept[2] or -math.huge)
     clock.boot, clock.boot_id = clock.wall - shift, 'server'

@@ -2,11 +2,11 @@
 -- uses: root
 local wall
 do
-  local how, first, skew = string.match(ARGV[1], '^(%l+) (%S+) %S+ (%S+)$')
+  local how, first = string.match(ARGV[1], '^(%l+) (%S+)')
   if how == 'given' then
     wall = tonumber(first)
   else
     local time = redis.call('TIME')
-    wall = time[1] + time[2] / 1000000 + skew
+    wall = time[1] + time[2] / 1000000 + first
   end
 end

@@ -1,3 +1,69 @@
+-- What slow steps lock, and what they write.
+
+-- Jobs with these ids, locked: those in line with their places there, which waits for a claim that is at it; those
+-- in folded claims unfolded.
+CREATE FUNCTION tidemill.lock_jobs(ids text[]) RETURNS SETOF tidemill.jobs LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    is_ready boolean;
+    its_ids text[];
+    its_fences bigint[];
+BEGIN
+    SELECT bool_or(l.state = 'ready') INTO is_ready FROM (
+        SELECT j.state FROM tidemill.jobs AS j WHERE j.id = ANY(ids) ORDER BY j.id FOR UPDATE
+    ) AS l;
+    IF is_ready THEN
+        PERFORM FROM (
+            SELECT * FROM tidemill.jobs AS o WHERE o.id = ANY(ids) AND o.state || '' = 'ready' OFFSET 0
+        ) AS j CROSS JOIN LATERAL (
+            SELECT FROM tidemill.ready AS r
+            WHERE r.queue = j.queue AND r.lane = j.lane AND r.priority = j.priority AND r.due = j.due
+            AND r.seq = j.seq FOR UPDATE
+        ) AS place;
+        its_ids := ARRAY(
+            SELECT j.id FROM tidemill.jobs AS j
+            WHERE j.id = ANY(ids) AND j.state || '' = 'ready' AND (
+                SELECT r.seq FROM tidemill.ready AS r
+                WHERE r.queue = j.queue AND r.lane = j.lane AND r.priority = j.priority AND r.due = j.due
+                AND r.seq = j.seq
+            ) IS NULL
+        );
+        IF its_ids <> '{}' THEN
+            SELECT array_agg(f.id), array_agg(f.fence) INTO STRICT its_ids, its_fences
+            FROM tidemill.folded AS f WHERE f.id = ANY(its_ids);
+            PERFORM tidemill.unfold_jobs(its_ids, its_fences);
+        END IF;
+    END IF;
+    RETURN QUERY SELECT j.* FROM tidemill.jobs AS j WHERE j.id = ANY(ids);
+END
+$$;
+
+-- All that these workers hold, locked.
+CREATE FUNCTION tidemill.lock_running_of(workers text[]) RETURNS SETOF tidemill.jobs LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM tidemill.unfold(
+        ARRAY(SELECT c.fence FROM tidemill.claims AS c WHERE c.worker = ANY(workers)), waits => true
+    );
+    RETURN QUERY SELECT j.* FROM tidemill.jobs AS j
+    WHERE j.state = 'running' AND j.worker = ANY(workers) ORDER BY j.id FOR UPDATE;
+END
+$$;
+
+-- The first jobs whose lease is over, or whose worker is dead, locked: but whoever is being settled, or is in its
+-- holder's transaction, is alive.
+CREATE FUNCTION tidemill.lock_overdue(boot double precision, dead text[], most integer)
+RETURNS SETOF tidemill.jobs LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM tidemill.unfold(ARRAY(
+        SELECT c.fence FROM tidemill.claims AS c WHERE c.lease <= boot OR c.worker = ANY(dead)
+    ), waits => false);
+    RETURN QUERY SELECT j.* FROM tidemill.jobs AS j
+    WHERE j.state = 'running' AND (j.lease <= boot OR j.worker = ANY(dead))
+    ORDER BY j.seq LIMIT most FOR UPDATE SKIP LOCKED;
+END
+$$;
+
 -- What a slow step made of its rows is written by one call. Every parameter is a list of rows, null for none.
 
 --   plain_lanes: when the lanes '' were served last; null for one that has no job left
@@ -34,6 +100,19 @@ BEGIN
         SELECT q.name, '', '', 0, true FROM json_to_recordset(new_queues) AS q (name text)
         ON CONFLICT DO NOTHING;
     END IF;
+    -- All that were ready leave the line, from where they stood; those that are ready come into it below.
+    IF gone_jobs IS NOT NULL OR new_jobs IS NOT NULL THEN
+        DELETE FROM tidemill.ready AS t WHERE t.ctid = ANY(ARRAY(
+            SELECT (
+                SELECT r.ctid FROM tidemill.ready AS r
+                WHERE r.queue = j.queue AND r.lane = j.lane AND r.priority = j.priority AND r.due = j.due
+                AND r.seq = j.seq
+            )
+            FROM tidemill.jobs AS j
+            WHERE j.id = ANY(gone_jobs || ARRAY(SELECT n.id FROM json_to_recordset(new_jobs) AS n (id text)))
+            AND j.state || '' = 'ready'
+        ));
+    END IF;
     IF gone_jobs IS NOT NULL THEN
         DELETE FROM tidemill.logs WHERE job = ANY(gone_jobs);
         DELETE FROM tidemill.attempts WHERE job = ANY(gone_jobs);
@@ -53,8 +132,8 @@ BEGIN
             claim, worker, number, lease, alone, started, finished, result, error, reason, progress,
             note, part, unknown_for, needs, batching, call, extra
         FROM json_populate_recordset(NULL::tidemill.jobs, new_jobs)
-        ON CONFLICT (seq) DO UPDATE SET
-            id = EXCLUDED.id, queue = EXCLUDED.queue, task = EXCLUDED.task, payload = EXCLUDED.payload,
+        ON CONFLICT (id) DO UPDATE SET
+            seq = EXCLUDED.seq, queue = EXCLUDED.queue, task = EXCLUDED.task, payload = EXCLUDED.payload,
             state = EXCLUDED.state, priority = EXCLUDED.priority, lane = EXCLUDED.lane,
             created = EXCLUDED.created, due = EXCLUDED.due, expires = EXCLUDED.expires,
             timeout = EXCLUDED.timeout, trace = EXCLUDED.trace, tags = EXCLUDED.tags,
@@ -67,6 +146,9 @@ BEGIN
             reason = EXCLUDED.reason, progress = EXCLUDED.progress, note = EXCLUDED.note,
             part = EXCLUDED.part, unknown_for = EXCLUDED.unknown_for, needs = EXCLUDED.needs,
             batching = EXCLUDED.batching, call = EXCLUDED.call, extra = EXCLUDED.extra;
+        INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence, expires)
+        SELECT queue, lane, priority, due, seq, id, fence, expires
+        FROM json_populate_recordset(NULL::tidemill.jobs, new_jobs) WHERE state = 'ready';
     END IF;
     IF plain_lanes IS NOT NULL THEN
         UPDATE tidemill.lanes AS l SET served = COALESCE(w.served, l.served), vacant = w.served IS NULL
@@ -94,9 +176,8 @@ BEGIN
         UPDATE tidemill.lanes AS l SET priority = h.priority, seq = h.seq
         FROM json_to_recordset(stirred) AS w (queue text, lane text)
         CROSS JOIN LATERAL (
-            SELECT j.priority, j.seq FROM tidemill.jobs AS j
-            WHERE j.state = 'ready' AND j.queue = w.queue AND j.lane = w.lane
-            ORDER BY j.priority, j.due, j.seq LIMIT 1
+            SELECT r.priority, r.seq FROM tidemill.ready AS r
+            WHERE r.queue = w.queue AND r.lane = w.lane ORDER BY r.priority, r.due, r.seq LIMIT 1
         ) AS h
         WHERE l.queue = w.queue AND l.lane = w.lane
         AND (l.priority, l.seq) IS DISTINCT FROM (h.priority, h.seq);

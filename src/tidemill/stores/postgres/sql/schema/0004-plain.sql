@@ -5,7 +5,7 @@
 -- Plans are made for indexes, once: a table that was empty when it was analysed would be read whole for ever.
 -- For the same reason a job that is named is not asked for its state by `state =`: the index of that state would
 -- be read whole, as long as it was thought to be short. `state || '' =` says the same and knows no index.
--- Ready jobs that somebody else has locked are passed over.
+-- Jobs in line that somebody else has locked are passed over.
 
 -- Has no rows. Whoever goes by what a queue is set to shares a lock on it, which costs nothing; a step that
 -- closes a queue, or limits it, waits until all who found it open are through. Else a pause would be told to
@@ -73,19 +73,26 @@ BEGIN
             PERFORM tidemill.open_lane(name);
         END IF;
     END LOOP;
-    INSERT INTO tidemill.jobs (
-        seq, id, queue, task, payload, state, priority, created, due, expires, timeout, trace, tags
+    WITH made AS (
+        INSERT INTO tidemill.jobs (
+            seq, id, queue, task, payload, state, priority, created, due, expires, timeout, trace, tags
+        )
+        SELECT nextval('tidemill.places'), new.id, COALESCE(new.queue, queues[1]),
+            COALESCE(new.task, tasks[1]), new.payload,
+            CASE WHEN COALESCE(new.at, now + COALESCE(new.delay, 0)) > now THEN 'scheduled' ELSE 'ready' END,
+            COALESCE(new.priority, priorities[1]), now,
+            GREATEST(COALESCE(new.at, now + COALESCE(new.delay, 0)), now), now + new.expires, new.timeout,
+            new.trace, new.tags
+        FROM unnest(ids, queues, tasks, payloads, priorities, delays, ats, expiries, timeouts, traces, tagged)
+            AS new (id, queue, task, payload, priority, delay, at, expires, timeout, trace, tags)
+        ON CONFLICT (id) DO NOTHING
+        RETURNING queue, lane, priority, due, seq, id, fence, expires, state
+    ), in_line AS (
+        INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence, expires)
+        SELECT m.queue, m.lane, m.priority, m.due, m.seq, m.id, m.fence, m.expires
+        FROM made AS m WHERE m.state = 'ready'
     )
-    SELECT nextval('tidemill.places'), new.id, COALESCE(new.queue, queues[1]), COALESCE(new.task, tasks[1]),
-        new.payload,
-        CASE WHEN COALESCE(new.at, now + COALESCE(new.delay, 0)) > now THEN 'scheduled' ELSE 'ready' END,
-        COALESCE(new.priority, priorities[1]), now,
-        GREATEST(COALESCE(new.at, now + COALESCE(new.delay, 0)), now), now + new.expires, new.timeout,
-        new.trace, new.tags
-    FROM unnest(ids, queues, tasks, payloads, priorities, delays, ats, expiries, timeouts, traces, tagged)
-        AS new (id, queue, task, payload, priority, delay, at, expires, timeout, trace, tags)
-    ON CONFLICT (id) DO NOTHING;
-    GET DIAGNOSTICS inserted = ROW_COUNT;
+    SELECT count(*) INTO inserted FROM made;
     RETURN inserted;
 END
 $$;
@@ -117,6 +124,8 @@ DECLARE
     at integer := 0;
     is_more boolean := false;
     its_fence bigint;
+    its_ids text[] := '{}';
+    picks text[];
     its_picks bigint;
     total integer;
 BEGIN
@@ -151,6 +160,11 @@ BEGIN
                 SELECT FROM tidemill.jobs AS j
                 WHERE j.queue = q.name AND j.expires IS NOT NULL
                 AND j.state IN ('scheduled', 'ready', 'waiting') AND j.expires <= clock.wall
+                AND (j.state <> 'ready' OR ( -- else it is in a folded claim, and runs
+                    SELECT r.seq FROM tidemill.ready AS r
+                    WHERE r.queue = j.queue AND r.lane = j.lane AND r.priority = j.priority AND r.due = j.due
+                    AND r.seq = j.seq
+                ) IS NOT NULL)
             )
         )
     ) THEN
@@ -169,12 +183,17 @@ BEGIN
                 WHERE j.queue = name AND j.lane = '' AND j.state = 'scheduled' AND j.due <= clock.wall
             ) THEN
                 PERFORM tidemill.open_lane(name);
-                UPDATE tidemill.jobs AS j SET state = 'ready'
-                WHERE j.seq = ANY(ARRAY(
-                    SELECT o.seq FROM tidemill.jobs AS o
+                WITH now_due AS MATERIALIZED (
+                    SELECT o.ctid AS at FROM tidemill.jobs AS o
                     WHERE o.queue = name AND o.lane = '' AND o.state = 'scheduled' AND o.due <= clock.wall
                     ORDER BY o.due, o.seq LIMIT 1000 FOR UPDATE SKIP LOCKED
-                ));
+                ), made AS (
+                    UPDATE tidemill.jobs AS j SET state = 'ready'
+                    WHERE j.ctid = ANY(ARRAY(SELECT d.at FROM now_due AS d))
+                    RETURNING j.queue, j.lane, j.priority, j.due, j.seq, j.id, j.fence, j.expires
+                )
+                INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence, expires)
+                SELECT m.queue, m.lane, m.priority, m.due, m.seq, m.id, m.fence, m.expires FROM made AS m;
                 rung := rung || name;
             END IF;
             wanted := LEAST(shares[at + 1], left_over);
@@ -183,49 +202,45 @@ BEGIN
         END IF;
         at := at + 1;
         CONTINUE WHEN wanted <= 0;
-        RETURN QUERY
         WITH picked AS MATERIALIZED (
-            SELECT o.ctid AS at FROM tidemill.jobs AS o
-            WHERE o.queue = name AND o.lane = '' AND o.state = 'ready'
-            AND (o.expires IS NULL OR o.expires > clock.wall)
+            SELECT o.ctid AS at FROM tidemill.ready AS o
+            WHERE o.queue = name AND o.lane = '' AND (o.expires IS NULL OR o.expires > clock.wall)
             AND (its_fence IS NULL OR o.fence < its_fence)
             ORDER BY o.priority, o.due, o.seq LIMIT wanted FOR UPDATE SKIP LOCKED
-        ), given AS MATERIALIZED (
-            -- After all of them are locked: nobody can have given any of them a later fence.
-            SELECT COALESCE(its_fence, nextval('tidemill.fences')) AS fence
-            FROM (SELECT count(*) AS jobs FROM picked) AS counted WHERE counted.jobs > 0
-        ), claimed AS (
-            UPDATE tidemill.jobs AS j
-            SET state = 'running', fence = (SELECT g.fence FROM given AS g), claim = claim_id,
-                worker = of_worker, number = its_number, lease = clock.boot + for_seconds,
-                alone = j.crashes > 0, started = clock.wall, progress = NULL, note = NULL, call = ''
-            WHERE j.ctid = ANY(ARRAY(SELECT p.at FROM picked AS p))
-            RETURNING j.id, j.queue, j.task, j.payload, j.attempts, j.priority, j.crashes, j.generation,
-                j.timeout, j.trace, j.created, j.due, j.part, j.fence, j.seq
+        ), gone AS (
+            DELETE FROM tidemill.ready AS r WHERE r.ctid = ANY(ARRAY(SELECT p.at FROM picked AS p))
+            RETURNING r.id
         )
-        SELECT c.id, c.queue, c.task, c.payload, c.attempts, c.priority, c.crashes, c.generation, c.timeout,
-            c.trace, c.created, c.due, c.part, c.fence,
+        SELECT array_agg(g.id) INTO picks FROM gone AS g;
+        CONTINUE WHEN picks IS NULL;
+        -- Not before all of them are out of the line: nobody can have given any of them a later fence.
+        its_fence := COALESCE(its_fence, nextval('tidemill.fences'));
+        its_ids := its_ids || picks;
+        taken := cardinality(picks);
+        RETURN QUERY
+        SELECT j.id, j.queue, j.task, j.payload, j.attempts, j.priority, j.crashes, j.generation, j.timeout,
+            j.trace, j.created, j.due, j.part, its_fence,
             true, clock.wall, clock.boot, clock.epoch, NULL::boolean, NULL::double precision, NULL::text[]
-        FROM claimed AS c ORDER BY c.priority, c.due, c.seq;
-        GET DIAGNOSTICS taken = ROW_COUNT;
-        CONTINUE WHEN taken = 0;
-        IF its_fence IS NULL THEN
-            its_fence := currval('tidemill.fences');
-        END IF;
+        FROM tidemill.jobs AS j WHERE j.id = ANY(picks) ORDER BY j.priority, j.due, j.seq;
         left_over := left_over - taken;
         SELECT setval('tidemill.picks', p.last_value + taken) INTO its_picks FROM tidemill.picks AS p;
         PERFORM FROM tidemill.lanes AS l WHERE l.queue = name AND l.lane = '' FOR UPDATE SKIP LOCKED;
         IF FOUND THEN
             UPDATE tidemill.lanes AS l
             SET served = its_picks, vacant = NOT EXISTS (
-                SELECT FROM tidemill.jobs AS j WHERE j.queue = name AND j.lane = '' AND j.state = 'ready'
+                SELECT FROM tidemill.ready AS r WHERE r.queue = name AND r.lane = ''
             )
             WHERE l.queue = name AND l.lane = '';
         END IF;
     END LOOP;
+    IF its_fence IS NOT NULL THEN
+        INSERT INTO tidemill.claims (fence, claim, worker, number, lease, started, open, jobs)
+        VALUES (its_fence, claim_id, of_worker, its_number, clock.boot + for_seconds, clock.wall,
+            cardinality(its_ids), its_ids);
+    END IF;
     FOREACH name IN ARRAY queues LOOP
         is_more := is_more OR EXISTS (
-            SELECT FROM tidemill.jobs AS j WHERE j.queue = name AND j.lane = '' AND j.state = 'ready'
+            SELECT FROM tidemill.ready AS r WHERE r.queue = name AND r.lane = ''
         );
         next_due := LEAST(next_due, (
             SELECT j.due FROM tidemill.jobs AS j WHERE j.queue = name AND j.state = 'scheduled'
@@ -242,44 +257,64 @@ $$;
 
 -- What became of plain jobs. `kinds` are the tags of core.outcomes. A list of fences, claims or kinds may end
 -- early, as above, and any other but that of the ids may be empty. Answers which of them (from 1) are left to
--- be settled otherwise, and the queues that have something to start now or later.
+-- be settled otherwise, the queues that have something to start now or later, and the clocks.
 CREATE FUNCTION tidemill.settle_plain(
     given_wall double precision, expected double precision, heard bigint, ids text[], fences bigint[],
     claims bigint[], kinds text[], results text[], errors text[], reasons text[],
-    delays double precision[], priorities integer[], OUT left_over integer[], OUT rung text[]
+    delays double precision[], priorities integer[], OUT left_over integer[], OUT rung text[],
+    OUT wall double precision, OUT boot double precision, OUT epoch bigint
 ) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    now double precision;
     name text;
     done bigint[];
+    left_claims bigint[];
     held boolean;
 BEGIN
-    SELECT c.wall INTO now FROM tidemill.read_clock(given_wall, expected, heard) AS c;
+    SELECT c.wall, c.boot, c.epoch INTO wall, boot, epoch
+    FROM tidemill.read_clock(given_wall, expected, heard) AS c;
     held := EXISTS (SELECT FROM tidemill.reservations);
-    WITH settled AS (
+    WITH open AS MATERIALIZED (
+        SELECT c.fence, c.claim, c.worker, c.number, c.lease, c.started
+        FROM tidemill.claims AS c WHERE c.fence = ANY(fences)
+    ), settled AS (
         UPDATE tidemill.jobs AS j
         SET state = CASE s.kind WHEN 'done' THEN 'done' WHEN 'fail' THEN 'failed'
                 WHEN 'cancelled' THEN 'cancelled' WHEN 'release' THEN 'ready'
                 ELSE CASE WHEN s.delay > 0 THEN 'scheduled' ELSE 'ready' END END,
             attempts = j.attempts + CASE WHEN s.kind IN ('done', 'fail', 'retry') THEN 1 ELSE 0 END,
-            finished = CASE WHEN s.kind IN ('done', 'fail', 'cancelled') THEN now ELSE j.finished END,
+            finished = CASE WHEN s.kind IN ('done', 'fail', 'cancelled') THEN wall ELSE j.finished END,
             reason = CASE WHEN s.kind IN ('done', 'fail', 'cancelled') THEN s.reason ELSE j.reason END,
             result = CASE WHEN s.kind = 'done' THEN s.result ELSE j.result END,
             error = CASE WHEN s.kind IN ('done', 'fail', 'retry') THEN s.error ELSE j.error END,
             priority = CASE WHEN s.kind = 'retry' THEN COALESCE(s.priority, j.priority) ELSE j.priority END,
-            due = CASE WHEN s.kind IN ('retry', 'snooze') THEN now + s.delay ELSE j.due END,
+            due = CASE WHEN s.kind IN ('retry', 'snooze') THEN wall + s.delay ELSE j.due END,
             unknown_for = CASE WHEN s.kind IN ('retry', 'snooze') THEN 0 ELSE j.unknown_for END,
-            note = CASE WHEN s.kind = 'snooze' THEN COALESCE(s.reason, j.note) ELSE j.note END
+            note = COALESCE(
+                CASE WHEN s.kind = 'snooze' THEN s.reason END, CASE WHEN j.state = 'running' THEN j.note END
+            ),
+            -- What a claim writes, of jobs in a folded one.
+            folded = j.state = 'ready', fence = s.fence, claim = s.claim, alone = j.crashes > 0,
+            worker = CASE WHEN j.state = 'ready' THEN s.worker ELSE j.worker END,
+            number = CASE WHEN j.state = 'ready' THEN s.number ELSE j.number END,
+            lease = CASE WHEN j.state = 'ready' THEN s.lease ELSE j.lease END,
+            started = CASE WHEN j.state = 'ready' THEN s.started ELSE j.started END,
+            progress = CASE WHEN j.state = 'running' THEN j.progress END,
+            call = CASE WHEN j.state = 'running' THEN j.call ELSE '' END
         FROM (
             SELECT u.id, COALESCE(u.fence, fences[1]) AS fence, COALESCE(u.claim, claims[1]) AS claim,
                 COALESCE(u.kind, kinds[1]) AS kind, u.result, u.error, u.reason, u.delay, u.priority,
-                u.ordinality
+                u.ordinality, o.fence AS folded, o.worker, o.number, o.lease, o.started
             FROM unnest(ids, fences, claims, kinds, results, errors, reasons, delays, priorities)
                 WITH ORDINALITY AS u (id, fence, claim, kind, result, error, reason, delay, priority)
+            LEFT JOIN open AS o
+                ON o.fence = COALESCE(u.fence, fences[1]) AND o.claim = COALESCE(u.claim, claims[1])
         ) AS s
-        WHERE j.id = s.id AND j.state || '' = 'running' AND j.fence = s.fence AND j.claim = s.claim
+        WHERE j.id = s.id AND (
+            j.state || '' = 'running' AND j.fence = s.fence AND j.claim = s.claim
+            OR j.state || '' = 'ready' AND j.fence < s.folded
+        )
         AND j.unique_key IS NULL AND j.needs IS NULL AND j.extra IS NULL
         AND (j.lane = '' OR s.kind IN ('done', 'fail', 'cancelled') OR s.delay > 0)
         AND NOT (held AND EXISTS (
@@ -287,23 +322,31 @@ BEGIN
             WHERE r.job = s.id AND r.fence = s.fence AND r.claim = s.claim
         ))
         RETURNING j.id, j.queue, j.state, s.ordinality AS number, s.kind, s.error, j.generation, j.attempts,
-            j.started, j.worker
+            j.started, j.worker, CASE WHEN j.folded THEN j.fence END AS left_claim, j.lane, j.priority, j.due,
+            j.seq, j.fence, j.expires
+    ), in_line AS (
+        INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence, expires)
+        SELECT s.queue, s.lane, s.priority, s.due, s.seq, s.id, s.fence, s.expires
+        FROM settled AS s WHERE s.state = 'ready'
     ), counted AS (
         INSERT INTO tidemill.history (queue, minute, done, failed, cancelled, retried)
-        SELECT s.queue, floor(now / 60) * 60, count(*) FILTER (WHERE s.kind = 'done'),
+        SELECT s.queue, floor(wall / 60) * 60, count(*) FILTER (WHERE s.kind = 'done'),
             count(*) FILTER (WHERE s.kind = 'fail'), count(*) FILTER (WHERE s.kind = 'cancelled'),
             count(*) FILTER (WHERE s.kind = 'retry')
         FROM settled AS s WHERE s.kind IN ('done', 'fail', 'cancelled', 'retry') GROUP BY s.queue
     ), noted AS (
         INSERT INTO tidemill.attempts (job, generation, attempt, started, ended, worker, outcome, error)
-        SELECT s.id, s.generation, s.attempts, s.started, now, s.worker, s.kind, s.error
+        SELECT s.id, s.generation, s.attempts, s.started, wall, s.worker, s.kind, s.error
         FROM settled AS s WHERE s.kind IN ('retry', 'fail')
     )
-    SELECT array_agg(s.number),
+    SELECT array_agg(s.number), array_agg(s.left_claim) FILTER (WHERE s.left_claim IS NOT NULL),
         array_agg(DISTINCT s.queue) FILTER (WHERE s.state IN ('ready', 'scheduled') OR EXISTS (
             SELECT FROM tidemill.queues AS q WHERE q.name = s.queue AND q.rings
         ))
-    INTO done, rung FROM settled AS s;
+    INTO done, left_claims, rung FROM settled AS s;
+    IF left_claims IS NOT NULL THEN
+        PERFORM tidemill.leave_claims(left_claims);
+    END IF;
     left_over := '{}';
     IF COALESCE(cardinality(done), 0) < cardinality(ids) THEN
         left_over := ARRAY(
@@ -313,7 +356,7 @@ BEGIN
     END IF;
     IF rung IS NOT NULL THEN
         FOREACH name IN ARRAY rung LOOP
-            PERFORM FROM tidemill.jobs AS j WHERE j.queue = name AND j.lane = '' AND j.state = 'ready' LIMIT 1;
+            PERFORM FROM tidemill.ready AS r WHERE r.queue = name AND r.lane = '' LIMIT 1;
             IF FOUND THEN
                 PERFORM tidemill.open_lane(name);
             END IF;
@@ -322,29 +365,44 @@ BEGIN
 END
 $$;
 
--- A worker says what it holds. `plain` is false, and nothing was changed, when a job runs in its name that it
--- does not list. `current` says of each listed claim whether it is; one that somebody has locked just now (its
--- own handler's transaction, a person who cancels it) is renewed the next time.
+-- A worker says what it holds. Jobs that outlive a heartbeat are unfolded: leases, progress and notes are theirs
+-- alone. `plain` is false, and nothing more was changed, when a job runs in its name that it does not list.
+-- `current` says of each listed claim whether it is; one that somebody has locked just now (its own handler's
+-- transaction, a person who cancels it) is renewed the next time.
 CREATE FUNCTION tidemill.extend_plain(
     given_wall double precision, expected double precision, heard bigint, of_worker text, received bigint,
     for_seconds double precision, its_host text, its_pid bigint, its_queues text, its_concurrency integer,
     ids text[], fences bigint[], claims bigint[], renewed boolean[], progresses double precision[],
     notes text[], log_jobs text[], log_ages double precision[], log_lines text[],
-    OUT plain boolean, OUT current boolean[]
+    OUT plain boolean, OUT current boolean[],
+    OUT wall double precision, OUT boot double precision, OUT epoch bigint
 ) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    clock record;
+    known bigint[];
     listed bigint;
 BEGIN
-    SELECT c.wall, c.boot, c.epoch INTO clock FROM tidemill.read_clock(given_wall, expected, heard) AS c;
-    SELECT array_agg(j.seq IS NOT NULL ORDER BY h.ordinality),
-        count(*) FILTER (WHERE j.number <= received AND j.worker = of_worker)
+    SELECT c.wall, c.boot, c.epoch INTO wall, boot, epoch
+    FROM tidemill.read_clock(given_wall, expected, heard) AS c;
+    known := ARRAY(
+        SELECT c.fence FROM tidemill.claims AS c WHERE c.worker = of_worker AND c.number <= received ORDER BY 1
+    );
+    IF known <> '{}' THEN
+        PERFORM tidemill.unfold(known, waits => false);
+        UPDATE tidemill.claims AS c SET lease = boot + for_seconds
+        FROM unnest(known) AS k (fence) WHERE c.fence = k.fence;
+    END IF;
+    SELECT array_agg(j.id IS NOT NULL ORDER BY h.ordinality),
+        count(*) FILTER (WHERE j.state = 'running' AND j.number <= received AND j.worker = of_worker)
     INTO current, listed
     FROM unnest(ids, fences, claims) WITH ORDINALITY AS h (id, fence, claim)
-    LEFT JOIN tidemill.jobs AS j
-        ON j.id = h.id AND j.fence = h.fence AND j.claim = h.claim AND j.state || '' = 'running';
+    LEFT JOIN tidemill.jobs AS j ON j.id = h.id AND (
+        j.state || '' = 'running' AND j.fence = h.fence AND j.claim = h.claim
+        OR j.state || '' = 'ready' AND j.fence < h.fence AND (
+            SELECT c.claim FROM tidemill.claims AS c WHERE c.fence = h.fence
+        ) = h.claim
+    );
     current := COALESCE(current, '{}');
     plain := listed >= (
         SELECT count(*) FROM tidemill.jobs AS j
@@ -354,7 +412,7 @@ BEGIN
         RETURN;
     END IF;
     WITH held AS MATERIALIZED (
-        SELECT j.seq, h.renewed, h.progress, h.note
+        SELECT j.id, h.renewed, h.progress, h.note
         FROM unnest(ids, fences, claims, renewed, progresses, notes)
             AS h (id, fence, claim, renewed, progress, note)
         JOIN tidemill.jobs AS j ON j.id = h.id
@@ -363,13 +421,13 @@ BEGIN
         FOR UPDATE OF j SKIP LOCKED
     )
     UPDATE tidemill.jobs AS j
-    SET lease = CASE WHEN h.renewed THEN clock.boot + for_seconds ELSE j.lease END,
+    SET lease = CASE WHEN h.renewed THEN boot + for_seconds ELSE j.lease END,
         progress = COALESCE(h.progress, j.progress), note = COALESCE(h.note, j.note)
     FROM held AS h
-    WHERE j.seq = h.seq;
+    WHERE j.id = h.id;
     IF cardinality(log_jobs) > 0 THEN
         INSERT INTO tidemill.logs (job, generation, attempt, at, line)
-        SELECT j.id, j.generation, j.attempts + 1, clock.wall - l.age, l.line
+        SELECT j.id, j.generation, j.attempts + 1, wall - l.age, l.line
         FROM unnest(log_jobs, log_ages, log_lines) WITH ORDINALITY AS l (job, age, line)
         JOIN tidemill.jobs AS j ON j.id = l.job
         WHERE j.id = ANY(SELECT h.id FROM unnest(ids, current) AS h (id, current) WHERE h.current)
@@ -387,7 +445,7 @@ BEGIN
         );
     END IF;
     INSERT INTO tidemill.workers AS w (id, number, lease, seen, agreed, host, pid, queues, concurrency)
-    VALUES (of_worker, 0, clock.boot + for_seconds, clock.wall, CASE WHEN heard = clock.epoch THEN heard END,
+    VALUES (of_worker, 0, boot + for_seconds, wall, CASE WHEN heard = epoch THEN heard END,
         its_host, its_pid, its_queues, its_concurrency)
     ON CONFLICT (id) DO UPDATE SET lease = EXCLUDED.lease, seen = EXCLUDED.seen, agreed = EXCLUDED.agreed,
         host = EXCLUDED.host, pid = EXCLUDED.pid, queues = EXCLUDED.queues, concurrency = EXCLUDED.concurrency;

@@ -1,0 +1,205 @@
+"""Claims and settlements of plain jobs in the middle of everything else: nothing is lost, nothing ends twice.
+
+People cancel, reprioritise, pause and look; workers give jobs back, fall silent and are taken for dead;
+sessions are ended by the server in the middle of whatever they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import asyncpg
+import pytest
+
+from tidemill.contract.store import Store
+from tidemill.core.changes import Cancel, Reprioritise
+from tidemill.core.claims import Claimed, ClaimRequest, Heartbeat, Held, Settlement, Share
+from tidemill.core.filters import Filter
+from tidemill.core.job import Error, Group, NewJob
+from tidemill.core.outcomes import Answer, Done, Outcome, Release, Retrying, Snooze
+from tidemill.core.queues import QueueSettings, Retention
+from tidemill.core.states import State
+from tidemill.stores.postgres import PostgresStore
+from tidemill.stores.postgres import connection as connection_file
+
+JOBS = int(os.environ.get("TIDEMILL_CROWD_JOBS", "3000"))
+SEED = int(os.environ.get("TIDEMILL_CROWD_SEED", "1"))
+WORKERS, QUEUES = 3, ("p", "q")
+AT_ONCE = 40
+AGAIN = Error("ValueError", "oops")
+_END_ONE = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = 'tidemill' AND state <> 'idle' ORDER BY random() LIMIT 1
+"""
+
+
+@pytest.fixture
+async def handles(postgres_url: str) -> AsyncIterator[list[Store]]:
+    """Each with connections of its own, as so many processes have."""
+    first = await PostgresStore(postgres_url).open()
+    opened: list[Store] = [first, *[await first.another().open() for _ in range(WORKERS)]]
+    yield opened
+    for store in opened:
+        await store.close()
+
+
+@pytest.fixture
+async def outsider(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(postgres_url)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def rolled_back(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """What verbs met and tried again after."""
+    met: list[BaseException] = []
+    may_repeat = connection_file.may_repeat
+
+    def noted(error: BaseException, *, repeatable: bool) -> bool:
+        met.append(error)
+        return may_repeat(error, repeatable=repeatable)
+
+    monkeypatch.setattr(connection_file, "may_repeat", noted)
+    return met
+
+
+class Hands:
+    """A worker: some jobs it does at once, some it keeps for a while, some it gives back, some it forgets."""
+
+    def __init__(self, store: Store, name: str, chance: random.Random) -> None:
+        self._store, self._name, self._chance = store, name, chance
+        self._number = 0
+        self._held: list[Claimed] = []
+        self.done: list[str] = []
+
+    async def work(self, over: asyncio.Event) -> None:
+        while not over.is_set():
+            chosen = self._chance.sample(self._held, min(len(self._held), self._chance.randint(0, AT_ONCE)))
+            await self._settle(chosen)
+            if self._chance.random() < 0.1:
+                await self._say_what_is_held()
+
+    async def _settle(self, jobs: list[Claimed]) -> None:
+        items = [Settlement(job.id, job.fence, job.claim, self._outcome()) for job in jobs]
+        self._number += 1
+        shares = tuple(Share(queue, AT_ONCE // 2) for queue in QUEUES)
+        request = ClaimRequest(
+            worker=self._name, number=self._number, shares=shares, limit=AT_ONCE, lease=30.0
+        )
+        settled = await self._store.settle(items, request if len(self._held) < 4 * AT_ONCE else None)
+        for item, answer in zip(items, settled.answers, strict=True):
+            if isinstance(item.outcome, Done) and answer in (Answer.OK, Answer.AGAIN):
+                self.done.append(item.job)
+        gone = {job.id for job in jobs}
+        self._held = [job for job in self._held if job.id not in gone]
+        if settled.claims is not None:
+            self._held += settled.claims.jobs
+
+    def _outcome(self) -> Outcome:
+        others: list[Outcome] = [Release(), Retrying(0.0, AGAIN), Retrying(0.01, AGAIN, 3), Snooze(0.0)]
+        return self._chance.choice(others) if self._chance.random() < 0.2 else Done()
+
+    async def _say_what_is_held(self) -> None:
+        if self._held and self._chance.random() < 0.2:
+            self._held.pop()  # forgotten: it goes back when the others are named
+        held = tuple(Held(job=job.id, fence=job.fence, claim=job.claim) for job in self._held)
+        beat = Heartbeat(worker=self._name, received=self._number, lease=30.0, held=held)
+        lost = set((await self._store.extend(beat)).lost)
+        self._held = [job for job in self._held if job.id not in lost]
+
+
+class People:
+    """Whoever else asks for something."""
+
+    def __init__(self, store: Store, ids: list[str], chance: random.Random) -> None:
+        self._store, self._ids, self._chance = store, ids, chance
+        self.cancelled: set[str] = set()
+
+    async def ask(self, over: asyncio.Event, killer: asyncpg.Connection | None) -> None:
+        verbs: list[Callable[[], Awaitable[None]]] = [
+            *(self._cancel, self._reprioritise, self._pause, self._reclaim, self._prune),
+            *(self._look, self._count, self._check),
+        ]
+        while not over.is_set():
+            await self._chance.choice(verbs)()
+            if killer is not None:
+                await killer.execute(_END_ONE)
+
+    def _some(self) -> Filter:
+        return Filter(ids=tuple(self._chance.sample(self._ids, min(len(self._ids), 8))))
+
+    async def _cancel(self) -> None:
+        if self._chance.random() < 0.2:
+            self.cancelled.update((await self._store.amend(self._some(), Cancel())).changed)
+
+    async def _reprioritise(self) -> None:
+        await self._store.amend(self._some(), Reprioritise(self._chance.randint(0, 9)))
+
+    async def _pause(self) -> None:
+        await self._store.pause(QUEUES[0])
+        await self._store.resume(QUEUES[0])
+
+    async def _reclaim(self) -> None:
+        await self._store.reclaim([f"w{self._chance.randint(1, WORKERS)}"])
+
+    async def _prune(self) -> None:
+        await self._store.prune(10)
+
+    async def _look(self) -> None:
+        await self._store.get(self._some().ids or ())
+        await self._store.find(Filter(states=(State.RUNNING,)), limit=20)
+
+    async def _check(self) -> None:
+        assert await self._store.check() == ()
+
+    async def _count(self) -> None:
+        assert sum(sum(of.values()) for of in (await self._store.counts()).values()) == len(self._ids)
+
+
+async def send(store: Store) -> list[str]:
+    kept = QueueSettings(keep_done=Retention(age=3600.0), keep_cancelled=Retention(age=3600.0))
+    await store.declare(dict.fromkeys(QUEUES, kept))
+    ids = [f"job-{n:06}" for n in range(JOBS)]
+    for n in range(0, JOBS, 500):
+        jobs = [NewJob(id=id_, task="t", payload=b"1") for id_ in ids[n : n + 500]]
+        await store.insert([Group(QUEUES[n // 500 % 2], tuple(jobs))])
+    return ids
+
+
+async def until_all_have_ended(store: Store, over: asyncio.Event) -> None:
+    pending = {State.SCHEDULED, State.READY, State.RUNNING}
+    while any(of.keys() & pending for of in (await store.counts()).values()):
+        pass
+    over.set()
+
+
+@pytest.mark.parametrize("killing", [False, True], ids=["", "killing"])
+async def test_i5_plain_jobs_in_a_crowd(
+    handles: list[Store], outsider: asyncpg.Connection, rolled_back: list[BaseException], *, killing: bool
+) -> None:
+    store, *others = handles
+    ids = await send(store)
+    over = asyncio.Event()
+    hands = [Hands(one, f"w{n}", random.Random(SEED + n)) for n, one in enumerate(others)]
+    people = People(store, ids, random.Random(SEED + WORKERS))
+    async with asyncio.TaskGroup() as group:
+        for one in hands:
+            group.create_task(one.work(over))
+        group.create_task(people.ask(over, outsider if killing else None))
+        group.create_task(until_all_have_ended(store, over))
+    assert await store.check() == ()
+    assert not [error for error in rolled_back if isinstance(error, asyncpg.DeadlockDetectedError)]
+    assert bool(rolled_back) is killing
+    ended = (await store.find(Filter(), limit=JOBS)).jobs
+    done = {job.id for job in ended if job.state is State.DONE}
+    minutes = [minute for queue in QUEUES for minute in await store.history(queue, 0)]
+    assert sum(minute.done for minute in minutes) == len(done), "a job has ended twice"
+    if not killing:  # else an answer may have been lost
+        told = Counter(job for one in hands for job in one.done)
+        assert told == Counter(done)
+        assert people.cancelled == {job.id for job in ended if job.state is State.CANCELLED}

@@ -1,0 +1,219 @@
+"""Claims of plain jobs are one row for all their jobs (0003-folded.sql): who leaves one leaves it once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from tidemill.contract.store import Store
+from tidemill.core.changes import Cancel
+from tidemill.core.claims import Claimed, ClaimRequest, Heartbeat, Held, Settlement, Share
+from tidemill.core.filters import Filter
+from tidemill.core.job import Group, Job, NewJob
+from tidemill.core.outcomes import Answer, Done, Release
+from tidemill.core.states import State
+from tidemill.stores.postgres import PostgresStore
+
+_WAIT_FOR_ROWS = "SELECT count(*) FROM pg_stat_activity WHERE wait_event IN ('transactionid', 'tuple')"
+_CLAIM = """
+SELECT id, fence FROM tidemill.claim_plain(NULL, NULL, NULL, 'other', 1, '{q}', '{5}', 5, 30, 7) WHERE id > ''
+"""
+_SETTLE = """
+SELECT left_over FROM tidemill.settle_plain(NULL, NULL, NULL, $1, ARRAY[$2::bigint], ARRAY[$3::bigint],
+    '{done}', '{}', '{}', '{}', '{}', '{}')
+"""
+
+
+@pytest.fixture
+async def store(prepared_postgres_url: str) -> AsyncIterator[Store]:
+    store = await PostgresStore(prepared_postgres_url).open()
+    yield store
+    assert await store.check() == ()
+    await store.close()
+
+
+@pytest.fixture
+async def outsider(prepared_postgres_url: str, store: Store) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(prepared_postgres_url)
+    yield connection
+    await connection.close()
+
+
+def request(number: int, worker: str = "w", limit: int = 5) -> ClaimRequest:
+    return ClaimRequest(worker=worker, number=number, shares=(Share("q", limit),), limit=limit, lease=30.0)
+
+
+async def claimed(store: Store, *ids: str, **options: Any) -> list[Claimed]:
+    await store.insert([Group("q", tuple(NewJob(id=id_, task="t", payload=b"1", **options) for id_ in ids))])
+    claims = await store.claim(request(1))
+    assert [job.id for job in claims.jobs] == list(ids)
+    return claims.jobs
+
+
+def done(*jobs: Claimed) -> list[Settlement]:
+    return [Settlement(job.id, job.fence, job.claim, Done()) for job in jobs]
+
+
+def heartbeat(*jobs: Claimed) -> Heartbeat:
+    held = tuple(Held(job=job.id, fence=job.fence, claim=job.claim) for job in jobs)
+    return Heartbeat(worker="w", received=1, lease=30.0, held=held)
+
+
+async def until_somebody_waits(outsider: asyncpg.Connection) -> None:
+    while not await outsider.fetchval(_WAIT_FOR_ROWS):
+        pass
+
+
+async def open_claims(outsider: asyncpg.Connection) -> list[int]:
+    return [row[0] for row in await outsider.fetch("SELECT open FROM tidemill.claims ORDER BY fence")]
+
+
+async def states(store: Store, *ids: str) -> list[State | None]:
+    return [None if job is None else job.state for job in await store.get(ids)]
+
+
+async def test_a_claim_is_one_row_and_looking_changes_nothing(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    jobs = await claimed(store, "a", "b", "c")
+    shown: list[list[Job | None]] = [
+        await store.get(["a", "b", "c"]),
+        list(reversed((await store.find(Filter())).jobs)),
+        list(reversed((await store.find(Filter(states=(State.RUNNING,)))).jobs)),
+        list(reversed((await store.find(Filter(states=(State.RUNNING, State.READY)))).jobs)),
+        [one.job for one in await store.copy_jobs()],
+    ]
+    for found in shown:
+        assert [(job.id, job.state, job.fence, job.worker) for job in found if job] == [
+            (job.id, State.RUNNING, job.fence, "w") for job in jobs
+        ]
+    assert (await store.find(Filter(states=(State.READY,)))).jobs == ()
+    assert await store.counts() == {"q": {State.RUNNING: 3}}
+    assert await store.ahead("a") is None
+    assert await open_claims(outsider) == [3]
+    await store.settle(done(*jobs[:2]))
+    assert await open_claims(outsider) == [1]
+    await store.settle(done(jobs[2]))
+    assert await open_claims(outsider) == []
+
+
+async def test_i5_a_settlement_that_waited_for_an_unfolding_finds_its_job_unfolded(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    """The condition is asked again of the row as it is by then; and nobody leaves the claim twice."""
+    jobs = await claimed(store, "a", "b", "c")
+    async with outsider.transaction():
+        await outsider.execute("SELECT tidemill.lock_jobs('{b}')")  # of the three only this one
+        settle = asyncio.create_task(store.settle(done(*jobs)))
+        await until_somebody_waits(outsider)
+    assert (await settle).answers == [Answer.OK] * 3
+    assert await states(store, "a", "b", "c") == [State.DONE] * 3
+    assert await open_claims(outsider) == []
+
+
+async def test_i5_the_same_with_the_whole_claim(store: Store, outsider: asyncpg.Connection) -> None:
+    jobs = await claimed(store, "a", "b", "c")
+    async with outsider.transaction():
+        await outsider.execute("SELECT tidemill.lock_running_of('{w}')")
+        settle = asyncio.create_task(store.settle(done(*jobs[:2])))
+        await until_somebody_waits(outsider)
+    assert (await settle).answers == [Answer.OK] * 2
+    assert await states(store, "a", "b", "c") == [State.DONE, State.DONE, State.RUNNING]
+    assert await open_claims(outsider) == []
+
+
+async def test_j50_a_heartbeat_passes_over_a_job_that_is_locked_and_does_not_call_it_lost(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    jobs = await claimed(store, "a", "b", "c")
+    async with outsider.transaction():
+        await outsider.execute("SELECT FROM tidemill.jobs WHERE id = 'b' FOR UPDATE")
+        assert (await store.extend(heartbeat(*jobs))).lost == ()
+    assert await open_claims(outsider) == [1]
+    assert await states(store, "a", "b", "c") == [State.RUNNING] * 3
+    assert (await store.settle(done(*jobs))).answers == [Answer.OK] * 3
+
+
+async def test_i5_a_heartbeat_and_a_settlement_take_the_same_job_out_of_its_claim_once(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    jobs = await claimed(store, "a", "b", "c")
+    async with outsider.transaction():
+        await outsider.execute(_SETTLE, ["b"], jobs[0].fence, jobs[0].claim)
+        extend = asyncio.create_task(store.extend(heartbeat(*jobs)))
+        await until_somebody_waits(outsider)
+    assert (await extend).lost == ("b",)
+    assert await states(store, "a", "b", "c") == [State.RUNNING, State.DONE, State.RUNNING]
+    assert await open_claims(outsider) == []
+
+
+async def test_i5_a_settlement_that_is_rolled_back_leaves_its_jobs_in_the_claim(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    jobs = await claimed(store, "a", "b")
+    transaction = outsider.transaction()
+    await transaction.start()
+    await outsider.execute(_SETTLE, ["a", "b"], jobs[0].fence, jobs[0].claim)
+    await transaction.rollback()
+    assert await open_claims(outsider) == [2]
+    assert (await store.settle(done(*jobs))).answers == [Answer.OK] * 2
+
+
+async def test_j71_a_step_about_a_job_waits_for_the_claim_that_takes_it(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    await store.insert([Group("q", (NewJob(id="a", task="t", payload=b"1"),))])
+    async with outsider.transaction():
+        ((_, fence),) = await outsider.fetch(_CLAIM)
+        cancel = asyncio.create_task(store.amend(Filter(ids=("a",)), Cancel()))
+        await until_somebody_waits(outsider)
+    assert (await cancel).changed == ("a",)
+    assert await states(store, "a") == [State.CANCELLED]
+    assert (await store.settle([Settlement("a", fence, 7, Done())])).answers == [Answer.STALE]
+
+
+async def test_j71_a_step_that_was_first_keeps_its_job_from_claims(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    await store.insert([Group("q", tuple(NewJob(id=id_, task="t", payload=b"1") for id_ in "ab"))])
+    async with outsider.transaction():
+        await outsider.execute("SELECT tidemill.lock_jobs('{a}')")
+        assert [job.id for job in (await store.claim(request(1))).jobs] == ["b"]
+    assert [job.id for job in (await store.claim(request(2))).jobs] == ["a"]
+
+
+async def test_i5_who_came_back_and_is_claimed_again_is_not_settled_by_its_first_holder(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    """The first claim is still open: another of its jobs is in it."""
+    first, other = await claimed(store, "a", "b")
+    await store.settle([Settlement("a", first.fence, first.claim, Release())])
+    (second,) = (await store.claim(request(1, "v"))).jobs
+    assert second.fence > first.fence
+    assert await open_claims(outsider) == [1, 1]
+    assert (await store.settle(done(first))).answers == [Answer.STALE]
+    assert (await store.settle(done(second, other))).answers == [Answer.OK] * 2
+    assert (await store.settle(done(first))).answers == [Answer.STALE]
+
+
+async def test_j36_a_job_whose_time_is_over_while_it_runs_makes_no_claim_slow(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    await claimed(store, "a", expires=3600.0)
+    await outsider.execute("UPDATE tidemill.jobs SET expires = 1")
+    await store.insert([Group("q", (NewJob(id="b", task="t", payload=b"1"),))])
+    assert [job.id for job in (await store.claim(request(2))).jobs] == ["b"]
+    assert await open_claims(outsider) == [1, 1], "what a step claims is not folded"
+
+
+async def test_j33_a_claim_that_is_asked_for_again_is_answered_with_what_is_left_of_it(store: Store) -> None:
+    jobs = await claimed(store, "a", "b", "c")
+    await store.settle(done(jobs[1]))
+    again = (await store.claim(request(1))).jobs
+    assert [(job.id, job.fence, job.claim) for job in again] == [
+        (job.id, job.fence, job.claim) for job in (jobs[0], jobs[2])
+    ]
