@@ -11,6 +11,7 @@ from tidemill.engine import wants
 from tidemill.engine.changes import Changes
 from tidemill.engine.wants import LaneRow, QueueRow, Rows
 from tidemill.stores.redis import arrivals, keys, rows
+from tidemill.stores.redis.course_writes import write_courses
 from tidemill.stores.redis.job_writes import write_job
 from tidemill.stores.redis.rows import encode
 from tidemill.stores.redis.writes import FORGOTTEN, Writes
@@ -28,6 +29,7 @@ def writes_of(changes: Changes, looked: Rows, now: float) -> Writes:
     for job, kept in changes.checkpoints.items():
         _steps(writes, job, looked.get(wants.StepsOf(job)) or (), kept)
     _appended(writes, changes)
+    write_courses(writes, changes, looked)
     return writes
 
 

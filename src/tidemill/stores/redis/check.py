@@ -60,6 +60,7 @@ async def _orders(shard: Shard, queue: str) -> AsyncIterator[str]:
     yield keys.running(queue)
     for state in sorted(FINAL):
         yield keys.ended(queue, state)
+        yield keys.ended_parts(queue, state)
     for lane in await ready_lanes(shard, queue):
         yield keys.lane(queue, lane)
 

@@ -56,7 +56,7 @@ async def copy_ids(shard: Shard, cursor: str) -> IdPage:
 async def copy_in(slow: Slow, copies: Copies) -> None:
     """U7."""
     checked(copies)
-    if copies.jobs or copies.ids or copies.queues or copies.pools:
+    if copies.jobs or copies.ids or copies.queues or copies.pools or copies.courses:
         await slow.run(plans.copy_in(copies), lambda records: engine.copy_in(records, copies))
     words: list[Argument] = [copies.fence]
     for arrival in copies.arrivals:

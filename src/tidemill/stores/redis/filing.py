@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tidemill.core.job import Job
 from tidemill.core.states import FINAL, LIVE, PENDING, State
 from tidemill.stores.redis import keys
-from tidemill.stores.redis.records import in_lane, member
+from tidemill.stores.redis.records import LETTERS, in_lane, member
 
 
 class Filed(NamedTuple):
@@ -23,6 +23,8 @@ class Filed(NamedTuple):
 def filed(job: Job) -> Iterator[Filed]:
     yield Filed("field", keys.page(job.seq), str(job.seq % keys.PAGE), job.id)
     yield from _by_state(job)
+    if job.flow is not None:
+        yield Filed("order", keys.parts(job.flow.id), member(job), str(job.seq))
     if job.expires is not None and job.state in PENDING:
         yield Filed("order", keys.EXPIRING, member(job), repr(job.expires))
     if job.unique_key is not None and (job.unique_holds or job.state in LIVE):
@@ -44,5 +46,8 @@ def _by_state(job: Job) -> Iterator[Filed]:
             yield Filed("member", keys.held(job.worker or ""), member(job))
         case State.WAITING if job.after is not None:
             yield Filed("order", keys.successors(job.after), member(job))
+        case state if state in FINAL and job.flow is not None:
+            yield Filed("order", keys.ended_parts(job.queue, state), member(job), repr(job.finished))
+            yield Filed("field", keys.part_ends(job.flow.id), job.id, LETTERS[state])
         case state if state in FINAL:
             yield Filed("order", keys.ended(job.queue, state), member(job), repr(job.finished))

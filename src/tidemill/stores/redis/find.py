@@ -78,6 +78,8 @@ async def search(
     checked(wanted)
     if wanted.ids is not None:
         some: AsyncIterator[Job] = _by_ids(shard, wanted.ids, newest_first=newest_first, behind=behind)
+    elif wanted.flow is not None:
+        some = _of_flow(shard, wanted.flow, newest_first=newest_first, behind=behind)
     elif (places := await _few(shard, wanted, FEW if behind is None else FEW_GOING_ON)) is not None:
         some = _at(shard, places, newest_first=newest_first, behind=behind)
     else:
@@ -105,6 +107,20 @@ async def _at(
         for job in await get(shard, [id_ for _, id_ in there[start : start + AT_ONCE]]):
             if job is not None:
                 yield job
+
+
+async def _of_flow(shard: Shard, flow: str, *, newest_first: bool, behind: int | None) -> AsyncIterator[Job]:
+    command, end = (b"ZREVRANGEBYSCORE", b"-inf") if newest_first else (b"ZRANGEBYSCORE", b"+inf")
+    place = (b"+inf" if newest_first else b"-inf") if behind is None else f"({behind}"
+    while True:
+        some = await shard.ask(command, shard.key(keys.parts(flow)), place, end, b"LIMIT", 0, AT_ONCE)
+        there = [seq_and_id(member) for member in some]
+        for job in await get(shard, [id_ for _, id_ in there]):
+            if job is not None:
+                yield job
+        if len(there) < AT_ONCE:
+            return
+        place = f"({there[-1][0]}"
 
 
 async def _walk(
@@ -162,7 +178,8 @@ async def _members(shard: Shard, queue: str, state: State) -> list[bytes]:
         return await members(shard, keys.scheduled(queue))
     if state is State.RUNNING:
         return list({name: None async for name, _ in fields(shard, keys.running(queue))})
-    return await members(shard, keys.ended(queue, state))
+    of_flows = await members(shard, keys.ended_parts(queue, state))
+    return [*await members(shard, keys.ended(queue, state)), *of_flows]
 
 
 def _is_behind(seq: int, place: int | None, *, newest_first: bool) -> bool:

@@ -68,7 +68,9 @@ def _is_plain(group: Group) -> bool:
 
 
 def _is_plain_job(job: NewJob) -> bool:
-    return job.key is None and job.unique is None and not job.needs and job.batching is None
+    return (
+        job.key is None and job.unique is None and job.flow is None and not job.needs and job.batching is None
+    )
 
 
 def _words(groups: Sequence[Group]) -> list[Argument]:

@@ -6,7 +6,7 @@ from tidemill.core.job import Job
 from tidemill.core.states import FINAL, LIVE, PENDING, State
 from tidemill.engine.changes import Moved
 from tidemill.stores.redis import keys
-from tidemill.stores.redis.records import in_lane, member, packed
+from tidemill.stores.redis.records import LETTERS, in_lane, member, packed
 from tidemill.stores.redis.writes import Writes
 
 
@@ -21,6 +21,8 @@ def write_job(writes: Writes, moved: Moved) -> None:
             number = str(after.seq // keys.PAGE)
             writes.set(keys.page(after.seq), after.seq % keys.PAGE, after.id)
             writes.add(keys.PAGES, int(number), number)
+            if after.flow is not None:
+                writes.add(keys.parts(after.flow.id), after.seq, member(after))
     elif before is not None:
         _forget(writes, before)
 
@@ -31,6 +33,8 @@ def _forget(writes: Writes, job: Job) -> None:
     writes.command("DEL", keys.attempts(job.id))
     writes.command("DEL", keys.steps(job.id))
     writes.command("UNLOG", keys.logs(job.id), job.id)
+    if job.flow is not None:
+        writes.remove(keys.parts(job.flow.id), member(job))
 
 
 def _file(writes: Writes, job: Job) -> None:
@@ -49,6 +53,9 @@ def _file(writes: Writes, job: Job) -> None:
             writes.tally(keys.RUNNING_IN, keys.running_in(queue, job.key), int(job.key != ""))
         case State.WAITING if job.after is not None:
             writes.add(keys.successors(job.after), job.seq, name)
+        case state if state in FINAL and job.flow is not None:
+            writes.add(keys.ended_parts(queue, state), job.finished or 0.0, name)
+            writes.set(keys.part_ends(job.flow.id), job.id, LETTERS[state])
         case state if state in FINAL:
             writes.add(keys.ended(queue, state), job.finished or 0.0, name)
     if job.expires is not None and job.state in PENDING:
@@ -73,6 +80,9 @@ def _unfile(writes: Writes, job: Job) -> None:
             writes.tally(keys.RUNNING_IN, keys.running_in(queue, job.key), -int(job.key != ""))
         case State.WAITING if job.after is not None:
             writes.remove(keys.successors(job.after), name)
+        case state if state in FINAL and job.flow is not None:
+            writes.remove(keys.ended_parts(queue, state), name)
+            writes.unset(keys.part_ends(job.flow.id), job.id)
         case state if state in FINAL:
             writes.remove(keys.ended(queue, state), name)
     if job.expires is not None and job.state in PENDING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidemill.core.courses import Kind
 from tidemill.core.ledger import PLACE
 from tidemill.core.states import FINAL, State
 from tidemill.engine.ledger import Claim
@@ -35,6 +36,8 @@ LEFT = "left"
 UNHEARD = "unheard"
 MINUTES = "minutes"
 ARRIVALS = "arrivals"
+STIRS = "stirs"
+OUTLIVED = "outlived"
 
 PAGE = 100
 """So many places in line share a page: few enough for Redis to keep it as one short block of bytes."""
@@ -90,6 +93,51 @@ def held(worker: str) -> str:
 def ended(queue: str, state: State) -> str:
     assert state in FINAL, state  # noqa: S101 - an invariant of this package
     return f"{state.value}:{queue}"
+
+
+def ended_parts(queue: str, state: State) -> str:
+    """The same of jobs of flows, which are not their queue's to prune."""
+    assert state in FINAL, state  # noqa: S101 - an invariant of this package
+    return f"{state.value}_parts:{queue}"
+
+
+def parts(flow: str) -> str:
+    return f"parts:{flow}"
+
+
+def part_ends(flow: str) -> str:
+    """The letters of the states in which jobs of a flow have ended: their records may be long."""
+    return f"part_ends:{flow}"
+
+
+def courses(kind: Kind) -> str:
+    return f"courses:{kind}"
+
+
+def course_counts(kind: Kind) -> str:
+    return f"course_counts:{kind}"
+
+
+def listed(kind: Kind, state: str, name: str) -> str:
+    """Courses by when they began; '' for any state or name."""
+    return f"listed:{kind}:{_both(state, name)}"
+
+
+def dues(kind: Kind) -> str:
+    return f"dues:{kind}"
+
+
+def stirred(kind: Kind) -> str:
+    return f"stirred:{kind}"
+
+
+def course(kind: Kind, id_: str) -> str:
+    return f"{kind}:{id_}"
+
+
+def course_of(name: str) -> tuple[Kind, str]:
+    kind, _, id_ = name.partition(":")
+    return Kind(kind), id_
 
 
 def count(state: State, queue: str) -> str:

@@ -14,6 +14,7 @@ from tidemill.engine import plans, wants
 from tidemill.engine.moves import move
 from tidemill.engine.records import Records
 from tidemill.stores.redis import keys, scripts
+from tidemill.stores.redis.prune_courses import prune_courses
 from tidemill.stores.redis.queue_views import queues
 from tidemill.stores.redis.records import seq_and_id
 from tidemill.stores.redis.slow import Slow
@@ -33,6 +34,7 @@ async def prune(slow: Slow, limit: int) -> Pruned:
             bounds = ("" if bound is None else bound for bound in (kept.age, kept.count))
             shelves += (queue.name, state.value, *bounds)
     pruned = int(await shard.run(PRUNE, limit, MEMORY_OF_IDS, *shelves, repeatable=True)) if shelves else 0
+    pruned += await prune_courses(slow, limit - pruned, wall)
     oldest = (wall - HISTORY_KEPT) // 60 * 60
     forgotten = int(await shard.run(FORGET, limit, oldest, HOUR, repeatable=True))
     await _forget_resting(slow, limit, wall)

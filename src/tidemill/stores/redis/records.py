@@ -18,6 +18,7 @@ import msgspec
 
 from tidemill.core.batching import Batching
 from tidemill.core.claims import Claimed
+from tidemill.core.flow_jobs import InFlow
 from tidemill.core.job import Error, Job
 from tidemill.core.needs import Need
 from tidemill.core.states import State
@@ -30,7 +31,7 @@ RESULT: Final = 16
 FATE: Final = 32
 MORE: Final = 64
 SPECIAL: Final = 128
-"""Its end has consequences the short scripts do not know: a unique key, a successor, pools."""
+"""Its end has consequences the short scripts do not know: a unique key, a successor, a flow, pools."""
 HOLDS: Final = 256
 ALONE: Final = 512
 LANED: Final = 1024
@@ -76,6 +77,7 @@ class More(msgspec.Struct, frozen=True, omit_defaults=True):
     needs: tuple[Need, ...] = ()
     batching: Batching | None = None
     extra: tuple[Need, ...] = ()
+    flow: InFlow | None = None
 
     @property
     def is_special(self) -> bool:
@@ -217,6 +219,7 @@ def unpacked(id_: str, record: bytes, lease: float | None = None) -> Job:
         batching=more.batching,
         call=news.call,
         extra=more.extra,
+        flow=more.flow,
     )
 
 
@@ -250,6 +253,7 @@ def in_hand(id_: str, record: bytes, fence: int, claim: int) -> Claimed:
         created,
         due,
         "",
+        flow=more.flow,
     )
 
 
@@ -289,6 +293,7 @@ def _more_of(job: Job) -> More:
         job.needs,
         job.batching,
         job.extra,
+        job.flow,
     )
 
 

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from tidemill.contract.reader import WorkerInfo
 from tidemill.core.accounts import Account
 from tidemill.core.checkpoints import Checkpoint
+from tidemill.core.courses import Course, Kind
 from tidemill.core.ledger import Reserved, Shut
 from tidemill.core.pools import PoolOverride, PoolSettings
 from tidemill.core.queues import Override, Pause, QueueChanges, QueueSettings, Verdict
@@ -55,6 +56,16 @@ class PoolText(msgspec.Struct, frozen=True, omit_defaults=True):
     override: PoolOverride | None = None
 
 
+class CourseText(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    state: str
+    created: float
+    revision: int
+    due: float | None = None
+    finished: float | None = None
+    until: float | None = None
+
+
 class _Why(msgspec.Struct, frozen=True, array_like=True):
     shut: Shut | None
     lacks: int
@@ -63,6 +74,7 @@ class _Why(msgspec.Struct, frozen=True, array_like=True):
 
 _queue = msgspec.json.Decoder(QueueText).decode
 _worker = msgspec.json.Decoder(WorkerText).decode
+_course = msgspec.json.Decoder(CourseText).decode
 _pool = msgspec.json.Decoder(PoolText).decode
 _why = msgspec.msgpack.Decoder(_Why).decode
 left_of = msgspec.json.Decoder(Left).decode
@@ -109,6 +121,37 @@ def pool_text(pool: Pool) -> bytes:
 def pool_of(text: bytes) -> Pool:
     row = _pool(text)
     return Pool(row.declared, row.override)
+
+
+def course_text(course: Course) -> bytes:
+    """A line of JSON, and the record as it was sent."""
+    line = CourseText(
+        course.name,
+        course.state,
+        course.created,
+        course.revision,
+        course.due,
+        course.finished,
+        course.until,
+    )
+    return encode(line) + b"\n" + course.record
+
+
+def course_of(kind: Kind, id_: str, text: bytes) -> Course:
+    line, _, record = text.partition(b"\n")
+    kept = _course(line)
+    return Course(
+        kind=kind,
+        id=id_,
+        name=kept.name,
+        state=kept.state,
+        created=kept.created,
+        revision=kept.revision,
+        record=record,
+        due=kept.due,
+        finished=kept.finished,
+        until=kept.until,
+    )
 
 
 def lane_text(row: LaneRow) -> bytes:

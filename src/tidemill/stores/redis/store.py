@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tidemill.clock import Clock, Entropy, SystemEntropy
 from tidemill.contract.copying import Copies, IdPage, JobCopy
+from tidemill.contract.courses import CoursePage
 from tidemill.contract.jobs import Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
@@ -18,6 +19,7 @@ from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.core.changes import Amended, Change
 from tidemill.core.checkpoints import Checkpoint, Step
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.courses import Agenda, Course, Kind
 from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Group, Job
@@ -28,7 +30,7 @@ from tidemill.engine import plans
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
 from tidemill.engine.verbs import SteppedVerbs
-from tidemill.stores.redis import arrivals, copying, leading, reader, reclaim, upkeep
+from tidemill.stores.redis import arrivals, copying, courses, leading, reader, reclaim, upkeep
 from tidemill.stores.redis.address import parse
 from tidemill.stores.redis.boots import notice_boot
 from tidemill.stores.redis.check import check
@@ -146,6 +148,28 @@ class RedisStore(SteppedVerbs):
 
     async def read_clock(self) -> Reading:
         return Reading(*await self._handle.shard.read_clock())
+
+    # -- courses
+
+    async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
+        return await courses.agenda(self._handle.shard, kind, limit, ids)
+
+    async def courses(self, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
+        return await courses.courses(self._handle.shard, kind, ids)
+
+    async def find_courses(
+        self,
+        kind: Kind,
+        *,
+        name: str | None = None,
+        states: Sequence[str] | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> CoursePage:
+        return await courses.find(self._handle.shard, kind, name, states, limit, cursor)
+
+    async def course_counts(self, kind: Kind) -> dict[str, int]:
+        return await courses.counts(self._handle.shard, kind)
 
     # -- queues
 

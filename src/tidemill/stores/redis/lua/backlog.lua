@@ -11,7 +11,7 @@ local due = redis.call('ZRANGE', root .. 'scheduled:' .. queue, 0, 0, 'WITHSCORE
 local retrying = redis.call('HGET', root .. 'counts', 'retrying:' .. queue)
 
 local ended
-for _, state in ipairs({ 'done', 'failed', 'cancelled' }) do
+for _, state in ipairs({ 'done', 'failed', 'cancelled', 'done_parts', 'failed_parts', 'cancelled_parts' }) do
   local last = tonumber(redis.call('ZREVRANGE', root .. state .. ':' .. queue, 0, 0, 'WITHSCORES')[2])
   if last and (not ended or last > ended) then ended = last end
 end

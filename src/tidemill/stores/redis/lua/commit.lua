@@ -6,7 +6,7 @@
 --   or '' if nothing is known of it
 --   how many picks, and topics to be rung
 -- Answers 1, or 0 when something is different and nothing was written.
--- uses: clock bell records many turn
+-- uses: clock bell records many turn stirring
 local cursor = 3
 local function word()
   cursor = cursor + 1
@@ -110,6 +110,22 @@ function writes.UNLOG(key, id)
     redis.call('DEL', root .. 'lines:' .. attempt .. ':' .. id)
   end
   redis.call('DEL', key)
+end
+
+function writes.TAKE(_, ...)
+  take({ ... })
+end
+
+function writes.STIR(_, kind, course, ...)
+  stir(kind, course, { ... })
+end
+
+-- With a course goes all that has stirred it.
+function writes.UNSTIR(key, kind, course)
+  local order = key .. ':' .. kind .. ':' .. course
+  call_many('HDEL', key, redis.call('ZRANGE', order, 0, -1))
+  redis.call('DEL', order)
+  redis.call('ZREM', root .. 'stirred:' .. kind, course)
 end
 
 for _ = 1, tonumber(word()) do

@@ -26,8 +26,10 @@ local function add(state, jobs)
   compare(state .. ' jobs', tonumber(redis.call('HGET', root .. 'counts', state .. ':' .. queue) or 0), jobs)
 end
 
-for _, state in ipairs({ 'scheduled', 'done', 'failed', 'cancelled' }) do
-  add(state, redis.call('ZCARD', root .. state .. ':' .. queue))
+add('scheduled', redis.call('ZCARD', root .. 'scheduled:' .. queue))
+for _, state in ipairs({ 'done', 'failed', 'cancelled' }) do
+  add(state, redis.call('ZCARD', root .. state .. ':' .. queue)
+    + redis.call('ZCARD', root .. state .. '_parts:' .. queue))
 end
 add('running', redis.call('HLEN', root .. 'running:' .. queue))
 -- With more lanes than that, one by one would keep the others waiting.

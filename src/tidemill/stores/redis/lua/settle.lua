@@ -7,7 +7,7 @@
 --   z  put off: delay     b  given back
 -- Answers a letter for each (o ok, a again, s stale, ? needs more than this script knows) and the claim, if
 -- there is no ? among them.
--- uses: full clock bell records many counting claiming
+-- uses: full clock bell records many counting claiming stirring
 local ATTEMPTS_KEPT = 100
 local STATES = { d = 'done', f = 'failed', c = 'cancelled' }
 local WORDS = { f = 'fail', r = 'retry' }
@@ -21,13 +21,15 @@ if redis.call('EXISTS', root .. 'reserved') == 1 then
   reserved = get_many(root .. 'reserved', claims)
 end
 
--- A unique key goes with its job, where nobody waits for the job's end. Anything else that is special about a
--- job takes more than this script knows.
-local unique_keys = {}
+-- A unique key goes with its job, where nobody waits for the job's end; a flow is told. Anything else that is
+-- special about a job takes more than this script knows.
+local unique_keys, flows = {}, {}
 local function knows_all_of(item, record, flags, rest)
   if has(flags, LANED) then return false end
   local more = more_of(record, flags, rest)
-  if not more.unique_key or more.unknown_for then return false end
+  if more.unknown_for or not (more.unique_key or more.flow) then return false end
+  flows[item] = more.flow and more.flow.id
+  if not more.unique_key then return true end
   unique_keys[item] = more.unique_key
   return redis.call('EXISTS', root .. 'after:' .. ids[item]) == 0
 end
@@ -56,7 +58,7 @@ for item = 1, items do
 end
 
 local now = pack('>d', clock.wall)
-local written, topics, unheld, attempted = {}, {}, {}, {}
+local written, topics, unheld, attempted, ends = {}, {}, {}, {}, {}
 local is_awaited = items > 0 and redis.call('EXISTS', root .. 'awaited') == 1
 
 local function record_attempt(id, kind, record, at, fate)
@@ -134,7 +136,8 @@ local function settle_queue(queue, found)
     local item, member = found[2 * at - 1], members[at]
     local letter, flags, times, counts, rest = settle_one(item, tonumber(leases[at]), member)
     if STATES[letter] then
-      gather(by_state, letter, clock.wall, member)
+      ends[item] = letter
+      gather(by_state, flows[item] and letter .. '_parts' or letter, clock.wall, member)
       if unique_keys[item] and not has(flags, HOLDS) then
         redis.call('ZREM', root .. unique_key(queue, unique_keys[item]), member)
       end
@@ -155,9 +158,10 @@ local function settle_queue(queue, found)
   end
   call_many('HDEL', root .. 'running:' .. queue, members)
   count('running', queue, -#members)
-  for letter, places in pairs(by_state) do
+  for which, places in pairs(by_state) do
+    local letter = sub(which, 1, 1)
     local state = STATES[letter] or (letter == 'r' and 'ready' or 'scheduled')
-    call_many('ZADD', root .. state .. ':' .. queue, places)
+    call_many('ZADD', root .. state .. sub(which, 2) .. ':' .. queue, places)
     count(state, queue, #places / 2)
     if STATES[letter] then count_minute(queue, state, #places / 2) end
   end
@@ -168,7 +172,26 @@ local function settle_queue(queue, found)
   if by_state.r or by_state.s or is_limited(queue) then topics[#topics + 1] = 'queue:' .. queue end
 end
 
+-- F10, in the order they were settled.
+local function tell_flows()
+  local jobs, letters, in_turn, is_told = {}, {}, {}, false
+  for item = 1, items do
+    local flow = ends[item] and flows[item]
+    if flow then
+      if not jobs[flow] then in_turn[#in_turn + 1] = flow end
+      gather(jobs, flow, ids[item])
+      gather(letters, flow, ids[item], ends[item])
+    end
+  end
+  for _, flow in ipairs(in_turn) do
+    call_many('HSET', root .. 'part_ends:' .. flow, letters[flow])
+    is_told = stir('flow', flow, jobs[flow]) or is_told
+  end
+  if is_told then topics[#topics + 1] = 'agenda:flow' end
+end
+
 for queue, found in pairs(settled) do settle_queue(queue, found) end
+if next(flows) then tell_flows() end
 call_many('HSET', root .. 'jobs', written)
 for worker, members in pairs(unheld) do call_many('SREM', root .. 'held:' .. worker, members) end
 for _, news in ipairs(attempted) do
