@@ -12,6 +12,7 @@ from tidemill.core.claims import Claimed, ClaimRequest, Claims
 from tidemill.engine import claim as engine
 from tidemill.engine import plans
 from tidemill.stores.postgres.home import Home
+from tidemill.stores.postgres.rows import in_flow_of
 from tidemill.stores.postgres.statements import load
 
 SQL = load("plain")
@@ -70,9 +71,9 @@ def claims_of(home: Home, rows: Sequence[Record], claim_id: int) -> Claims | Non
 
 def _claimed(row: Record, claim_id: int) -> Claimed:
     """By their places: names would be looked up for every column of every job."""
-    id_, queue, task, payload, attempts, priority, crashes, generation, *times, part, fence = row[:14]
+    id_, queue, task, payload, attempts, priority, crashes, generation, *times, part, flow, fence = row[:15]
     timeout, trace, created, due = times
-    return Claimed(
+    claimed = Claimed(
         id_,
         queue,
         task,
@@ -90,3 +91,6 @@ def _claimed(row: Record, claim_id: int) -> Claimed:
         due,
         part,
     )
+    if flow is not None:
+        claimed.flow = in_flow_of(flow)
+    return claimed

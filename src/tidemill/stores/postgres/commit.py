@@ -15,6 +15,7 @@ from tidemill.engine import wants
 from tidemill.engine.changes import Changes
 from tidemill.engine.wants import Rows
 from tidemill.stores.postgres import commit_books, commit_lanes
+from tidemill.stores.postgres.courses import row_of as course_row
 from tidemill.stores.postgres.rows import checkpoint_row, row_of, text_of, worker_row
 from tidemill.stores.postgres.statements import load
 from tidemill.stores.postgres.view import View
@@ -22,7 +23,7 @@ from tidemill.stores.postgres.view import View
 SQL = load("commit")
 Parts = dict[str, Any]
 
-_NOT_JSON = frozenset({"gone_jobs", "picked", "admitted", "attempts_kept", "logs_kept"})
+_NOT_JSON = frozenset({"gone_jobs", "picked", "admitted", "attempts_kept", "logs_kept", "taken"})
 PARTS: tuple[str, ...] = tuple(re.findall(r"(\w+) =>", SQL.commit))
 """In the order they are sent."""
 
@@ -38,6 +39,7 @@ async def commit(view: View, changes: Changes, rows: Rows) -> None:
         **_checkpoints(changes, rows),
         **_details(changes),
         **commit_books.parts(changes, view.numbers.wall),
+        **_courses(changes),
     }
     if changes.pool_history:
         parts["pool_minutes"] = await commit_books.pool_minutes(view, changes)
@@ -55,6 +57,18 @@ def _jobs(changes: Changes) -> Parts:
     return {
         "gone_jobs": gone,
         "new_jobs": [row_of(moved.after) for moved in changes.jobs if moved.after is not None],
+    }
+
+
+def _courses(changes: Changes) -> Parts:
+    after = changes.courses.items()
+    return {
+        "new_courses": [course_row(course) for _, course in after if course is not None],
+        "gone_courses": [{"kind": kind, "id": id_} for (kind, id_), course in after if course is None],
+        "new_stirs": [
+            {"kind": stir.course[0], "course": stir.course[1], "job": stir.job} for stir in changes.stirs
+        ],
+        "taken": changes.taken,
     }
 
 

@@ -66,7 +66,7 @@ def _statement(wanted: Filter, last: int | None, portion: int, *, newest_first: 
 
 
 def _conditions(wanted: Filter) -> list[tuple[str, object]]:
-    named = ("ids", "id_prefix", "queue", "task", "key")
+    named = ("ids", "id_prefix", "queue", "task", "key", "flow")
     found: list[tuple[str, object]] = [
         (name, value) for name in named if (value := getattr(wanted, name)) is not None
     ]

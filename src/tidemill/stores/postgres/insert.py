@@ -35,7 +35,8 @@ def _is_plain(group: Group) -> bool:
 
 
 def _is_plain_job(job: NewJob) -> bool:
-    return job.key is None and not job.needs and job.unique is None and job.batching is None
+    lone = job.key is None and not job.needs and job.batching is None
+    return lone and job.unique is None and job.flow is None
 
 
 async def _insert_plain(home: Home, groups: list[Group]) -> list[list[Inserted]]:

@@ -1,4 +1,5 @@
-"""prune: ended jobs leave by their queue's retention, expired ones end, old ids are forgotten."""
+"""prune: ended jobs leave by their queue's retention or with their flow, expired ones end, old ids are
+forgotten."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from tidemill.engine.records import Records
 from tidemill.stores.postgres.home import Home
 from tidemill.stores.postgres.look_books import account_of, pool_of
 from tidemill.stores.postgres.look_lanes import settings_of
+from tidemill.stores.postgres.prune_courses import prune_courses
 from tidemill.stores.postgres.source import SQL as STEP
 from tidemill.stores.postgres.statements import load
 from tidemill.stores.postgres.step import Step
@@ -34,6 +36,7 @@ async def prune(home: Home, limit: int) -> Pruned:
         await step.fetch(STEP.begin, *step.clock.asked())
         expired = await _expire(home, step, limit)
         pruned = await _drop_ended(step, limit)
+        pruned += await prune_courses(step, limit - pruned, _drop)
         forgotten = await _forget(step, limit)
         return Pruned(pruned, expired, more=limit in (pruned, expired, forgotten))
 

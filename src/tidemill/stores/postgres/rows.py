@@ -10,17 +10,19 @@ from asyncpg import Record
 
 from tidemill.core.batching import Batching
 from tidemill.core.checkpoints import Checkpoint
+from tidemill.core.flow_jobs import InFlow
 from tidemill.core.job import Error, Job
 from tidemill.core.needs import Need
 from tidemill.core.states import State
 from tidemill.engine.records import KnownWorker
 
 FIELDS = Job.__struct_fields__
-COLUMNS = ", ".join(FIELDS)
+COLUMNS = ", ".join((*FIELDS, "in_flow"))
 
 _ERROR = msgspec.json.Decoder(Error)
 _BATCHING = msgspec.json.Decoder(Batching)
 _NEEDS = msgspec.json.Decoder(tuple[Need, ...])
+_IN_FLOW = msgspec.json.Decoder(InFlow)
 _TAGS = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -34,6 +36,7 @@ def job_of(row: Record) -> Job:
     values["needs"] = needs_of(values["needs"])
     values["batching"] = batching_of(values["batching"])
     values["extra"] = needs_of(values["extra"])
+    values["flow"] = in_flow_of(values.pop("in_flow"))
     return Job(**values)
 
 
@@ -45,6 +48,10 @@ def batching_of(text: str | None) -> Batching | None:
     return _BATCHING.decode(text) if text else None
 
 
+def in_flow_of(text: str | None) -> InFlow | None:
+    return _IN_FLOW.decode(text) if text else None
+
+
 def row_of(job: Job) -> dict[str, Any]:
     row = {field: getattr(job, field) for field in FIELDS}
     row["payload"] = job.payload.decode()
@@ -54,6 +61,8 @@ def row_of(job: Job) -> dict[str, Any]:
     row["needs"] = text_of(job.needs) if job.needs else None
     row["batching"] = None if job.batching is None else text_of(job.batching)
     row["extra"] = text_of(job.extra) if job.extra else None
+    if job.flow is not None:
+        row |= {"flow": job.flow.id, "in_flow": text_of(job.flow)}
     return row
 
 

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from tidemill.contract.wakeups import queue_topic
+from tidemill.contract.wakeups import agenda_topic, queue_topic
 from tidemill.core.claims import ClaimRequest, Claims, Settled, Settlement
+from tidemill.core.courses import Kind
 from tidemill.core.outcomes import Answer, Cancelled, Done, Fail, Outcome, Release, Retrying, Snooze
 from tidemill.engine import plans
 from tidemill.engine import settle as engine
@@ -69,7 +70,10 @@ async def _send(
         claims = claims_of(home, claimed, claim_id)
     left = set(rows[0]["left_over"])
     ended = [item.job for number, item in enumerate(settlements, 1) if _ends(item) and number not in left]
-    home.connection.announce(map(queue_topic, rows[0]["rung"] or ()), ended)
+    topics = [queue_topic(queue) for queue in rows[0]["rung"] or ()]
+    if rows[0]["stirred"]:
+        topics.append(agenda_topic(Kind.FLOW))
+    home.connection.announce(topics, ended)
     return left, claims
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from tidemill.engine import wants
 from tidemill.engine.changes import Changes
 from tidemill.engine.wants import Numbers, Rows, Want
-from tidemill.stores.postgres import look_books, look_jobs, look_lanes
+from tidemill.stores.postgres import courses, look_books, look_jobs, look_lanes
 from tidemill.stores.postgres.commit import commit
 from tidemill.stores.postgres.statements import load
 from tidemill.stores.postgres.step import Step
@@ -52,6 +52,7 @@ _ANSWERS: dict[type[Want], Answer] = {
     wants.ClaimsOn: look_books.claims_on,
     wants.LeftOver: look_books.left_over,
     wants.UnheardOf: look_books.unheard,
+    wants.CourseOf: courses.look,
     wants.WorkerOf: look_jobs.workers,
 }
 

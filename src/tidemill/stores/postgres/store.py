@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tidemill.clock import Clock, Entropy, SystemEntropy
 from tidemill.contract.copying import Copies, IdPage, JobCopy
+from tidemill.contract.courses import CoursePage, checked
 from tidemill.contract.jobs import Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
@@ -21,6 +22,7 @@ from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.core.changes import Amended, Change
 from tidemill.core.checkpoints import Checkpoint, Step
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
 from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
@@ -30,7 +32,7 @@ from tidemill.engine import amend, plans
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
 from tidemill.engine.verbs import SteppedVerbs
-from tidemill.stores.postgres import copying, ending, outside, pool_views, reader, upkeep
+from tidemill.stores.postgres import copying, courses, ending, outside, pool_views, reader, upkeep
 from tidemill.stores.postgres.address import Address
 from tidemill.stores.postgres.boots import notice_boot
 from tidemill.stores.postgres.chores import lead, reclaim, resign
@@ -149,6 +151,32 @@ class PostgresStore(SteppedVerbs):
 
     async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
         return await pool_views.history(self._connection, pool, since)
+
+    # -- courses
+
+    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
+        checked(advances)  # before it is looked for: text with a NUL in it is none to the server
+        return await super().advance(advances)
+
+    async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
+        return await courses.agenda(self._connection, kind, limit, ids)
+
+    async def courses(self, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
+        return await courses.courses(self._connection, kind, ids)
+
+    async def find_courses(
+        self,
+        kind: Kind,
+        *,
+        name: str | None = None,
+        states: Sequence[str] | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> CoursePage:
+        return await courses.find(self._connection, kind, name, states, limit, cursor)
+
+    async def course_counts(self, kind: Kind) -> dict[str, int]:
+        return await courses.counts(self._connection, kind)
 
     # -- checkpoints
 

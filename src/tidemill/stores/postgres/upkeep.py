@@ -97,6 +97,13 @@ async def _damage(step: Step) -> AsyncIterator[str]:
     for row in await step.fetch(SQL.pools):
         for sentence in _of_account(row):
             yield sentence
+    async for sentence in _left_behind(step):
+        yield sentence
+
+
+async def _left_behind(step: Step) -> AsyncIterator[str]:
+    for row in await step.fetch(SQL.stale_stirs):
+        yield f"{row['stirs']} ends are kept of {row['courses']} {row['kind']}s that are gone"
     for row in await step.fetch(SQL.orphans):
         if row["kept"]:
             yield f"{row['kept']} {row['what']} are kept of {row['jobs']} jobs that are gone"

@@ -10,7 +10,8 @@ SELECT tidemill.commit_step(
     new_attempts => $17::json, attempts_kept => $18::integer, new_logs => $19::json,
     logs_kept => $20::integer, minutes => $21::json, new_pools => $22::json, new_accounts => $23::json,
     ended => $24::json, reserved => $25::json, left_to => $26::json, left_by => $27::json,
-    silent => $28::json, heard => $29::json, pool_minutes => $30::json
+    silent => $28::json, heard => $29::json, pool_minutes => $30::json,
+    new_courses => $31::json, gone_courses => $32::json, new_stirs => $33::json, taken => $34::bigint[]
 );
 
 -- name: pool_minutes

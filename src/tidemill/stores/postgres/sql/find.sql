@@ -41,6 +41,9 @@ task = {}
 -- name: key (a lane is its key, or begins with it where there are pools)
 (lane = {0} OR left(lane, length({0}) + 1) = {0} || chr(31))
 
+-- name: flow
+flow = {}
+
 -- name: tag
 strpos(tags, {}) > 0
 

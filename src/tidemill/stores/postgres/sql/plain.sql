@@ -39,12 +39,12 @@ SELECT 1 AS inserted FROM made;
 SELECT * FROM tidemill.claim_plain($1, $2, $3, $4, $5, $6::text[], $7::integer[], $8, $9, $10);
 
 -- name: settle
-SELECT left_over, rung, wall, boot, epoch FROM tidemill.settle_plain(
+SELECT left_over, rung, stirred, wall, boot, epoch FROM tidemill.settle_plain(
     $1, $2, $3, $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
     $11::double precision[], $12::integer[]);
 
 -- name: settle_and_claim (nothing is claimed before everything is settled)
-SELECT c.*, s.left_over, s.rung
+SELECT c.*, s.left_over, s.rung, s.stirred
 FROM tidemill.settle_plain(
     $1, $2, $3, $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
     $11::double precision[], $12::integer[]) AS s

@@ -11,7 +11,7 @@ ORDER BY expires, seq LIMIT $2;
 SELECT w.queue, w.state, (
     SELECT count(*) FROM (
         SELECT FROM tidemill.jobs AS j
-        WHERE j.finished IS NOT NULL AND j.queue = w.queue AND j.state = w.state LIMIT w.most
+        WHERE j.finished IS NOT NULL AND j.flow IS NULL AND j.queue = w.queue AND j.state = w.state LIMIT w.most
     ) AS counted
 ) AS jobs
 FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (queue, state, most);
@@ -19,7 +19,7 @@ FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (queue, state, most);
 -- name: oldest (that hold no key for a period)
 -- $1 queue, $2 state, $3 wall, $4 how many
 SELECT id, finished FROM tidemill.jobs
-WHERE finished IS NOT NULL AND queue = $1 AND state = $2
+WHERE finished IS NOT NULL AND flow IS NULL AND queue = $1 AND state = $2
 AND NOT (unique_holds AND COALESCE(unique_until > $3, true))
 ORDER BY finished, seq LIMIT $4;
 
@@ -38,6 +38,38 @@ INSERT INTO tidemill.remembered (id, verdict, job, fence, claim, wall, boot, boo
 SELECT id, 'accepted', id, fence, claim, $2, $3, $4 FROM gone
 ON CONFLICT (id) DO UPDATE SET verdict = EXCLUDED.verdict, job = EXCLUDED.job, fence = EXCLUDED.fence,
     claim = EXCLUDED.claim, wall = EXCLUDED.wall, boot = EXCLUDED.boot, boot_id = EXCLUDED.boot_id;
+
+-- name: outlived (courses, with their ended jobs, as far as they can go, and whether one is live that holds them)
+-- $1 wall, $2 until, $3 kind and $4 id of the last one, $5 how many, $6 how many jobs of each
+SELECT c.until, c.kind, c.id, ARRAY(
+    SELECT j.id FROM tidemill.jobs AS j
+    WHERE c.kind = 'flow' AND j.flow = c.id AND j.finished IS NOT NULL ORDER BY j.seq LIMIT $6::integer
+) AS ended, EXISTS (
+    SELECT FROM tidemill.jobs AS j WHERE c.kind = 'flow' AND j.flow = c.id AND j.finished IS NULL
+) AS held
+FROM tidemill.courses AS c
+WHERE c.until <= $1 AND (c.until, c.kind, c.id) > ($2, $3, $4) ORDER BY c.until, c.kind, c.id LIMIT $5::integer;
+
+-- name: forget_courses
+-- $1 kinds, $2 ids
+WITH gone AS (
+    DELETE FROM tidemill.courses AS c USING unnest($1::text[], $2::text[]) AS w (kind, id)
+    WHERE c.kind = w.kind AND c.id = w.id
+)
+DELETE FROM tidemill.stirs AS s USING unnest($1::text[], $2::text[]) AS w (kind, id)
+WHERE s.kind = w.kind AND s.course = w.id;
+
+-- name: remember_courses
+-- $1 ids under which they are remembered, $2 their own, $3 wall and $4 boot until when, $5 boot id
+INSERT INTO tidemill.remembered (id, verdict, job, fence, claim, wall, boot, boot_id)
+SELECT w.id, 'accepted', w.course, 0, 0, $3, $4, $5 FROM unnest($1::text[], $2::text[]) AS w (id, course)
+ON CONFLICT (id) DO UPDATE SET verdict = EXCLUDED.verdict, job = EXCLUDED.job, fence = EXCLUDED.fence,
+    claim = EXCLUDED.claim, wall = EXCLUDED.wall, boot = EXCLUDED.boot, boot_id = EXCLUDED.boot_id;
+
+-- name: stir (flows that stay, though jobs of theirs are gone)
+-- $1 flows, $2 jobs
+INSERT INTO tidemill.stirs (kind, course, job)
+SELECT 'flow', * FROM unnest($1::text[], $2::text[]);
 
 -- name: forget_ids
 -- $1 wall, $2 boot, $3 boot id, $4 how many

@@ -64,12 +64,12 @@ SELECT
     (SELECT min(due) FROM tidemill.jobs WHERE state = 'scheduled' AND queue = $1) AS next_due,
     (SELECT count(*) FROM tidemill.jobs WHERE state = 'scheduled' AND queue = $1 AND attempts > 0) AS retrying,
     GREATEST(
-        (SELECT max(finished) FROM tidemill.jobs
-         WHERE finished IS NOT NULL AND queue = $1 AND state = 'done'),
-        (SELECT max(finished) FROM tidemill.jobs
-         WHERE finished IS NOT NULL AND queue = $1 AND state = 'failed'),
-        (SELECT max(finished) FROM tidemill.jobs
-         WHERE finished IS NOT NULL AND queue = $1 AND state = 'cancelled'),
+        (SELECT max(GREATEST(
+            (SELECT max(finished) FROM tidemill.jobs
+             WHERE finished IS NOT NULL AND queue = $1 AND state = ends.state AND (flow IS NULL) IS TRUE),
+            (SELECT max(finished) FROM tidemill.jobs
+             WHERE finished IS NOT NULL AND queue = $1 AND state = ends.state AND (flow IS NULL) IS FALSE)
+         )) FROM (VALUES ('done'), ('failed'), ('cancelled')) AS ends (state)),
         (SELECT minute FROM tidemill.history WHERE queue = $1 AND done + failed + cancelled > 0
          ORDER BY minute DESC LIMIT 1)
     ) AS last_ended;

@@ -83,6 +83,11 @@ SELECT a.pool, a.key, a.account, p.declared,
 FROM tidemill.accounts AS a JOIN tidemill.pools AS p ON p.name = a.pool
 ORDER BY a.pool, a.key;
 
+-- name: stale_stirs (of courses that are gone)
+SELECT s.kind, count(DISTINCT s.course) AS courses, count(*) AS stirs FROM tidemill.stirs AS s
+WHERE NOT EXISTS (SELECT FROM tidemill.courses AS c WHERE c.kind = s.kind AND c.id = s.course)
+GROUP BY s.kind ORDER BY s.kind;
+
 -- name: orphans (what was kept of jobs that are gone)
 SELECT 'attempts' AS what, count(DISTINCT o.job) AS jobs, count(*) AS kept FROM tidemill.attempts AS o
 WHERE NOT EXISTS (SELECT FROM tidemill.jobs AS j WHERE j.id = o.job)

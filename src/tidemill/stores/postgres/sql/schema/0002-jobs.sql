@@ -8,8 +8,8 @@ SELECT setval('tidemill.places', 0), setval('tidemill.fences', 0), setval('tidem
 
 -- One row per job, in every state. Partial indexes keep each question about the jobs it concerns: pruning
 -- never sees jobs that are yet to run. No index holds what a heartbeat changes.
--- `folded` says whether the job was in a folded claim when it was last settled. `error`, `tags`, `needs`,
--- `batching` and `extra` are JSON.
+-- `folded` says whether the job was in a folded claim when it was last settled. `flow` is the id of the flow it is
+-- part of. `error`, `tags`, `needs`, `batching`, `extra` and `in_flow` are JSON.
 CREATE TABLE tidemill.jobs (
     seq           bigint           NOT NULL,
     id            text COLLATE "C" NOT NULL,
@@ -52,6 +52,8 @@ CREATE TABLE tidemill.jobs (
     call          text COLLATE "C" NOT NULL DEFAULT '',
     extra         text,
     folded        boolean          NOT NULL DEFAULT false,
+    flow          text COLLATE "C",
+    in_flow       text,
     PRIMARY KEY (id)
 ) WITH (
     fillfactor = 85,
@@ -63,7 +65,9 @@ CREATE INDEX jobs_seq ON tidemill.jobs (seq);
 CREATE INDEX jobs_scheduled ON tidemill.jobs (queue, due, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_running ON tidemill.jobs (worker, queue) WHERE state = 'running';
 CREATE INDEX jobs_waiting ON tidemill.jobs (after) WHERE state = 'waiting';
-CREATE INDEX jobs_ended ON tidemill.jobs (queue, state, finished, seq) WHERE finished IS NOT NULL;
+-- Apart from those of flows: these are not their queue's to prune.
+CREATE INDEX jobs_ended ON tidemill.jobs (queue, state, (flow IS NULL), finished, seq) WHERE finished IS NOT NULL;
+CREATE INDEX jobs_parts ON tidemill.jobs (flow, seq) WHERE flow IS NOT NULL;
 CREATE INDEX jobs_expiring ON tidemill.jobs (queue, expires)
     WHERE expires IS NOT NULL AND state IN ('scheduled', 'ready', 'waiting');
 CREATE INDEX jobs_unique ON tidemill.jobs (queue, unique_key)

@@ -17,7 +17,7 @@ SELECT j.seq, held.id, j.queue, j.task, j.payload, 'running' COLLATE "C" AS stat
     j.unique_until, j.unique_holds, j.after, c.fence, c.claim, c.worker, c.number, c.lease,
     j.crashes > 0 AS alone, c.started, j.finished, j.result, j.error, j.reason,
     NULL::double precision AS progress, NULL::text AS note, j.part, j.unknown_for, j.needs, j.batching,
-    '' COLLATE "C" AS call, j.extra, j.folded
+    '' COLLATE "C" AS call, j.extra, j.folded, j.flow, j.in_flow
 FROM tidemill.claims AS c
 CROSS JOIN LATERAL unnest(c.jobs) AS held (id)
 CROSS JOIN LATERAL (

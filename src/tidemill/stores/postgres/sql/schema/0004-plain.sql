@@ -106,7 +106,7 @@ CREATE FUNCTION tidemill.claim_plain(
 ) RETURNS TABLE (
     id text, queue text, task text, payload text, attempts integer, priority integer, crashes integer,
     generation integer, timeout double precision, trace text, created double precision,
-    due double precision, part text, fence bigint,
+    due double precision, part text, in_flow text, fence bigint,
     plain boolean, wall double precision, boot double precision, epoch bigint, more boolean, next_due double precision,
     promoted text[]
 ) LANGUAGE plpgsql
@@ -219,7 +219,7 @@ BEGIN
         taken := cardinality(picks);
         RETURN QUERY
         SELECT j.id, j.queue, j.task, j.payload, j.attempts, j.priority, j.crashes, j.generation, j.timeout,
-            j.trace, j.created, j.due, j.part, its_fence,
+            j.trace, j.created, j.due, j.part, j.in_flow, its_fence,
             true, clock.wall, clock.boot, clock.epoch, NULL::boolean, NULL::double precision, NULL::text[]
         FROM tidemill.jobs AS j WHERE j.id = ANY(picks) ORDER BY j.priority, j.due, j.seq;
         left_over := left_over - taken;
@@ -257,12 +257,13 @@ $$;
 
 -- What became of plain jobs. `kinds` are the tags of core.outcomes. A list of fences, claims or kinds may end
 -- early, as above, and any other but that of the ids may be empty. Answers which of them (from 1) are left to
--- be settled otherwise, the queues that have something to start now or later, and the clocks.
+-- be settled otherwise, the queues that have something to start now or later, whether jobs of flows
+-- have ended, and the clocks.
 CREATE FUNCTION tidemill.settle_plain(
     given_wall double precision, expected double precision, heard bigint, ids text[], fences bigint[],
     claims bigint[], kinds text[], results text[], errors text[], reasons text[],
     delays double precision[], priorities integer[], OUT left_over integer[], OUT rung text[],
-    OUT wall double precision, OUT boot double precision, OUT epoch bigint
+    OUT stirred boolean, OUT wall double precision, OUT boot double precision, OUT epoch bigint
 ) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -270,6 +271,7 @@ DECLARE
     name text;
     done bigint[];
     left_claims bigint[];
+    parts text[];
     held boolean;
 BEGIN
     SELECT c.wall, c.boot, c.epoch INTO wall, boot, epoch
@@ -323,7 +325,7 @@ BEGIN
         ))
         RETURNING j.id, j.queue, j.state, s.ordinality AS number, s.kind, s.error, j.generation, j.attempts,
             j.started, j.worker, CASE WHEN j.folded THEN j.fence END AS left_claim, j.lane, j.priority, j.due,
-            j.seq, j.fence, j.expires
+            j.seq, j.fence, j.expires, j.flow
     ), in_line AS (
         INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence, expires)
         SELECT s.queue, s.lane, s.priority, s.due, s.seq, s.id, s.fence, s.expires
@@ -342,10 +344,15 @@ BEGIN
     SELECT array_agg(s.number), array_agg(s.left_claim) FILTER (WHERE s.left_claim IS NOT NULL),
         array_agg(DISTINCT s.queue) FILTER (WHERE s.state IN ('ready', 'scheduled') OR EXISTS (
             SELECT FROM tidemill.queues AS q WHERE q.name = s.queue AND q.rings
-        ))
-    INTO done, left_claims, rung FROM settled AS s;
+        )),
+        array_agg(s.id) FILTER (WHERE s.flow IS NOT NULL AND s.state NOT IN ('ready', 'scheduled'))
+    INTO done, left_claims, rung, parts FROM settled AS s;
     IF left_claims IS NOT NULL THEN
         PERFORM tidemill.leave_claims(left_claims);
+    END IF;
+    stirred := parts IS NOT NULL;
+    IF stirred THEN
+        PERFORM tidemill.stir_flows(parts);
     END IF;
     left_over := '{}';
     IF COALESCE(cardinality(done), 0) < cardinality(ids) THEN

@@ -70,13 +70,14 @@ $$;
 --   stirred: lanes that may have another head; grown: groups with how many lanes they have more
 --   ended: claims whose reservations are replaced by `reserved`
 --   left_by, heard: claims that nothing was left to any more, or that were heard
+--   new_stirs, taken: what has stirred courses, and the numbers of those stirs that were taken
 CREATE FUNCTION tidemill.commit_step(
     gone_jobs text[], new_jobs json, new_queues json, plain_lanes json, new_lanes json, gone_lanes json,
     stirred json, grown json, marks json, gone_groups json, picked bigint, ids json, admitted bigint[],
     new_workers json, new_checkpoints json, gone_checkpoints json,
     new_attempts json, attempts_kept integer, new_logs json, logs_kept integer, minutes json, new_pools json,
     new_accounts json, ended json, reserved json, left_to json, left_by json, silent json, heard json,
-    pool_minutes json
+    pool_minutes json, new_courses json, gone_courses json, new_stirs json, taken bigint[]
 ) RETURNS void LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -124,13 +125,13 @@ BEGIN
             seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace,
             tags, attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence,
             claim, worker, number, lease, alone, started, finished, result, error, reason, progress,
-            note, part, unknown_for, needs, batching, call, extra
+            note, part, unknown_for, needs, batching, call, extra, flow, in_flow
         )
         SELECT
             seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace,
             tags, attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence,
             claim, worker, number, lease, alone, started, finished, result, error, reason, progress,
-            note, part, unknown_for, needs, batching, call, extra
+            note, part, unknown_for, needs, batching, call, extra, flow, in_flow
         FROM json_populate_recordset(NULL::tidemill.jobs, new_jobs)
         ON CONFLICT (id) DO UPDATE SET
             seq = EXCLUDED.seq, queue = EXCLUDED.queue, task = EXCLUDED.task, payload = EXCLUDED.payload,
@@ -145,7 +146,7 @@ BEGIN
             finished = EXCLUDED.finished, result = EXCLUDED.result, error = EXCLUDED.error,
             reason = EXCLUDED.reason, progress = EXCLUDED.progress, note = EXCLUDED.note,
             part = EXCLUDED.part, unknown_for = EXCLUDED.unknown_for, needs = EXCLUDED.needs,
-            batching = EXCLUDED.batching, call = EXCLUDED.call, extra = EXCLUDED.extra;
+            batching = EXCLUDED.batching, call = EXCLUDED.call, extra = EXCLUDED.extra, flow = EXCLUDED.flow, in_flow = EXCLUDED.in_flow;
         INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence, expires)
         SELECT queue, lane, priority, due, seq, id, fence, expires
         FROM json_populate_recordset(NULL::tidemill.jobs, new_jobs) WHERE state = 'ready';
@@ -366,6 +367,9 @@ BEGIN
         FROM json_populate_recordset(NULL::tidemill.pool_history, pool_minutes)
         ON CONFLICT (pool, minute) DO UPDATE SET
             calls = EXCLUDED.calls, units = EXCLUDED.units, refusals = EXCLUDED.refusals;
+    END IF;
+    IF COALESCE(new_courses, gone_courses, new_stirs) IS NOT NULL OR taken IS NOT NULL THEN
+        PERFORM tidemill.write_courses(new_courses, gone_courses, new_stirs, taken);
     END IF;
 END
 $$;

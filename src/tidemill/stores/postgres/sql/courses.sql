@@ -1,0 +1,63 @@
+-- Flows and schedules.
+
+-- name: by_id
+-- $1 kinds, $2 ids
+SELECT {columns} FROM unnest($1::text[], $2::text[]) AS w (of, course)
+JOIN tidemill.courses ON kind = w.of AND id = w.course;
+
+-- name: agenda (those with ends, then those that are due; some are both)
+-- $1 wall, $2 boot, $3 epoch, $4 kind, $5 how many, $6 how many ends of each, $7 ids if only these are meant
+WITH clock AS MATERIALIZED (
+    SELECT wall, boot, epoch FROM tidemill.read_clock($1, $2, $3)
+), waiting AS (
+    (SELECT course AS waits, false AS is_due, min(number)::double precision AS since FROM tidemill.stirs
+     WHERE kind = $4 {stirs} GROUP BY course ORDER BY min(number) LIMIT $5)
+    UNION ALL
+    (SELECT id, true, due FROM tidemill.courses
+     WHERE kind = $4 AND due <= (SELECT wall FROM clock) {dues} ORDER BY due, id LIMIT $5)
+), first AS (
+    SELECT DISTINCT ON (waits) waits, is_due, since FROM waiting ORDER BY waits, is_due
+), stirred AS (
+    SELECT waits, is_due, since FROM first ORDER BY is_due, since, waits LIMIT $5
+)
+SELECT clock.wall, clock.boot, clock.epoch, (
+    SELECT min(due) FROM tidemill.courses WHERE kind = $4 AND due > clock.wall
+) AS next_due, {columns}, ends.numbers, ends.jobs, ends.states
+FROM clock
+LEFT JOIN (
+    stirred JOIN tidemill.courses ON kind = $4 AND id = waits
+    CROSS JOIN LATERAL (
+        SELECT array_agg(e.number ORDER BY e.number) AS numbers, array_agg(e.job ORDER BY e.number) AS jobs,
+            array_agg(e.state ORDER BY e.number) AS states
+        FROM (
+            SELECT s.number, s.job, (
+                SELECT (tidemill.shown(j)).state FROM tidemill.jobs AS j WHERE j.id = s.job
+            ) AS state
+            FROM tidemill.stirs AS s WHERE s.kind = $4 AND s.course = waits ORDER BY s.number LIMIT $6
+        ) AS e
+    ) AS ends
+) ON true
+ORDER BY is_due, since, id;
+
+-- name: stirs_of
+AND course = ANY($7::text[])
+
+-- name: dues_of (the ids are few, whoever is due may not be)
+AND id || '' = ANY($7::text[])
+
+-- name: find
+-- $1 kind, $2 created and $3 id of the last one, $4 how many
+SELECT {columns} FROM tidemill.courses
+WHERE kind = $1 AND (created, id) < ($2, $3) {meant} ORDER BY created DESC, id DESC LIMIT $4;
+
+-- name: find_states (of each state as many as may be on the page: an index has them in their order)
+-- $5 states
+SELECT page.* FROM unnest($5::text[]) AS w (wanted) CROSS JOIN LATERAL (
+    SELECT {columns} FROM tidemill.courses
+    WHERE kind = $1 AND state = w.wanted AND (created, id) < ($2, $3) {meant}
+    ORDER BY created DESC, id DESC LIMIT $4
+) AS page ORDER BY created DESC, id DESC LIMIT $4;
+
+-- name: counts
+-- $1 kind
+SELECT state, count(*) FROM tidemill.courses WHERE kind = $1 GROUP BY state;
