@@ -10,21 +10,25 @@ import redis
 
 from tests.servers.program import HOST
 from tests.servers.redis import Redis
+from tidemill.core.courses import Kind
 from tidemill.core.job import Job
 from tidemill.core.needs import group_of_lane
 from tidemill.core.states import State
 from tidemill.engine.changes import Moved
 from tidemill.engine.wants import Beginning
 from tidemill.stores.redis import keys, rows
+from tidemill.stores.redis.course_writes import places
 from tidemill.stores.redis.job_writes import write_job
 from tidemill.stores.redis.records import in_lane, unpacked
 from tidemill.stores.redis.writes import Writes
 
 Shard = dict[str, Any]
-RECOUNTED = ("counts", "expiring", "running_in", "reserved_at")
+RECOUNTED = ("counts", "expiring", "running_in", "reserved_at", "outlived")
 KINDS = (
     *("page:", "ready:", "lane:", "scheduled:", "held:", "done:", "failed:", "cancelled:", "after:"),
     *("unique:", "groups:", "open:", "wakes:", "shut:", "waiting:"),
+    *("parts:", "part_ends:", "done_parts:", "failed_parts:", "cancelled_parts:"),
+    *("listed:", "dues:", "course_counts:", "stirred:", "stirs:"),
 )
 
 
@@ -35,6 +39,8 @@ def wrong(server: Redis, root: str) -> list[str]:
     expected = _filed(jobs)
     _add_lanes(expected, found, jobs)
     _add_reserved(expected, found)
+    _add_courses(expected, found)
+    _add_stirs(expected, found)
     return [
         f"{name}: expected {expected.get(name)}, found {found.get(name)}"
         for name in sorted(expected.keys() | found.keys())
@@ -117,6 +123,28 @@ def _add_reserved(expected: Shard, found: Shard) -> None:
     held = (one for text in found.get("reserved", {}).values() for one in rows.reserved_of(text))
     for place, count in Counter(keys.place(one.place) for one in held).items():
         expected[keys.RESERVED_AT][place.encode()] = str(count).encode()
+
+
+def _add_courses(expected: Shard, found: Shard) -> None:
+    for kind in Kind:
+        kept = found.get(keys.courses(kind), {})
+        courses = [rows.course_of(kind, id_.decode(), text) for id_, text in kept.items()]
+        for key, score, member in (place for course in courses for place in places(course)):
+            expected[key][member.encode()] = score
+        for state, count in Counter(course.state for course in courses).items():
+            expected[keys.course_counts(kind)][state.encode()] = str(count).encode()
+
+
+def _add_stirs(expected: Shard, found: Shard) -> None:
+    """Only of courses that there are."""
+    for number, text in found.get(keys.STIRS, {}).items():
+        length, _, rest = text.decode().partition(":")
+        name = rest.encode()[: int(length)].decode()
+        kind, id_ = keys.course_of(name)
+        if id_.encode() in found.get(keys.courses(kind), {}):
+            expected[f"{keys.STIRS}:{name}"][number] = float(number)
+            first = expected[keys.stirred(kind)].get(id_.encode(), float(number))
+            expected[keys.stirred(kind)][id_.encode()] = min(first, float(number))
 
 
 def _shown(row: Any) -> Any:

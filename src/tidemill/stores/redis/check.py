@@ -7,25 +7,22 @@ counts only if the job is still what it was.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from hashlib import sha1
 
 from tidemill.core.states import FINAL
 from tidemill.stores.redis import keys
+from tidemill.stores.redis.agreeing import Kept, failed
+from tidemill.stores.redis.check_courses import check_courses
 from tidemill.stores.redis.check_pools import check_pools
 from tidemill.stores.redis.filing import Filed, filed
 from tidemill.stores.redis.records import seq_and_id, unpacked
 from tidemill.stores.redis.scanning import ready_lanes
 from tidemill.stores.redis.scripts import load
 from tidemill.stores.redis.shard import Shard
-from tidemill.stores.redis.wire import Argument
 
-AGREES, GET, RECOUNT = map(load, ("agrees", "get", "recount"))
+GET, RECOUNT = map(load, ("get", "recount"))
 AT_ONCE = 200
 RECORDS_AT_ONCE = 50
 _DETAILS = ("attempts:", "logs:", "steps:")
-
-Kept = tuple[str, bytes]
-"""A job's id and its record, empty when there is none."""
 
 
 async def check(shard: Shard) -> tuple[str, ...]:
@@ -37,6 +34,7 @@ async def check(shard: Shard) -> tuple[str, ...]:
     found += [sentence async for sentence in _strays(shard, keys.EXPIRING)]
     found += await _counts(shard, queues)
     found += [sentence async for sentence in check_pools(shard)]
+    found += [sentence async for sentence in check_courses(shard)]
     found += [sentence async for sentence in _orphans(shard)]
     return tuple(found)
 
@@ -48,7 +46,7 @@ async def _records(shard: Shard) -> AsyncIterator[str]:
         cursor, some = await shard.ask(b"HSCAN", shard.key(keys.JOBS), cursor, b"COUNT", RECORDS_AT_ONCE)
         jobs = [(id_.decode(), record) for id_, record in zip(some[::2], some[1::2], strict=True)]
         wanted = [(job, list(filed(unpacked(*job)))) for job in jobs]
-        for (id_, record), at in await _failed(shard, wanted):
+        for (id_, record), at in await failed(shard, keys.JOBS, wanted):
             state = unpacked(id_, record).state
             yield f"job {id_!r} is {state} but is not found as such in {at.key!r}"
         if cursor == b"0":
@@ -78,7 +76,7 @@ async def _strays(shard: Shard, name: str) -> AsyncIterator[str]:
             for kept in await _kept(shard, list(members))
             if not _is_filed(kept, name, members[kept[0]])
         ]
-        for (id_, record), _ in await _failed(shard, doubtful):
+        for (id_, record), _ in await failed(shard, keys.JOBS, doubtful):
             what = f"is {unpacked(id_, record).state}" if record else "does not exist"
             yield f"{name!r} lists the job {id_!r}, which {what}"
         if cursor == b"0":
@@ -95,20 +93,6 @@ def _is_filed(kept: Kept, name: str, member: bytes) -> bool:
 async def _kept(shard: Shard, ids: Sequence[str]) -> list[Kept]:
     reply = await shard.run(GET, *ids, repeatable=True) if ids else []
     return list(zip(ids, reply[::2], strict=True))
-
-
-async def _failed(shard: Shard, wanted: Sequence[tuple[Kept, list[Filed]]]) -> list[tuple[Kept, Filed]]:
-    words: list[Argument] = []
-    checks: list[tuple[Kept, Filed]] = []
-    for kept, places in wanted:
-        record = kept[1]
-        digest = sha1(record, usedforsecurity=False).hexdigest() if record else ""
-        words += [kept[0], digest, len(places)]
-        for place in places:
-            words += place
-            checks.append((kept, place))
-    failed = await shard.run(AGREES, *words, repeatable=True) if words else []
-    return [checks[number - 1] for number in failed]
 
 
 async def _counts(shard: Shard, queues: Sequence[str]) -> list[str]:
@@ -132,7 +116,7 @@ async def _orphans(shard: Shard) -> AsyncIterator[str]:
         jobs = {name: job for name in names if (job := _job_of(name))}
         kept = dict(await _kept(shard, sorted(set(jobs.values()))))
         doubtful = [((job, b""), [Filed("gone", name, "")]) for name, job in jobs.items() if not kept[job]]
-        for (id_, _), at in await _failed(shard, doubtful):
+        for (id_, _), at in await failed(shard, keys.JOBS, doubtful):
             yield f"{at.key!r} is kept of the job {id_!r}, which is gone"
         if cursor == b"0":
             return

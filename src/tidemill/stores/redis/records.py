@@ -73,7 +73,7 @@ class More(msgspec.Struct, frozen=True, omit_defaults=True):
     unique_until: float | None = None
     after: str | None = None
     part: str = ""
-    unknown_for: float = 0.0
+    unknown_for: float | None = None
     needs: tuple[Need, ...] = ()
     batching: Batching | None = None
     extra: tuple[Need, ...] = ()
@@ -214,7 +214,7 @@ def unpacked(id_: str, record: bytes, lease: float | None = None) -> Job:
         progress=news.progress,
         note=news.note,
         part=more.part,
-        unknown_for=more.unknown_for,
+        unknown_for=more.unknown_for or 0.0,
         needs=more.needs,
         batching=more.batching,
         call=news.call,
@@ -289,7 +289,7 @@ def _more_of(job: Job) -> More:
         None if job.unique_holds else job.unique_until,
         job.after,
         job.part,
-        job.unknown_for,
+        job.unknown_for or None,
         job.needs,
         job.batching,
         job.extra,

@@ -1,7 +1,8 @@
 -- Whether orders and lists have what the records say, in pieces, while jobs go on.
---   of each job: its id, the digest of its record ('' when there was none), how many checks,
+--   ARGV[2]  the hash of the records: of jobs, flows or schedules
+--   then of each: its id, the digest of its record ('' when there was none), how many checks,
 --   of each check: kind, key, member, what is expected
--- Answers the numbers of the checks that failed, counted through. A job that has changed since is passed over.
+-- Answers the numbers of the checks that failed, counted through. What has changed since is passed over.
 -- uses: root
 local checks = {}
 
@@ -29,9 +30,9 @@ function checks.gone(key)
   return redis.call('EXISTS', key) == 0
 end
 
-local failed, number, at = {}, 0, 2
+local failed, number, at = {}, 0, 3
 while ARGV[at] do
-  local record = redis.call('HGET', root .. 'jobs', ARGV[at])
+  local record = redis.call('HGET', root .. ARGV[2], ARGV[at])
   local same = (record and redis.sha1hex(record) or '') == ARGV[at + 1]
   local count = tonumber(ARGV[at + 2])
   at = at + 3
