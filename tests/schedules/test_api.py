@@ -15,6 +15,7 @@ from tidemill.contract.store import Store
 from tidemill.core.courses import Kind
 from tidemill.schedules.schedule import Origin, ScheduleState
 from tidemill.stores.memory import MemoryStore
+from tidemill.stores.redis import RedisStore
 from tidemill.stores.sqlite import SqliteStore
 from tidemill.testing import START, ManualClock, SeededEntropy
 
@@ -26,15 +27,18 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def app(request: pytest.FixtureRequest, tmp_path: Any, clock: ManualClock) -> AsyncIterator[Tidemill]:
-    entropy = SeededEntropy(1)
-    store: Store = (
-        MemoryStore(clock=clock, entropy=entropy)
-        if request.param == "memory"
-        else SqliteStore(str(tmp_path / "jobs.db"), clock=clock, entropy=entropy)
-    )
-    app = Tidemill(store=store, clock=clock, entropy=entropy)
+def made(kind: str, request: pytest.FixtureRequest, clock: ManualClock) -> Store:
+    entropy, given = SeededEntropy(1), request.getfixturevalue
+    if kind == "memory":
+        return MemoryStore(clock=clock, entropy=entropy)
+    if kind == "sqlite":
+        return SqliteStore(str(given("tmp_path") / "jobs.db"), clock=clock, entropy=entropy)
+    return RedisStore(given("redis_url"), prefix=given("redis_prefix"), clock=clock, entropy=entropy)
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+async def app(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[Tidemill]:
+    app = Tidemill(store=made(request.param, request, clock), clock=clock, entropy=SeededEntropy(1))
 
     @app.task(name="refresh")
     async def refresh(feed: int) -> None: ...
