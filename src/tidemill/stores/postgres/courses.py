@@ -22,7 +22,7 @@ SQL = load("courses")
 FIELDS = Course.__struct_fields__
 _COLUMNS = ", ".join(FIELDS)
 _BY_ID = SQL.by_id.format(columns=_COLUMNS)
-_AGENDA = SQL.agenda.format(columns=_COLUMNS, stirs="", dues="")
+_AGENDA = SQL.agenda.format(columns=_COLUMNS, stirs="", dues="due")
 _AGENDA_OF = SQL.agenda.format(columns=_COLUMNS, stirs=SQL.stirs_of, dues=SQL.dues_of)
 _NEWEST = (math.inf, "")
 

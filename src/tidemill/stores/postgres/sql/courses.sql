@@ -1,31 +1,34 @@
--- Flows and schedules.
+-- Flows and schedules. One that is named is looked up by its id, whatever the server believes (OFFSET 0).
 
 -- name: by_id
 -- $1 kinds, $2 ids
-SELECT {columns} FROM unnest($1::text[], $2::text[]) AS w (of, course)
-JOIN tidemill.courses ON kind = w.of AND id = w.course;
+SELECT {columns} FROM unnest($1::text[], $2::text[]) AS w (of, named)
+CROSS JOIN LATERAL (SELECT * FROM tidemill.courses WHERE kind = w.of AND id = w.named OFFSET 0) AS course;
 
 -- name: agenda (those with ends, then those that are due; some are both)
 -- $1 wall, $2 boot, $3 epoch, $4 kind, $5 how many, $6 how many ends of each, $7 ids if only these are meant
 WITH clock AS MATERIALIZED (
-    SELECT wall, boot, epoch FROM tidemill.read_clock($1, $2, $3)
+    SELECT k.wall, k.boot, k.epoch, (
+        SELECT min(due) FROM tidemill.courses WHERE kind = $4 AND due > k.wall
+    ) AS next_due
+    FROM tidemill.read_clock($1, $2, $3) AS k
 ), waiting AS (
     (SELECT course AS waits, false AS is_due, min(number)::double precision AS since FROM tidemill.stirs
      WHERE kind = $4 {stirs} GROUP BY course ORDER BY min(number) LIMIT $5)
     UNION ALL
     (SELECT id, true, due FROM tidemill.courses
-     WHERE kind = $4 AND due <= (SELECT wall FROM clock) {dues} ORDER BY due, id LIMIT $5)
+     WHERE kind = $4 AND {dues} <= (SELECT wall FROM clock) ORDER BY due, id LIMIT $5)
 ), first AS (
     SELECT DISTINCT ON (waits) waits, is_due, since FROM waiting ORDER BY waits, is_due
 ), stirred AS (
     SELECT waits, is_due, since FROM first ORDER BY is_due, since, waits LIMIT $5
 )
-SELECT clock.wall, clock.boot, clock.epoch, (
-    SELECT min(due) FROM tidemill.courses WHERE kind = $4 AND due > clock.wall
-) AS next_due, {columns}, ends.numbers, ends.jobs, ends.states
+SELECT clock.wall, clock.boot, clock.epoch, clock.next_due, {columns}, ends.numbers, ends.jobs, ends.states
 FROM clock
 LEFT JOIN (
-    stirred JOIN tidemill.courses ON kind = $4 AND id = waits
+    stirred CROSS JOIN LATERAL (
+        SELECT * FROM tidemill.courses WHERE kind = $4 AND id = waits OFFSET 0
+    ) AS course
     CROSS JOIN LATERAL (
         SELECT array_agg(e.number ORDER BY e.number) AS numbers, array_agg(e.job ORDER BY e.number) AS jobs,
             array_agg(e.state ORDER BY e.number) AS states
@@ -43,7 +46,7 @@ ORDER BY is_due, since, id;
 AND course = ANY($7::text[])
 
 -- name: dues_of (the ids are few, whoever is due may not be)
-AND id || '' = ANY($7::text[])
+id = ANY($7::text[]) AND COALESCE(due, 'Infinity')
 
 -- name: find
 -- $1 kind, $2 created and $3 id of the last one, $4 how many
