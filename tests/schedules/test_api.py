@@ -15,6 +15,7 @@ from tidemill.contract.store import Store
 from tidemill.core.courses import Kind
 from tidemill.schedules.schedule import Origin, ScheduleState
 from tidemill.stores.memory import MemoryStore
+from tidemill.stores.postgres import PostgresStore
 from tidemill.stores.redis import RedisStore
 from tidemill.stores.sqlite import SqliteStore
 from tidemill.testing import START, ManualClock, SeededEntropy
@@ -33,10 +34,12 @@ def made(kind: str, request: pytest.FixtureRequest, clock: ManualClock) -> Store
         return MemoryStore(clock=clock, entropy=entropy)
     if kind == "sqlite":
         return SqliteStore(str(given("tmp_path") / "jobs.db"), clock=clock, entropy=entropy)
+    if kind == "postgres":
+        return PostgresStore(given("prepared_postgres_url"), clock=clock, entropy=entropy)
     return RedisStore(given("redis_url"), prefix=given("redis_prefix"), clock=clock, entropy=entropy)
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
 async def app(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[Tidemill]:
     app = Tidemill(store=made(request.param, request, clock), clock=clock, entropy=SeededEntropy(1))
 
