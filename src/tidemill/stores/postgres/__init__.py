@@ -9,6 +9,8 @@ How it stays fast and safe:
   claim: jobs that somebody has locked are passed over, minutes of history are appended, counts are counted.
 * What may start stands in a line of slim rows, and jobs that are claimed together are one row until they are
   settled, or somebody has to know more of them (`schema/0003-folded.sql`).
+* Jobs of flows are made by a slow step, with the course they come of, and then go the way of plain ones:
+  whoever settles them notes their ends (`schema/0006-courses.sql`).
 * Everything else is the engine's verbs on rows that are looked up (`source.py`) and written in one call
   (`commit.py`). Such steps come one after the other, so that what they read stays as it is.
 * Nothing is kept in a session, so that it works behind a pooler: no search path, no session locks, no
