@@ -97,7 +97,7 @@ def postgres_url(postgres_server: Postgres) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def _prepared_postgres(postgres_server: Postgres) -> Rewinding:
+def _prepared_postgres(postgres_server: Postgres) -> Iterator[Rewinding]:
     from tests.servers.rewinding import Rewinding
     from tidemill.stores.postgres import PostgresStore
     from tidemill.testing.manual import ManualClock
@@ -111,7 +111,8 @@ def _prepared_postgres(postgres_server: Postgres) -> Rewinding:
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, prepare()).result()
     rewinding.remember()
-    return rewinding
+    yield rewinding
+    rewinding.close()
 
 
 @pytest.fixture
