@@ -7,7 +7,8 @@ CREATE SEQUENCE tidemill.picks MINVALUE 0;
 SELECT setval('tidemill.places', 0), setval('tidemill.fences', 0), setval('tidemill.picks', 0);
 
 -- One row per job, in every state. Partial indexes keep each question about the jobs it concerns: pruning
--- never sees jobs that are yet to run. No index holds what a heartbeat changes.
+-- never sees jobs that are yet to run. No index holds what a heartbeat changes. Those of all jobs have room for a
+-- second entry of each: its settlement writes a new row, and pages would have to be split for it.
 -- `folded` says whether the job was in a folded claim when it was last settled. `error`, `tags`, `needs`,
 -- `batching` and `extra` are JSON.
 CREATE TABLE tidemill.jobs (
@@ -52,14 +53,14 @@ CREATE TABLE tidemill.jobs (
     call          text COLLATE "C" NOT NULL DEFAULT '',
     extra         text,
     folded        boolean          NOT NULL DEFAULT false,
-    PRIMARY KEY (id)
+    PRIMARY KEY (id) WITH (fillfactor = 50)
 ) WITH (
     fillfactor = 85,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 2000,
     autovacuum_analyze_scale_factor = 0.05
 );
-CREATE INDEX jobs_seq ON tidemill.jobs (seq);
+CREATE INDEX jobs_seq ON tidemill.jobs (seq) WITH (fillfactor = 50);
 CREATE INDEX jobs_scheduled ON tidemill.jobs (queue, due, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_running ON tidemill.jobs (worker, queue) WHERE state = 'running';
 CREATE INDEX jobs_waiting ON tidemill.jobs (after) WHERE state = 'waiting';
