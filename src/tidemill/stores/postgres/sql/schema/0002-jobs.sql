@@ -317,7 +317,8 @@ CREATE FUNCTION tidemill.begin_step(
 BEGIN
     PERFORM pg_advisory_xact_lock('tidemill.jobs'::regclass::oid::bigint),
         set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-        set_config('enable_mergejoin', 'off', true);
+        set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true),
+        set_config('enable_sort', 'off', true);
     SELECT c.wall, c.boot, c.epoch INTO wall, boot, epoch FROM tidemill.read_clock(wall, boot, epoch) AS c;
     SELECT p.last_value, s.last_value, f.last_value INTO picks, seq, fence
     FROM tidemill.picks AS p, tidemill.places AS s, tidemill.fences AS f;

@@ -111,6 +111,7 @@ CREATE FUNCTION tidemill.claim_plain(
     promoted text[]
 ) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_bitmapscan = off SET enable_sort = off -- or a long line is sorted for the few that are wanted
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
