@@ -24,6 +24,8 @@ EVERY = 2.0
 tell the next step."""
 LEASE = 3.0
 
+pytestmark = pytest.mark.alone
+
 
 class WrongClock(SystemClock):
     def __init__(self, by: float) -> None:

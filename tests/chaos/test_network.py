@@ -17,6 +17,8 @@ from tests.servers.proxy import Proxy
 ROUNDS = int(os.environ.get("TIDEMILL_NETWORK_ROUNDS", "2"))
 """Of six faults each; 50 in `make chaos`."""
 
+pytestmark = pytest.mark.alone
+
 
 class Network:
     """`straight` leads to the same server past the proxy."""

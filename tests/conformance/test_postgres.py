@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 import asyncpg
 import pytest
 from hypothesis import settings
-from tests.servers.postgres import Postgres
+from tests.servers.rewinding import Rewinding
 
+from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
 from tidemill.stores.postgres import PostgresStore
 from tidemill.testing.conformance import *  # noqa: F403 - the suite is meant to be taken whole
@@ -38,13 +37,12 @@ def arrive() -> Arrive:
     return arrive_by_sql
 
 
-def test_lockstep_with_memory(postgres_server: Postgres, postgres_url: str) -> None:
+def test_lockstep_with_memory(prepared_postgres: Rewinding, prepared_postgres_url: str) -> None:
     """Everything the PostgreSQL store says and shows equals what the specification says and shows."""
-    histories = count()
-    run_lockstep(
-        lambda clock, entropy: PostgresStore(
-            postgres_url, schema=f"history_{next(histories)}", clock=clock, entropy=entropy
-        ),
-        arrive_by_sql,
-        settings(SETTINGS, max_examples=max(1, SETTINGS.max_examples // 2)),  # each history makes its tables
-    )
+
+    def empty(clock: Clock, entropy: Entropy) -> PostgresStore:
+        prepared_postgres.rewind()
+        return PostgresStore(prepared_postgres_url, clock=clock, entropy=entropy)
+
+    # each step takes a dozen trips
+    run_lockstep(empty, arrive_by_sql, settings(SETTINGS, max_examples=max(1, SETTINGS.max_examples // 2)))

@@ -97,7 +97,8 @@ def postgres_url(postgres_server: Postgres) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def _prepared_postgres(postgres_server: Postgres) -> Rewinding:
+def prepared_postgres(postgres_server: Postgres) -> Iterator[Rewinding]:
+    """Shared: whoever uses it puts it back, as `prepared_postgres_url` does."""
     from tests.servers.rewinding import Rewinding
     from tidemill.stores.postgres import PostgresStore
     from tidemill.testing.manual import ManualClock
@@ -111,12 +112,13 @@ def _prepared_postgres(postgres_server: Postgres) -> Rewinding:
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, prepare()).result()
     rewinding.remember()
-    return rewinding
+    yield rewinding
+    rewinding.close()
 
 
 @pytest.fixture
-def prepared_postgres_url(_prepared_postgres: Rewinding) -> Iterator[str]:
+def prepared_postgres_url(prepared_postgres: Rewinding) -> Iterator[str]:
     """A database in which a store's tables are, in the default schema, with nothing in them: ten times
     faster than `postgres_url` for a test that opens a store anyway."""
-    yield _prepared_postgres.url
-    _prepared_postgres.rewind()
+    yield prepared_postgres.url
+    prepared_postgres.rewind()

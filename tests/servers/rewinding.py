@@ -6,8 +6,6 @@ a test filled takes a few. A suite of seven hundred tests notices.
 
 from __future__ import annotations
 
-from typing import LiteralString
-
 import psycopg
 from psycopg import sql
 
@@ -20,8 +18,8 @@ SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid =
 WHERE c.relkind = 'r' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'remembered')
 """
 SEQUENCES = """
-SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, coalesce(last_value, start_value),
-    last_value IS NOT NULL) FROM remembered.sequences
+PERFORM setval(format('%I.%I', schemaname, sequencename)::regclass, coalesce(last_value, start_value),
+    last_value IS NOT NULL) FROM remembered.sequences;
 """
 
 
@@ -30,33 +28,41 @@ class Rewinding:
 
     def __init__(self, server: Postgres) -> None:
         self._server = server
+        self._client: psycopg.Connection | None = None
         self.url = server.url_of(DATABASE)
         with server.client() as client:
             client.execute(f"CREATE DATABASE {DATABASE}")
 
     def remember(self) -> None:
-        with self._server.client(DATABASE) as client:
-            client.execute("CREATE SCHEMA remembered")
-            client.execute("CREATE TABLE remembered.sequences AS TABLE pg_sequences")
-            client.execute("CREATE TABLE remembered.tables AS " + TABLES)
-            client.execute(_for_each(client, "CREATE TABLE {copy} AS TABLE {table}"))
+        """A connection stays open for it: what takes us back is planned once."""
+        client = psycopg.connect(self.url, autocommit=True, connect_timeout=5)
+        client.execute("CREATE SCHEMA remembered")
+        client.execute("CREATE TABLE remembered.sequences AS TABLE pg_sequences")
+        tables = [sql.Identifier(*row) for row in client.execute(TABLES).fetchall()]
+        steps: list[sql.Composable] = [sql.SQL("DELETE FROM {};").format(table) for table in tables]
+        for number, table in enumerate(tables):
+            copy = sql.Identifier("remembered", f"table_{number}")
+            kept = client.execute(sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, table)).rowcount
+            if kept:
+                steps.append(sql.SQL("INSERT INTO {} OVERRIDING SYSTEM VALUE TABLE {};").format(table, copy))
+        body = sql.Literal(
+            sql.SQL("BEGIN {} {} END").format(sql.SQL("").join(steps), sql.SQL(SEQUENCES)).as_string(client)
+        )
+        # In any order, and no triggers.
+        client.execute(
+            sql.SQL(
+                "CREATE FUNCTION remembered.rewind() RETURNS void LANGUAGE plpgsql "
+                "SET session_replication_role = replica AS {}"
+            ).format(body)
+        )
+        self._client = client
 
     def rewind(self) -> None:
         """Whoever is still connected is sent away first."""
-        with self._server.client(DATABASE) as client:
-            client.execute(SEND_AWAY)
-            with client.transaction():
-                client.execute("SET LOCAL session_replication_role = replica")  # any order, no triggers
-                client.execute(_for_each(client, "DELETE FROM {table}"))
-                client.execute(_for_each(client, "INSERT INTO {table} OVERRIDING SYSTEM VALUE TABLE {copy}"))
-                client.execute(SEQUENCES)
+        assert self._client is not None, "nothing was remembered"
+        self._client.execute(SEND_AWAY)
+        self._client.execute("SELECT remembered.rewind()")
 
-
-def _for_each(client: psycopg.Connection, statement: LiteralString) -> sql.Composed:
-    rows = client.execute("SELECT nspname, relname FROM remembered.tables").fetchall()
-    return sql.SQL("; ").join(
-        sql.SQL(statement).format(
-            table=sql.Identifier(schema, name), copy=sql.Identifier("remembered", f"{schema}_{name}")
-        )
-        for schema, name in rows
-    )
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()

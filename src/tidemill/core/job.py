@@ -148,7 +148,8 @@ def _is_plain(job: NewJob) -> bool:
         and job.trace is None
         and not job.tags
         and job.unique is None
-        and job.priority == 0 == job.delay
+        and PRIORITY_RANGE[0] <= job.priority <= PRIORITY_RANGE[1]
+        and job.delay == 0
         and job.at is job.expires is job.timeout is None
         and names.isascii()
         and "\0" not in names

@@ -12,6 +12,7 @@ from tests.stores.postgres.conftest import Connect
 from tidemill.contract.jobs import Reading
 from tidemill.core.claims import Heartbeat
 from tidemill.stores.postgres import PostgresStore
+from tidemill.stores.postgres.clocks import StoreClock
 from tidemill.stores.postgres.connection import Connection
 from tidemill.stores.postgres.step import Step
 from tidemill.testing.manual import ManualClock
@@ -100,6 +101,33 @@ async def test_i26_a_step_that_is_taken_back_at_once(
         await step_server_clock(connection, step)
         assert (await read(connection)).boot - before.boot == pytest.approx(0, abs=1)
     await worker.close()
+
+
+async def test_i26_who_only_says_what_it_holds_hears_of_corrections_too(
+    connection: Connection, postgres_url: str
+) -> None:
+    """Else it could not tell the next step."""
+    worker = await PostgresStore(postgres_url).open()
+    beat = Heartbeat(worker="w", received=0, lease=30.0)
+    await worker.extend(beat)
+    before = await read(connection)
+    await step_server_clock(connection, HOUR)
+    await read(connection)
+    await worker.extend(beat)
+    await step_server_clock(connection, -HOUR)
+    await worker.extend(beat)
+    assert await corrections(connection) == 2
+    assert (await read(connection)).boot - before.boot == pytest.approx(0, abs=1)
+    await worker.close()
+
+
+def test_i26_an_answer_that_was_overtaken_takes_no_correction_back() -> None:
+    clock = StoreClock(None)
+    clock.heard(5000.0, 100.0, 2)
+    clock.heard(5000.0, 3700.0, 1)
+    _, expected, epoch = clock.asked()
+    assert expected == pytest.approx(100.0, abs=1)
+    assert epoch == 2
 
 
 async def test_a_small_difference_is_none(connection: Connection) -> None:

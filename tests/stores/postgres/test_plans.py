@@ -14,13 +14,22 @@ import msgspec
 import pytest
 
 from tidemill.contract.store import Store
+from tidemill.core.changes import Cancel
 from tidemill.core.claims import Claimed, ClaimRequest, Heartbeat, Held, Settlement, Share
+from tidemill.core.filters import Filter
 from tidemill.core.job import Error, Group, NewJob
 from tidemill.core.outcomes import Done, Retrying
 from tidemill.core.queues import QueueSettings, Retention
 from tidemill.stores.postgres import PostgresStore
 
 JOBS, AT_ONCE = 2000, 50
+MANY = """
+INSERT INTO tidemill.jobs (seq, id, queue, task, payload, state, priority, created, due)
+SELECT nextval('tidemill.places'), 'many' || n, 'q', 't', '1', 'ready', 5, 1, 1
+FROM generate_series(1, 150000) AS n;
+INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence)
+SELECT queue, lane, priority, due, seq, id, fence FROM tidemill.jobs WHERE id LIKE 'many%'
+"""
 AGAIN = Retrying(60.0, Error("ValueError", "oops"))
 
 
@@ -134,6 +143,25 @@ async def test_plain_jobs_are_found_by_index_whenever_it_was_analysed(
         assert after.scans[table] == before.scans[table], "the table was read whole"
         # Each job is met by its claim, its heartbeat (thrice) and its settlement; dead entries are met again.
         assert after.entries[table] - before.entries[table] < 12 * JOBS
+
+
+async def test_a_long_line_is_not_sorted_for_the_few_that_are_wanted(postgres_url: str) -> None:
+    """A server that has not analysed it yet supposes that a few rows would have to be sorted."""
+    store = await PostgresStore(postgres_url).open()
+    await store.insert([jobs("first", 1), keyed("slow", 1)])
+    await store.close()
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute(MANY)
+    await connection.close()
+    before = await counted(postgres_url)
+    store = await store.open()
+    worker = Worker(store)
+    assert len(await worker.take()) == AT_ONCE
+    await store.amend(Filter(ids=("slow0",)), Cancel())
+    assert len(await worker.take()) == AT_ONCE
+    await store.close()
+    after = await counted(postgres_url)
+    assert after.entries["ready"] - before.entries["ready"] < 10 * AT_ONCE
 
 
 @pytest.mark.parametrize("analysed", ["empty", "full"])

@@ -51,6 +51,7 @@ async def test_i5_a_second_handle_does_not_jump(connect: Connect) -> None:
     assert await fence(await connect()) == first + 1
 
 
+@pytest.mark.alone
 async def test_i5_i6_a_claim_that_a_failover_lost(redis_prefix: str) -> None:
     """Sentinels lead to the new primary, which knows nothing of the last claim: its holder is refused,
     and nobody gets the same fence."""
@@ -75,6 +76,7 @@ async def test_i5_i6_a_claim_that_a_failover_lost(redis_prefix: str) -> None:
         assert again.fence == lost.fence + FENCE_JUMP, "the claim was lost"
         assert await settle(store, lost) == [Answer.STALE]
         assert await settle(store, again) == [Answer.OK]
+        assert await settle(store, lost) == [Answer.STALE], "also when the job has ended"
         assert await listener.wait(5.0), "a ring may have been lost"
         assert await store.check() == ()
         await store.close()

@@ -43,8 +43,8 @@ class StoreClock:
         return None, boot + self._own.boot() - own, epoch
 
     def heard(self, wall: float, boot: float, epoch: int | None) -> Reading:
-        """What the server answered."""
-        if epoch is not None:
+        """What the server answered. Answers may overtake each other: what is known of a correction stays."""
+        if epoch is not None and (self._heard is None or epoch >= self._heard[2]):
             self._heard = boot, self._own.boot(), epoch
         return Reading(wall, boot)
 

@@ -45,6 +45,8 @@ class Links:
         self._idle: list[tuple[Link, float]] = []
         self._all: set[Link] = set()
         self._opening = 0
+        self._left: set[asyncio.Task[Link]] = set()
+        """Being opened for those who have gone away since."""
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -99,6 +101,8 @@ class Links:
         every, self._idle, self._all = self._all, [], set()
         for link in every:
             await hang_up(link)
+        if self._left:
+            await asyncio.wait(self._left)
 
     async def connect(self) -> Link:
         """One that is not counted: for whoever needs one of its own."""
@@ -111,14 +115,26 @@ class Links:
         )
 
     async def _open(self) -> Link:
+        """To the end, even if whoever wants it goes away: asyncpg would leave a future behind that it has not
+        looked at, and asyncio complains of it."""
         self._opening += 1
+        opening = asyncio.create_task(self.connect())
         try:
-            link = await self.connect()
+            link = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._left.add(opening)
+            opening.add_done_callback(self._forget)
+            raise
         finally:
             self._opening -= 1
             self._call_next()
         self._all.add(link)
         return link
+
+    def _forget(self, opened: asyncio.Task[Link]) -> None:
+        self._left.discard(opened)
+        if not opened.cancelled() and opened.exception() is None:
+            terminate(opened.result())
 
     async def _wait_for_one(self) -> None:
         turn = asyncio.get_running_loop().create_future()

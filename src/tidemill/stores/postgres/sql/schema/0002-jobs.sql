@@ -7,7 +7,8 @@ CREATE SEQUENCE tidemill.picks MINVALUE 0;
 SELECT setval('tidemill.places', 0), setval('tidemill.fences', 0), setval('tidemill.picks', 0);
 
 -- One row per job, in every state. Partial indexes keep each question about the jobs it concerns: pruning
--- never sees jobs that are yet to run. No index holds what a heartbeat changes.
+-- never sees jobs that are yet to run. No index holds what a heartbeat changes. Those of all jobs have room for a
+-- second entry of each: its settlement writes a new row, and pages would have to be split for it.
 -- `folded` says whether the job was in a folded claim when it was last settled. `flow` is the id of the flow it is
 -- part of. `error`, `tags`, `needs`, `batching`, `extra` and `in_flow` are JSON.
 CREATE TABLE tidemill.jobs (
@@ -54,14 +55,14 @@ CREATE TABLE tidemill.jobs (
     folded        boolean          NOT NULL DEFAULT false,
     flow          text COLLATE "C",
     in_flow       text,
-    PRIMARY KEY (id)
+    PRIMARY KEY (id) WITH (fillfactor = 50)
 ) WITH (
     fillfactor = 85,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 2000,
     autovacuum_analyze_scale_factor = 0.05
 );
-CREATE INDEX jobs_seq ON tidemill.jobs (seq);
+CREATE INDEX jobs_seq ON tidemill.jobs (seq) WITH (fillfactor = 50);
 CREATE INDEX jobs_scheduled ON tidemill.jobs (queue, due, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_running ON tidemill.jobs (worker, queue) WHERE state = 'running';
 CREATE INDEX jobs_waiting ON tidemill.jobs (after) WHERE state = 'waiting';
@@ -320,7 +321,8 @@ CREATE FUNCTION tidemill.begin_step(
 BEGIN
     PERFORM pg_advisory_xact_lock('tidemill.jobs'::regclass::oid::bigint),
         set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-        set_config('enable_mergejoin', 'off', true);
+        set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true),
+        set_config('enable_sort', 'off', true);
     SELECT c.wall, c.boot, c.epoch INTO wall, boot, epoch FROM tidemill.read_clock(wall, boot, epoch) AS c;
     SELECT p.last_value, s.last_value, f.last_value INTO picks, seq, fence
     FROM tidemill.picks AS p, tidemill.places AS s, tidemill.fences AS f;

@@ -52,27 +52,25 @@ BEGIN
         lease = c.lease, alone = j.crashes > 0, started = c.started, progress = NULL, note = NULL, call = ''
     FROM unnest(ids, fences) AS w (id, fence) JOIN tidemill.claims AS c ON c.fence = w.fence
     WHERE j.id = w.id;
-    PERFORM tidemill.leave_claims(fences);
+    PERFORM tidemill.leave_claim(w.fence, count(*)::integer)
+    FROM unnest(fences) AS w (fence) GROUP BY w.fence ORDER BY w.fence;
 END
 $$;
 
--- For each time that a claim is named, a job has left it. One that nobody is in any more goes.
-CREATE FUNCTION tidemill.leave_claims(fences bigint[]) RETURNS void LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+-- So many jobs have left a claim. One that nobody is in any more goes.
+CREATE FUNCTION tidemill.leave_claim(its_fence bigint, gone integer) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    its record;
     still_open integer;
 BEGIN
-    FOR its IN SELECT w.fence, count(*) AS jobs FROM unnest(fences) AS w (fence) GROUP BY 1 ORDER BY 1 LOOP
-        DELETE FROM tidemill.claims AS c WHERE c.fence = its.fence AND c.open = its.jobs;
-        IF NOT FOUND THEN
-            UPDATE tidemill.claims AS c SET open = c.open - its.jobs WHERE c.fence = its.fence
-            RETURNING c.open INTO still_open;
-            IF still_open = 0 THEN -- others have left meanwhile
-                DELETE FROM tidemill.claims AS c WHERE c.fence = its.fence;
-            END IF;
+    DELETE FROM tidemill.claims AS c WHERE c.fence = its_fence AND c.open = gone;
+    IF NOT FOUND THEN
+        UPDATE tidemill.claims AS c SET open = c.open - gone WHERE c.fence = its_fence
+        RETURNING c.open INTO still_open;
+        IF still_open = 0 THEN -- others have left meanwhile
+            DELETE FROM tidemill.claims AS c WHERE c.fence = its_fence;
         END IF;
-    END LOOP;
+    END IF;
 END
 $$;
 

@@ -111,6 +111,7 @@ CREATE FUNCTION tidemill.claim_plain(
     promoted text[]
 ) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_bitmapscan = off SET enable_sort = off -- or a long line is sorted for the few that are wanted
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
@@ -255,28 +256,67 @@ BEGIN
 END
 $$;
 
--- What became of plain jobs. `kinds` are the tags of core.outcomes. A list of fences, claims or kinds may end
--- early, as above, and any other but that of the ids may be empty. Answers which of them (from 1) are left to
--- be settled otherwise, the queues that have something to start now or later, whether jobs of flows
--- have ended, and the clocks.
-CREATE FUNCTION tidemill.settle_plain(
-    given_wall double precision, expected double precision, heard bigint, ids text[], fences bigint[],
-    claims bigint[], kinds text[], results text[], errors text[], reasons text[],
-    delays double precision[], priorities integer[], OUT left_over integer[], OUT rung text[],
-    OUT stirred boolean, OUT wall double precision, OUT boot double precision, OUT epoch bigint
-) LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan AS $$
+-- What most settlements are: jobs of one claim, and all of them are done. `held` says whether anybody holds units.
+-- Answers as settle_others does; both are called by settle_plain, which says how to plan.
+CREATE FUNCTION tidemill.settle_done(
+    wall double precision, held boolean, ids text[], its_fence bigint, its_claim bigint, results text[],
+    OUT done bigint[], OUT rung text[], OUT parts text[]
+) LANGUAGE plpgsql AS $$
 DECLARE
-    name text;
-    done bigint[];
-    left_claims bigint[];
-    parts text[];
-    held boolean;
+    its record;
+    queues text[];
+    gone integer;
 BEGIN
-    SELECT c.wall, c.boot, c.epoch INTO wall, boot, epoch
-    FROM tidemill.read_clock(given_wall, expected, heard) AS c;
-    held := EXISTS (SELECT FROM tidemill.reservations);
+    SELECT c.fence, c.worker, c.number, c.lease, c.started INTO its
+    FROM tidemill.claims AS c WHERE c.fence = its_fence AND c.claim = its_claim;
+    WITH settled AS (
+        UPDATE tidemill.jobs AS j
+        SET state = 'done', attempts = j.attempts + 1, finished = wall, reason = NULL, result = s.result,
+            error = NULL, folded = j.state = 'ready', fence = its_fence, claim = its_claim,
+            alone = j.crashes > 0,
+            worker = CASE WHEN j.state = 'ready' THEN its.worker ELSE j.worker END,
+            number = CASE WHEN j.state = 'ready' THEN its.number ELSE j.number END,
+            lease = CASE WHEN j.state = 'ready' THEN its.lease ELSE j.lease END,
+            started = CASE WHEN j.state = 'ready' THEN its.started ELSE j.started END,
+            progress = CASE WHEN j.state = 'running' THEN j.progress END,
+            note = CASE WHEN j.state = 'running' THEN j.note END,
+            call = CASE WHEN j.state = 'running' THEN j.call ELSE '' END
+        FROM unnest(ids, results) WITH ORDINALITY AS s (id, result)
+        WHERE j.id = s.id AND (
+            j.state || '' = 'ready' AND j.fence < its.fence
+            OR j.state || '' = 'running' AND j.fence = its_fence AND j.claim = its_claim
+        )
+        AND j.unique_key IS NULL AND j.needs IS NULL AND j.extra IS NULL
+        AND NOT (held AND EXISTS (
+            SELECT FROM tidemill.reservations AS r
+            WHERE r.job = s.id AND r.fence = its_fence AND r.claim = its_claim
+        ))
+        RETURNING j.id, j.queue, s.ordinality AS number, j.folded, j.flow
+    ), counted AS (
+        INSERT INTO tidemill.history AS h (queue, minute, done)
+        SELECT s.queue, floor(wall / 60) * 60, count(*) FROM settled AS s GROUP BY s.queue
+        RETURNING h.queue
+    )
+    SELECT array_agg(s.number), count(*) FILTER (WHERE s.folded), ARRAY(SELECT c.queue FROM counted AS c),
+        array_agg(s.id) FILTER (WHERE s.flow IS NOT NULL)
+    INTO done, gone, queues, parts FROM settled AS s;
+    IF gone > 0 THEN
+        PERFORM tidemill.leave_claim(its_fence, gone);
+    END IF;
+    rung := ARRAY(SELECT q.name FROM tidemill.queues AS q WHERE q.name = ANY(queues) AND q.rings);
+END
+$$;
+
+-- Whatever else became of jobs. Answers which of them (from 1) are settled, the queues that have something to start
+-- now or later, and the jobs of flows that have ended.
+CREATE FUNCTION tidemill.settle_others(
+    wall double precision, held boolean, ids text[], fences bigint[], claims bigint[], kinds text[],
+    results text[], errors text[], reasons text[], delays double precision[], priorities integer[],
+    OUT done bigint[], OUT rung text[], OUT parts text[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    left_claims bigint[];
+BEGIN
     WITH open AS MATERIALIZED (
         SELECT c.fence, c.claim, c.worker, c.number, c.lease, c.started
         FROM tidemill.claims AS c WHERE c.fence = ANY(fences)
@@ -347,8 +387,40 @@ BEGIN
         )),
         array_agg(s.id) FILTER (WHERE s.flow IS NOT NULL AND s.state NOT IN ('ready', 'scheduled'))
     INTO done, left_claims, rung, parts FROM settled AS s;
-    IF left_claims IS NOT NULL THEN
-        PERFORM tidemill.leave_claims(left_claims);
+    PERFORM tidemill.leave_claim(l.fence, count(*)::integer)
+    FROM unnest(left_claims) AS l (fence) GROUP BY l.fence ORDER BY l.fence;
+END
+$$;
+
+-- What became of plain jobs. `kinds` are the tags of core.outcomes. A list of fences, claims or kinds may end
+-- early, as above, and any other but that of the ids may be empty. Answers which of them (from 1) are left to
+-- be settled otherwise, the queues that have something to start now or later, whether jobs of flows
+-- have ended, and the clocks.
+CREATE FUNCTION tidemill.settle_plain(
+    given_wall double precision, expected double precision, heard bigint, ids text[], fences bigint[],
+    claims bigint[], kinds text[], results text[], errors text[], reasons text[],
+    delays double precision[], priorities integer[], OUT left_over integer[], OUT rung text[],
+    OUT stirred boolean, OUT wall double precision, OUT boot double precision, OUT epoch bigint
+) LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    name text;
+    done bigint[];
+    parts text[];
+    held boolean;
+BEGIN
+    SELECT c.wall, c.boot, c.epoch INTO wall, boot, epoch
+    FROM tidemill.read_clock(given_wall, expected, heard) AS c;
+    held := EXISTS (SELECT FROM tidemill.reservations);
+    IF kinds = '{done}' AND cardinality(fences) = 1 AND cardinality(claims) = 1 THEN
+        SELECT s.done, s.rung, s.parts INTO done, rung, parts
+        FROM tidemill.settle_done(wall, held, ids, fences[1], claims[1], results) AS s;
+    ELSE
+        SELECT s.done, s.rung, s.parts INTO done, rung, parts
+        FROM tidemill.settle_others(
+            wall, held, ids, fences, claims, kinds, results, errors, reasons, delays, priorities
+        ) AS s;
     END IF;
     stirred := parts IS NOT NULL;
     IF stirred THEN
@@ -361,14 +433,12 @@ BEGIN
             WHERE o.number <> ALL(COALESCE(done, '{}'))
         );
     END IF;
-    IF rung IS NOT NULL THEN
-        FOREACH name IN ARRAY rung LOOP
-            PERFORM FROM tidemill.ready AS r WHERE r.queue = name AND r.lane = '' LIMIT 1;
-            IF FOUND THEN
-                PERFORM tidemill.open_lane(name);
-            END IF;
-        END LOOP;
-    END IF;
+    FOREACH name IN ARRAY COALESCE(rung, '{}') LOOP
+        PERFORM FROM tidemill.ready AS r WHERE r.queue = name AND r.lane = '' LIMIT 1;
+        IF FOUND THEN
+            PERFORM tidemill.open_lane(name);
+        END IF;
+    END LOOP;
 END
 $$;
 
