@@ -174,7 +174,7 @@ class Schedules:
     async def counts(self) -> dict[str, int]:
         """How many there are in each state."""
         counts = await (await self._client.store()).course_counts(Kind.SCHEDULE)
-        return {state: counts[state] for state in PRESENT if counts.get(state)}
+        return {state.value: counts[state] for state in PRESENT if counts.get(state)}
 
     async def _changed(self, name: str, alter: Callable[[Schedule, float], Schedule]) -> ScheduleView:
         def altered(_: str, before: Schedule | None, now: float) -> Changed:
