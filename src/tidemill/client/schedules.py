@@ -43,14 +43,16 @@ MOST_AT_ONCE = 1000
 
 class Schedules:
     """Every method answers what the store knows at that moment; programs without an event loop call
-    `app.run_sync(app.schedules.upsert(…))`. `declared` are the application's own (`app.schedule`): its
-    workers write them to the store when they start."""
+    `app.run_sync(app.schedules.upsert(…))`. `what` is a task that needs no arguments, or a job made by
+    `task.job(…)`. `declared` are the application's own (`app.schedule`): its workers write them to the store
+    when they start."""
 
     def __init__(self, client: Client, new_id: Callable[[], str]) -> None:
         self._client, self._new_id = client, new_id
         self.declared: dict[str, Wanted] = {}
 
     def declare(self, name: str, what: What, options: ScheduleOptions) -> None:
+        """What `app.schedule` does."""
         if name in self.declared:
             raise ConfigurationError(f"schedule {name!r} is declared twice; give one of them another name")
         self.declared[name] = self._wanted(name, what, options)
