@@ -60,7 +60,7 @@ chaos: setup  ## the long run: kills and stops on every store, simulated histori
 	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_CHAOS_RATE=$(CHAOS_RATE) TIDEMILL_CHAOS_CONCURRENCY=100 \
 		TIDEMILL_HISTORIES=$(HISTORIES) TIDEMILL_QUOTA_SEEDS=30 TIDEMILL_HTTP_SEEDS=3 TIDEMILL_NETWORK_ROUNDS=50 \
 		TIDEMILL_EVERY_ZONE=1 TIDEMILL_SCHEDULES=10000 \
-		$(BIN)/python -m pytest tests/chaos tests/simulation/test_histories.py tests/quotas tests/schedules
+		$(BIN)/python -m pytest tests/chaos tests/simulation/test_histories.py tests/simulation/flows tests/quotas tests/schedules
 
 lock:  ## resolve pyproject.toml anew into the constraints files
 	@scripts/lock
