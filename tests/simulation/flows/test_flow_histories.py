@@ -42,7 +42,7 @@ def test_all_of_it_happens() -> None:
 
 
 def _joins_do_not_wait(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(graph_next, "is_over", lambda graph, step: bool(graph.of(step).done))
+    patch.setattr(graph_next, "over", lambda graph: {name for name, of in graph.going.items() if of.done})
 
 
 def _ends_are_taken_and_forgotten(patch: pytest.MonkeyPatch) -> None:
