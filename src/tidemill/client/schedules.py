@@ -17,7 +17,7 @@ from tidemill.core.courses import Kind
 from tidemill.core.states import LIVE
 from tidemill.errors import ConfigurationError, EnqueueError, InvalidPayload
 from tidemill.schedules import changes
-from tidemill.schedules.keeping import Changed, change, change_many
+from tidemill.schedules.keeping import Changed, change, change_many, is_so
 from tidemill.schedules.making import make, work_of
 from tidemill.schedules.schedule import (
     PRESENT,
@@ -27,6 +27,7 @@ from tidemill.schedules.schedule import (
     Wanted,
     in_force,
     problem_with_schedule_name,
+    readable,
 )
 from tidemill.schedules.settings import ScheduleChanges, ScheduleOptions, read_changes, read_settings
 from tidemill.schedules.views import SchedulePage, ScheduleView, view
@@ -70,7 +71,9 @@ class Schedules:
         one of them is wrong; a name that code declares is found out where its turn comes."""
         wanted = {name: self._wanted(name, what, options) for name, what, options in entries}
 
-        def put(name: str, before: Schedule | None, now: float) -> Changed:
+        def put(name: str, before: Schedule | None, now: float) -> Changed | None:
+            if is_so(before, wanted[name], Origin.DYNAMIC):
+                return None
             return Changed(changes.put(before, name, wanted[name], Origin.DYNAMIC, now))
 
         await change_many(await self._client.store(), wanted, put)
@@ -153,6 +156,8 @@ class Schedules:
         [course] = await store.courses(Kind.SCHEDULE, [name])
         if course is None or course.state == ScheduleState.REMOVED:
             raise changes.not_found(name)
+        if readable(course) is None:
+            raise ConfigurationError(f"schedule {name!r}: its record is of a newer version, or damaged")
         return view(course, (await store.read_clock()).wall, TICKS_SHOWN)
 
     async def list(
@@ -171,7 +176,8 @@ class Schedules:
             Kind.SCHEDULE, name=origin, states=list(states), limit=limit, cursor=cursor
         )
         now = (await store.read_clock()).wall
-        return SchedulePage(tuple(view(course, now, 1) for course in page.courses), page.cursor)
+        known = [course for course in page.courses if readable(course) is not None]
+        return SchedulePage(tuple(view(course, now, 1) for course in known), page.cursor)
 
     async def counts(self) -> dict[str, int]:
         """How many there are in each state."""
