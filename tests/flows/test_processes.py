@@ -8,6 +8,8 @@ import os
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.quotas.processes import Processes
 from tidemill import Filter, State, Tidemill
 from tidemill.contract.wakeups import agenda_topic
@@ -18,6 +20,7 @@ PARTS = 6
 SUM = sum(range(PARTS)) - 2 - 2
 
 
+@pytest.mark.timeout(120 + 10 * FLOWS)
 async def test_i17_killed_workers_leave_no_flow_behind(tmp_path: Path) -> None:
     url, witness = f"sqlite:///{tmp_path / 'jobs.db'}", tmp_path / "witness.txt"
     environment = {"TIDEMILL_URL": url, "WITNESS": str(witness)}
