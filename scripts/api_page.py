@@ -18,6 +18,7 @@ import tidemill
 from tidemill.client.options import JobOptions
 from tidemill.client.registry import BatchTaskOptions, TaskOptions
 from tidemill.core.queue_options import QueueOptions
+from tidemill.schedules.settings import ScheduleOptions
 from tidemill.settings.arguments import WorkerArguments
 from tidemill.tasks.pools import PoolOptions
 
@@ -37,6 +38,20 @@ SECTIONS = {
     ],
     "Pools": ["Pool", "Limit", "Day", "Week", "Month", "TimeOfDay", "Refusal", "Reason"],
     "Batches": ["Failed", "Batch", "split"],
+    "Flows": [
+        "Flow",
+        "Step",
+        "whole",
+        "FlowHandle",
+        "Failure",
+        "InFlow",
+        "FlowView",
+        "StepView",
+        "FlowState",
+        "StepState",
+        "FlowPage",
+    ],
+    "Schedules": ["Schedules", "ScheduleView", "SchedulePage", "ScheduleState"],
     "Queues": ["QueueSettings", "Retention", "QueueChanges", "Override"],
     "Looking and steering": [
         "Inspector",
@@ -68,9 +83,10 @@ OPTIONS = {
     JobOptions: "job",
     QueueOptions: "queue",
     PoolOptions: "",
+    ScheduleOptions: "",
     WorkerArguments: "worker",
 }
-"""With the part of settings.md that says what each means; pools are set in code only."""
+"""With the part of settings.md that says what each means; pools and schedules are set in code."""
 
 OPTIONS_INTRODUCTION = """The names that stand behind `**options` above. They are types for editors: pass
 what they list as keyword arguments.

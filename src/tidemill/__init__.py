@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tidemill.client.flow_handle import FlowHandle
     from tidemill.client.flow_steps import Step, whole
     from tidemill.client.flows import Flow
+    from tidemill.client.schedules import Schedules
     from tidemill.core.calendars import Day, Month, Week
     from tidemill.core.daytime import TimeOfDay
     from tidemill.core.flow_jobs import InFlow
@@ -74,6 +75,8 @@ if TYPE_CHECKING:
     from tidemill.inspect.plan import Plan
     from tidemill.inspect.pools import PoolStatus
     from tidemill.inspect.views import Changed, JobView, Overview, QueueView
+    from tidemill.schedules.schedule import ScheduleState
+    from tidemill.schedules.views import SchedulePage, ScheduleView
     from tidemill.tasks.batches import Failed
     from tidemill.tasks.pools import Pool
 else:
@@ -101,6 +104,10 @@ else:
         "QueueView": "inspect.views",
         "Reason": "core.refusals",
         "Refusal": "core.refusals",
+        "SchedulePage": "schedules.views",
+        "ScheduleState": "schedules.schedule",
+        "ScheduleView": "schedules.views",
+        "Schedules": "client.schedules",
         "Step": "client.flow_steps",
         "StepState": "core.graph_state",
         "StepView": "flows.views",
@@ -185,6 +192,10 @@ __all__ = [
     "RetryNow",
     "RunNow",
     "ScheduleNotFound",
+    "SchedulePage",
+    "ScheduleState",
+    "ScheduleView",
+    "Schedules",
     "SchemaMismatch",
     "SnoozeFor",
     "State",

@@ -95,6 +95,15 @@ def test_cancelled_and_retried(cli: Cli) -> None:
     assert cli("flows", "--json", *store).json["flows"][0]["state"] == "done"
 
 
+def test_its_jobs(cli: Cli) -> None:
+    send("7")
+    send("8")
+    found = cli("jobs", "--flow", "clip/7", "--url", "sqlite:///shop.db", "--json").json["jobs"]
+    assert [job["id"] for job in found] == ["clip/7/download/0"]
+    shown = cli("jobs", "show", "clip/7/download/0", "--url", "sqlite:///shop.db").out
+    assert "flow:             step 'download' of clip/7, job 0" in shown
+
+
 def test_why_a_step_waits(cli: Cli) -> None:
     send("7")
     told = cli("explain", "clip/7/cut/0", "--app", "studio:app").out

@@ -219,6 +219,12 @@ class TestSteps:
         assert live(graph) == {("d", 0)}
         assert graph.of("c").count == 0
 
+    def test_a_long_chain_of_nothing(self) -> None:
+        """Each over the empty list before it: all end in one go."""
+        steps = [node(f"s{n}", each=each(f"s{n - 1}")) for n in range(1, 300)]
+        graph = go_on(graph_of(node("s0", each=Each(argument="item")), *steps))
+        assert state_of(graph) is FlowState.DONE
+
     def test_a_list_of_the_flow_itself(self) -> None:
         items = (msgspec.Raw(b"1"), msgspec.Raw(b"2"))
         graph = go_on(graph_of(node("a", each=Each(argument="item", items=items))))

@@ -16,6 +16,7 @@ PLAYED = [
     "docs/tutorial/first-job.md",
     "docs/how-to/batches.md",
     "docs/how-to/deploy.md",
+    "docs/how-to/flows.md",
     "docs/how-to/idempotent-handlers.md",
     "docs/how-to/limit-concurrency.md",
     "docs/how-to/logs-and-events.md",
@@ -24,6 +25,7 @@ PLAYED = [
     "docs/how-to/plan-a-backlog.md",
     "docs/how-to/quotas.md",
     "docs/how-to/retry-and-give-up.md",
+    "docs/how-to/schedules.md",
     "docs/how-to/simulate-a-provider.md",
     "docs/how-to/unique-jobs.md",
 ]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tidemill.core.courses import Advance, Kind, Next
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group
+from tidemill.errors import ConfigurationError
 from tidemill.inspect import copying
 from tidemill.inspect.copying import copy
 from tidemill.stores.memory import MemoryStore
@@ -31,6 +33,10 @@ async def source(clock: ManualClock) -> MemoryStore:
     return store
 
 
+def begins(kind: Kind, id_: str) -> Advance:
+    return Advance(kind=kind, id=id_, expected=0, next=Next(name="dub", state="running", record=b"{}"))
+
+
 async def order(store: MemoryStore) -> list[str]:
     return ids((await store.find(Filter(), 100)).jobs)
 
@@ -53,6 +59,28 @@ async def test_an_interrupted_copy_goes_on(
     assert (copied.jobs, copied.differences, told) == (10, (), [3, 6, 9, 10])
     assert await order(target) == await order(source)
     assert await target.history("q", 0.0) == await source.history("q", 0.0)
+
+
+async def test_flows_and_schedules_come_page_by_page(
+    source: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "COURSES_AT_ONCE", 2)
+    for number in range(5):
+        await source.advance([begins(Kind.FLOW, f"f{number}"), begins(Kind.SCHEDULE, f"s{number}")])
+    target = await MemoryStore(clock=clock).open()
+    copied = await copy(source, target)
+    assert (copied.flows, copied.schedules, copied.differences) == (5, 5, ())
+    for kind in Kind:
+        assert await target.find_courses(kind) == await source.find_courses(kind)
+
+
+async def test_a_flow_that_came_meanwhile_is_told(source: MemoryStore, clock: ManualClock) -> None:
+    target = await MemoryStore(clock=clock).open()
+    await target.advance([begins(Kind.FLOW, "f")])
+    with pytest.raises(ConfigurationError, match="it has flows"):
+        await copy(source, target)
+    copied = await copy(source, target, resume=True)
+    assert copied.differences == ("there are 0 running flows in the source and 1 in the target",)
 
 
 async def test_no_step_is_a_large_one(

@@ -12,12 +12,13 @@ import pytest
 
 from tidemill import ConfigurationError, Limit, ScheduleNotFound, Tidemill, Unique
 from tidemill.contract.store import Store
-from tidemill.core.courses import Kind
+from tidemill.core.courses import Advance, Kind, Next
 from tidemill.schedules.schedule import Origin, ScheduleState
 from tidemill.stores.memory import MemoryStore
 from tidemill.stores.postgres import PostgresStore
 from tidemill.stores.redis import RedisStore
 from tidemill.stores.sqlite import SqliteStore
+from tidemill.telemetry.events import ChoreBroke
 from tidemill.testing import START, ManualClock, SeededEntropy
 
 DAILY: Any = {"cron": "0 3 * * *"}
@@ -139,6 +140,9 @@ async def test_said_again_it_changes_nothing_and_another_rule_begins_now(
     clock.advance(1800)
     again = await app.schedules.upsert("feed-7", job(7), every=timedelta(hours=1))
     assert again.next == first.next
+    [course] = await app.store.courses(Kind.SCHEDULE, ["feed-7"])
+    assert course is not None
+    assert course.revision == 1
     other = await app.schedules.upsert("feed-7", job(8), every=900)
     assert other.next[0] - clock.wall() == pytest.approx(900, abs=1)
     assert bytes(other.arguments) == b'{"feed":8}'
@@ -244,3 +248,27 @@ async def test_start_may_be_a_datetime(app: Tidemill) -> None:
     start = datetime.fromtimestamp(START, UTC) + timedelta(days=1)
     view = await app.schedules.upsert("x", task(app, "sweep"), every=60, start=start)
     assert view.next[0] == start.timestamp()
+
+
+async def test_what_cannot_be_read_hides_nothing(app: Tidemill) -> None:
+    """Of a newer version, or damaged by hand."""
+    await app.schedules.upsert("fine", task(app, "sweep"), every=60)
+    now = (await app.store.read_clock()).wall
+    odd = Next(name="dynamic", state="active", record=b'{"name":7}', due=now - 100)
+    await app.store.advance([Advance(kind=Kind.SCHEDULE, id="odd", expected=0, next=odd)])
+    assert [view.name for view in (await app.schedules.list()).schedules] == ["fine"]
+    with pytest.raises(ConfigurationError, match="schedule 'odd': its record is of a newer version"):
+        await app.schedules.get("odd")
+    told: list[ChoreBroke] = []
+    app.on(ChoreBroke)(told.append)
+    await app.worker(until_idle=True, heartbeat_thread=False, isolation=False).run()
+    assert [event.chore for event in told] == ["schedule odd"]
+    await app.schedules.upsert("odd", task(app, "sweep"), every=60)
+    assert await app.schedules.remove("odd") == 1
+
+
+async def test_a_unique_key_comes_through(app: Tidemill) -> None:
+    unique = Unique("u", on_conflict="replace", period=timedelta(minutes=5))
+    await app.schedules.upsert("x", task(app, "sweep").using(unique=unique), every=60)
+    job = await (await app.schedules.run_now("x")).status()
+    assert (job.unique_key, job.unique_until) == ("u", job.created + 300)

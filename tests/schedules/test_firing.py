@@ -331,3 +331,28 @@ def test_start_and_end() -> None:
         assert (await mill.app.schedules.get("sale")).state is ScheduleState.ENDED
 
     virtually(scenario)
+
+
+def test_however_much_is_caught_up_no_step_is_a_long_one() -> None:
+    async def scenario(mill: Mill) -> None:
+        rows: list[Any] = [
+            (f"feed-{number}", mill.note.job("x"), {"every": 10, "catch_up": "all", "overlap": "allow"})
+            for number in range(7)
+        ]
+        await mill.app.schedules.upsert_many(rows)
+        await asyncio.sleep(700)
+        steps: list[int] = []
+        plain = MemoryStore.advance
+
+        async def measured(self: MemoryStore, advances: Any) -> Any:
+            steps.append(sum(len(item.jobs) for item in advances))
+            return await plain(self, advances)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MemoryStore, "advance", measured)
+            await mill.start()
+            await asyncio.sleep(5)
+        assert sum(steps) == len(await mill.jobs()) == 7 * 70
+        assert max(steps) <= 100
+
+    virtually(scenario)

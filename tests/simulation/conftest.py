@@ -21,10 +21,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seeds" not in metafunc.fixturenames:
         return
+    share = getattr(metafunc.module, "SHARE", 1)
     seed: int | None = metafunc.config.getoption("seed", default=None)
     if seed is not None:
         metafunc.parametrize("seeds", [range(seed, seed + 1)], ids=[str(seed)])
         return
-    count = int(os.environ.get("TIDEMILL_HISTORIES", "600"))
+    count = int(os.environ.get("TIDEMILL_HISTORIES", "1000")) // share
     chunks = [range(start, min(start + PER_TEST, count)) for start in range(0, count, PER_TEST)]
     metafunc.parametrize("seeds", chunks, ids=[f"{chunk.start}-{chunk.stop - 1}" for chunk in chunks])

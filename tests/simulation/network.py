@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from tests.simulation.watch import Call, Watch
 from tidemill.contract.copying import Copies, IdPage, JobCopy
+from tidemill.contract.courses import CoursePage
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
@@ -25,6 +26,7 @@ from tidemill.contract.wakeups import Listener
 from tidemill.core.changes import Amended, Change
 from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
 from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
@@ -188,6 +190,21 @@ class Network:
 
     async def pools(self) -> list[PoolView]:
         return cast("list[PoolView]", await self._call("pools"))
+
+    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
+        return cast("list[Advanced]", await self._call("advance", tuple(advances)))
+
+    async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
+        return cast("Agenda", await self._call("agenda", kind, limit, ids))
+
+    async def courses(self, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
+        return cast("list[Course | None]", await self._call("courses", kind, ids))
+
+    async def find_courses(self, kind: Kind, **wanted: Any) -> CoursePage:
+        return cast("CoursePage", await self._call("find_courses", kind, **wanted))
+
+    async def course_counts(self, kind: Kind) -> dict[str, int]:
+        return cast("dict[str, int]", await self._call("course_counts", kind))
 
     async def begin_step(self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry") -> Beginning:
         return cast("Beginning", await self._call("begin_step", job, by, step, on_unknown))

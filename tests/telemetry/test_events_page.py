@@ -8,7 +8,14 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from tests.docs.pages import page, rows, section
-from tidemill.telemetry import events, job_events, pool_events, schedule_events, worker_events
+from tidemill.telemetry import (
+    events,
+    flow_events,
+    job_events,
+    pool_events,
+    schedule_events,
+    worker_events,
+)
 from tidemill.telemetry.base import RANKS
 from tidemill.telemetry.events import CATALOGUE, AttemptEvent, Event, JobEvent, PoolEvent, WorkerEvent
 
@@ -31,6 +38,7 @@ def _row(kind: type[Event]) -> list[str]:
     ("title", "module"),
     [
         ("Jobs", job_events),
+        ("Flows", flow_events),
         ("Pools", pool_events),
         ("Schedules", schedule_events),
         ("Workers and the store", worker_events),
@@ -50,7 +58,7 @@ def test_the_kinds_of_the_page_are_the_bases() -> None:
 def test_every_event_there_is_is_in_the_catalogue() -> None:
     defined = {
         value
-        for module in (job_events, pool_events, schedule_events, worker_events)
+        for module in (flow_events, job_events, pool_events, schedule_events, worker_events)
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Event) and value not in KINDS
     }

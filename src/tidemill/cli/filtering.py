@@ -26,6 +26,7 @@ class Wanted:
     task: str | None
     key: str | None
     tag: str | None
+    flow: str | None
     text: str | None
     fields: tuple[tuple[str, str], ...]
     since: Instant | None
@@ -47,6 +48,7 @@ class Wanted:
             task=self.task,
             key=self.key,
             tag=self.tag,
+            flow=self.flow,
             text=self.text,
             fields=self.fields,
             since=None if self.since is None else self.since.at(now),
@@ -55,7 +57,7 @@ class Wanted:
         )
 
 
-NOTHING = Wanted(None, (), None, None, None, None, (), None, None, "created")
+NOTHING = Wanted(None, (), None, None, None, None, None, (), None, None, "created")
 
 
 def pairs(
@@ -87,6 +89,7 @@ _OPTIONS = (
     click.option("--task", metavar="NAME", shell_complete=complete.tasks, help="Only jobs of this task."),
     click.option("--key", callback=not_empty, help="Only jobs with this key."),
     click.option("--tag", callback=not_empty, help="Only jobs with this tag."),
+    click.option("--flow", metavar="ID", callback=not_empty, help="Only jobs of this flow."),
     click.option(
         "--text",
         callback=not_empty,
@@ -130,4 +133,4 @@ def with_filter(command: Callable[..., Any]) -> Callable[..., Any]:
     return functools.reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), wrapped)
 
 
-_NAMES = ("queue", "task", "key", "tag", "text", "fields", "since", "until", "time")
+_NAMES = ("queue", "task", "key", "tag", "flow", "text", "fields", "since", "until", "time")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tidemill.client.flow_steps import Step
-from tidemill.client.handle import looks
+from tidemill.client.handle import acquired, looks
 from tidemill.client.portal import refuse_on_a_loop
 from tidemill.contract.wakeups import course_topic, job_topic
 from tidemill.core.courses import Course, Kind
@@ -74,7 +74,7 @@ class FlowHandle:
         until = None if patience is None else asyncio.get_running_loop().time() + patience
         name = step.name if isinstance(step, Step) else step
         store = await self._client.store()
-        course = await self._wait(store, name, until)
+        course = await self._wait(name, until)
         graph = decode(course.record)
         if not _is_answered(course, graph, name):
             raise ResultTimeout(
@@ -129,11 +129,26 @@ class FlowHandle:
     async def _course(self) -> Course:
         return await steering.find_flow(await self._client.store(), self.id)
 
-    async def _wait(self, store: Store, step: str | None, until: float | None) -> Course:
-        topics = [course_topic(Kind.FLOW, self.id)]
+    async def _wait(self, step: str | None, until: float | None) -> Course:
+        """As with jobs: listen, or, while too many others do, look now and then."""
+        course = await self._course()
         if step is not None:
-            _node(decode((await self._course()).record), step)
-            topics.append(job_topic(job_id(self.id, step)))
+            _node(decode(course.record), step)
+        session = await self._client.session()
+        for look in looks(until):
+            if await acquired(session.listeners, look):
+                try:
+                    return await self._listen(session.store, step, until)
+                finally:
+                    session.listeners.release()
+            course = await self._course()
+            if _is_answered(course, decode(course.record), step):
+                break
+        return course
+
+    async def _listen(self, store: Store, step: str | None, until: float | None) -> Course:
+        topics = [course_topic(Kind.FLOW, self.id)]
+        topics += [] if step is None else [job_topic(job_id(self.id, step))]
         listener = store.listen(topics)
         try:
             for number, look in enumerate(looks(until)):

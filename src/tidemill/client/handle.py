@@ -140,7 +140,7 @@ class JobHandle(Generic[R_co]):
         """Listen, or, while too many others do, look now and then until one of them is done."""
         session = await self._client.session()
         for look in looks(until):
-            if await _acquired(session.listeners, look):
+            if await acquired(session.listeners, look):
                 try:
                     return await self._listen(session.store, until)
                 finally:
@@ -195,7 +195,7 @@ def looks(until: float | None) -> Iterator[float]:
         look = min(look * 2, LONGEST_LOOK)
 
 
-async def _acquired(places: asyncio.Semaphore, patience: float) -> bool:
+async def acquired(places: asyncio.Semaphore, patience: float) -> bool:
     try:
         async with asyncio.timeout(patience):
             return await places.acquire()

@@ -17,7 +17,7 @@ from tidemill.core.courses import Kind
 from tidemill.core.states import LIVE
 from tidemill.errors import ConfigurationError, EnqueueError, InvalidPayload
 from tidemill.schedules import changes
-from tidemill.schedules.keeping import Changed, change, change_many
+from tidemill.schedules.keeping import Changed, change, change_many, is_so
 from tidemill.schedules.making import make, work_of
 from tidemill.schedules.schedule import (
     PRESENT,
@@ -27,6 +27,7 @@ from tidemill.schedules.schedule import (
     Wanted,
     in_force,
     problem_with_schedule_name,
+    readable,
 )
 from tidemill.schedules.settings import ScheduleChanges, ScheduleOptions, read_changes, read_settings
 from tidemill.schedules.views import SchedulePage, ScheduleView, view
@@ -43,14 +44,16 @@ MOST_AT_ONCE = 1000
 
 class Schedules:
     """Every method answers what the store knows at that moment; programs without an event loop call
-    `app.run_sync(app.schedules.upsert(…))`. `declared` are the application's own (`app.schedule`): its
-    workers write them to the store when they start."""
+    `app.run_sync(app.schedules.upsert(…))`. `what` is a task that needs no arguments, or a job made by
+    `task.job(…)`. `declared` are the application's own (`app.schedule`): its workers write them to the store
+    when they start."""
 
     def __init__(self, client: Client, new_id: Callable[[], str]) -> None:
         self._client, self._new_id = client, new_id
         self.declared: dict[str, Wanted] = {}
 
     def declare(self, name: str, what: What, options: ScheduleOptions) -> None:
+        """What `app.schedule` does."""
         if name in self.declared:
             raise ConfigurationError(f"schedule {name!r} is declared twice; give one of them another name")
         self.declared[name] = self._wanted(name, what, options)
@@ -68,7 +71,9 @@ class Schedules:
         one of them is wrong; a name that code declares is found out where its turn comes."""
         wanted = {name: self._wanted(name, what, options) for name, what, options in entries}
 
-        def put(name: str, before: Schedule | None, now: float) -> Changed:
+        def put(name: str, before: Schedule | None, now: float) -> Changed | None:
+            if is_so(before, wanted[name], Origin.DYNAMIC):
+                return None
             return Changed(changes.put(before, name, wanted[name], Origin.DYNAMIC, now))
 
         await change_many(await self._client.store(), wanted, put)
@@ -151,6 +156,8 @@ class Schedules:
         [course] = await store.courses(Kind.SCHEDULE, [name])
         if course is None or course.state == ScheduleState.REMOVED:
             raise changes.not_found(name)
+        if readable(course) is None:
+            raise ConfigurationError(f"schedule {name!r}: its record is of a newer version, or damaged")
         return view(course, (await store.read_clock()).wall, TICKS_SHOWN)
 
     async def list(
@@ -169,12 +176,13 @@ class Schedules:
             Kind.SCHEDULE, name=origin, states=list(states), limit=limit, cursor=cursor
         )
         now = (await store.read_clock()).wall
-        return SchedulePage(tuple(view(course, now, 1) for course in page.courses), page.cursor)
+        known = [course for course in page.courses if readable(course) is not None]
+        return SchedulePage(tuple(view(course, now, 1) for course in known), page.cursor)
 
     async def counts(self) -> dict[str, int]:
         """How many there are in each state."""
         counts = await (await self._client.store()).course_counts(Kind.SCHEDULE)
-        return {state: counts[state] for state in PRESENT if counts.get(state)}
+        return {state.value: counts[state] for state in PRESENT if counts.get(state)}
 
     async def _changed(self, name: str, alter: Callable[[Schedule, float], Schedule]) -> ScheduleView:
         def altered(_: str, before: Schedule | None, now: float) -> Changed:

@@ -38,9 +38,17 @@ def broken(node: Node, going: Going) -> IndexSet:
             return going.failed & going.lost
 
 
+def over(graph: Graph) -> frozenset[str]:
+    """The steps that are done, as far as those after them are concerned."""
+    return frozenset(
+        node.name
+        for node in graph.nodes
+        if (going := graph.of(node.name)).count is not None and len(settled(node, going)) == going.count
+    )
+
+
 def is_over(graph: Graph, step: str) -> bool:
-    node, going = graph.node(step), graph.of(step)
-    return node is not None and going.count is not None and len(settled(node, going)) == going.count
+    return step in over(graph)
 
 
 def is_failing(graph: Graph) -> bool:
@@ -52,32 +60,31 @@ def is_live(graph: Graph) -> bool:
 
 
 def waits_for(graph: Graph, node: Node) -> list[str]:
-    return sorted(parent for parent in node.parents if not is_over(graph, parent))
+    return sorted(node.parents - over(graph))
 
 
 def begun(graph: Graph, lengths: Mapping[str, int]) -> Graph:
     """Steps whose parents are all done begin. `lengths` are of the lists that steps are mapped over, by the
     step that is mapped; one whose is not known yet does not. A step without jobs is over as it begins."""
-    if graph.stopped is not None or is_failing(graph):
-        return graph
-    news: dict[str, Going] = {}
-    for node in _beginning(graph):
-        count = _count(graph, node, lengths)
-        if count is not None:
-            news[node.name] = Going(count=count)
-    return begun(graph.going_on(news), lengths) if news else graph
+    while _may_go_on(graph):
+        counts = {node.name: _count(graph, node, lengths) for node in _beginning(graph)}
+        news = {name: Going(count=count) for name, count in counts.items() if count is not None}
+        if not news:
+            break
+        graph = graph.going_on(news)
+    return graph
 
 
 def unmeasured(graph: Graph) -> list[Node]:
     """Steps that could begin if it were known how long the list is that their parent returned."""
-    if graph.stopped is not None or is_failing(graph):
+    if not _may_go_on(graph):
         return []
     return [node for node in _beginning(graph) if _count(graph, node, {}) is None]
 
 
 def making(graph: Graph, most: int) -> list[Making]:
     """What is to be made next, and no more than that at once."""
-    if graph.stopped is not None or is_failing(graph):
+    if not _may_go_on(graph):
         return []
     return list(islice(_making(graph), most))
 
@@ -95,9 +102,14 @@ def made(graph: Graph, jobs: Iterable[Making]) -> Graph:
     return graph.going_on(changes) if changes else graph
 
 
+def _may_go_on(graph: Graph) -> bool:
+    return graph.stopped is None and not is_failing(graph)
+
+
 def _beginning(graph: Graph) -> Iterator[Node]:
+    behind = over(graph)
     for node in graph.nodes:
-        if graph.of(node.name).count is None and all(is_over(graph, parent) for parent in node.parents):
+        if graph.of(node.name).count is None and node.parents <= behind:
             yield node
 
 

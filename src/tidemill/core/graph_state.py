@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from tidemill.core.flow_jobs import COMPENSATION
 from tidemill.core.graph import Graph, Node, OnFailure, Why
-from tidemill.core.graph_next import broken, is_failing, is_live, is_over, settled
+from tidemill.core.graph_next import broken, is_failing, is_live, is_over, over, settled
 
 
 class FlowState(StrEnum):
@@ -38,8 +38,8 @@ def state_of(graph: Graph) -> FlowState:
     live = is_live(graph)
     if is_failing(graph):
         return FlowState.FAILING if live else FlowState.FAILED
-    over = all(is_over(graph, node.name) for node in graph.nodes)
-    return FlowState.DONE if over and not live else FlowState.RUNNING
+    all_over = len(over(graph)) == len(graph.nodes)
+    return FlowState.DONE if all_over and not live else FlowState.RUNNING
 
 
 def state_of_step(graph: Graph, node: Node) -> StepState:
@@ -54,9 +54,9 @@ def state_of_step(graph: Graph, node: Node) -> StepState:
 def progress_of_step(graph: Graph, node: Node) -> float:
     """From 0 to 1."""
     going = graph.of(node.name)
-    if is_over(graph, node.name):
-        return 1.0
-    return len(settled(node, going)) / going.count if going.count else 0.0
+    if going.count is None:
+        return 0.0
+    return len(settled(node, going)) / going.count if going.count else 1.0
 
 
 def progress_of(graph: Graph) -> float:

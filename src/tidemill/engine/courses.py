@@ -17,9 +17,13 @@ from tidemill.engine.records import Records
 
 
 def advance(records: Records, advances: Sequence[Advance]) -> list[Advanced]:
-    """F1 to F5. Advances are taken in order, each on top of the one before."""
+    """F1 to F5. Advances are taken in order, each on top of the one before; then come the jobs of all."""
     checked(advances)
-    return [_advance(records, item) for item in advances]
+    answers = [_advance(records, item) for item in advances]
+    for item, answer in zip(advances, answers, strict=True):
+        for made in item.jobs if answer.done else ():
+            _make(records, made)
+    return answers
 
 
 def _advance(records: Records, item: Advance) -> Advanced:
@@ -33,8 +37,6 @@ def _advance(records: Records, item: Advance) -> Advanced:
     after = None if item.next is None else _become(records, before, item, item.next)
     if before is not None and after is None:
         forget(records, before)
-    for made in item.jobs:
-        _make(records, made)
     return Advanced(done=True, course=after)
 
 

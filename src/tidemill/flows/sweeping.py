@@ -36,7 +36,6 @@ async def sweep(
     be advanced stops no other; what it raised is raised in the end."""
     swept, broken = Swept(), None
     agenda = await store.agenda(Kind.FLOW, limit, ids)
-    swept.more = ids is None and len(agenda.stirred) == limit
     pending: list[tuple[Course, Advance]] = []
     for stirred in agenda.stirred:
         flow = stirred.course.id
@@ -55,6 +54,7 @@ async def sweep(
             await _send(store, pending, swept)
             pending = []
     await _send(store, pending, swept)
+    swept.more |= len(agenda.stirred) == limit and bool(swept.advanced)
     if broken is not None:
         raise broken
     return swept

@@ -6,7 +6,9 @@ it: a copy that was interrupted goes on by being repeated, and skips what is the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -15,6 +17,7 @@ from tidemill.contract.jobs import Arrival
 from tidemill.contract.pools import PoolView
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.store import Store
+from tidemill.core.courses import Kind
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError
 from tidemill.inspect.words import plural
@@ -22,7 +25,10 @@ from tidemill.inspect.words import plural
 JOBS_AT_ONCE = 100
 BYTES_AT_ONCE = 4 * 1024 * 1024
 """No step is a long one, whatever the payloads."""
+COURSES_AT_ONCE = 100
 ARRIVALS_AT_ONCE = 500
+
+T = TypeVar("T")
 
 Told = Callable[[int], None]
 """Called now and then with how many jobs are over."""
@@ -33,6 +39,8 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
     when both stores hold the same."""
 
     jobs: int
+    flows: int
+    schedules: int
     ids: int
     queues: int
     pools: int
@@ -51,10 +59,13 @@ async def copy(source: Store, target: Store, *, resume: bool = False, tell: Told
     queues, pools = await _copy_settings(source, target)
     ids, fence = await _copy_ids(source, target)
     jobs, fence = await _copy_jobs(source, target, tell, fence)
+    flows, schedules = [await _copy_courses(source, target, kind) for kind in (Kind.FLOW, Kind.SCHEDULE)]
     arrivals = await _copy_arrivals(source, target)
     await target.copy_in(Copies(fence=fence))
     return Copied(
         jobs=jobs,
+        flows=flows,
+        schedules=schedules,
         ids=ids,
         queues=queues,
         pools=pools,
@@ -77,6 +88,8 @@ async def _require_no_workers(store: Store, which: str) -> None:
 async def _require_empty(target: Store) -> None:
     found = {
         "jobs": await target.counts(),
+        "flows": await target.course_counts(Kind.FLOW),
+        "schedules": await target.course_counts(Kind.SCHEDULE),
         "queues": await target.queues(),
         "pools": await target.pools(),
         "arrivals": await target.arrivals(1),
@@ -154,7 +167,7 @@ async def _copy_ids(source: Store, target: Store) -> tuple[int, int]:
 async def _copy_jobs(source: Store, target: Store, tell: Told, fence: int) -> tuple[int, int]:
     after = done = 0
     while jobs := await source.copy_jobs(after, JOBS_AT_ONCE):
-        for some in _in_steps(jobs):
+        for some in _in_steps(jobs, _bytes_of):
             fence = max([fence, *(copied.job.fence for copied in some)])
             await target.copy_in(Copies(jobs=some, fence=fence))
             done += len(some)
@@ -163,18 +176,36 @@ async def _copy_jobs(source: Store, target: Store, tell: Told, fence: int) -> tu
     return done, fence
 
 
-def _in_steps(jobs: Sequence[JobCopy]) -> Iterator[list[JobCopy]]:
-    some: list[JobCopy] = []
+def _bytes_of(copied: JobCopy) -> int:
+    kept = sum(len(checkpoint.result or b"") for checkpoint in copied.checkpoints)
+    return len(copied.job.payload) + len(copied.job.result or b"") + kept
+
+
+async def _copy_courses(source: Store, target: Store, kind: Kind) -> int:
+    """Behind the jobs: where a flow is, there are all that have come of it."""
+    cursor: str | None = None
+    count = 0
+    while True:
+        page = await source.find_courses(kind, limit=COURSES_AT_ONCE, cursor=cursor)
+        for some in _in_steps(page.courses, lambda course: len(course.record)):
+            await target.copy_in(Copies(courses=some))
+        count, cursor = count + len(page.courses), page.cursor
+        if cursor is None:
+            return count
+
+
+def _in_steps(items: Sequence[T], bytes_of: Callable[[T], int]) -> Iterator[list[T]]:
+    some: list[T] = []
     size = 0
-    for copied in jobs:
-        mine = len(copied.job.payload) + len(copied.job.result or b"")
-        mine += sum(len(kept.result or b"") for kept in copied.checkpoints)
+    for item in items:
+        mine = bytes_of(item)
         if some and size + mine > BYTES_AT_ONCE:
             yield some
             some, size = [], 0
-        some.append(copied)
+        some.append(item)
         size += mine
-    yield some
+    if some:
+        yield some
 
 
 async def _copy_arrivals(source: Store, target: Store) -> int:
@@ -203,13 +234,21 @@ async def _arrivals(store: Store) -> AsyncIterator[Arrival]:
 
 async def _differences(source: Store, target: Store) -> list[str]:
     """Whatever came into the source meanwhile shows here too."""
-    ours, theirs = await source.counts(), await target.counts()
-    found: list[str] = []
-    for queue in sorted(ours.keys() | theirs.keys()):
-        for state in State:
-            there, here = ours.get(queue, {}).get(state, 0), theirs.get(queue, {}).get(state, 0)
-            if there != here:
-                found.append(
-                    f"queue {queue!r} has {there} {state} jobs in the source and {here} in the target"
-                )
+    ours, theirs = await _counts(source), await _counts(target)
+    return [
+        f"{where} {ours[where, what]} {what} in the source and {theirs[where, what]} in the target"
+        for where, what in sorted(ours.keys() | theirs.keys())
+        if ours[where, what] != theirs[where, what]
+    ]
+
+
+async def _counts(store: Store) -> Counter[tuple[str, str]]:
+    """By where, and what of it."""
+    found: Counter[tuple[str, str]] = Counter()
+    for queue, states in (await store.counts()).items():
+        for state, jobs in states.items():
+            found[f"queue {queue!r} has", f"{state} jobs"] = jobs
+    for kind in Kind:
+        for word, courses in (await store.course_counts(kind)).items():
+            found["there are", f"{word} {kind}s"] = courses
     return found

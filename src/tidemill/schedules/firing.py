@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from tidemill.tasks.definition import TaskDefinition
 
 AT_ONCE = 500
 STEP = 100
-"""How many schedules go on in one step of the store: no step is a long one."""
+"""How many schedules go on, and how many jobs they make, in one step of the store: no step is a long one."""
 
 
 class Broken(NamedTuple):
@@ -48,11 +48,10 @@ async def fire_due(store: Store, tasks: Mapping[str, TaskDefinition], left: int)
     if ours:
         now = (await store.read_clock()).wall
         live = await _live(store, [schedule for _, schedule in ours], now)
-        for start in range(0, len(ours), STEP):
-            decided = _decide(ours[start : start + STEP], tasks, live, now, broken)
-            missed |= await _advance(store, decided, now, news)
+        for step in _steps(_decided(ours, tasks, live, now, broken)):
+            missed |= await _advance(store, step, now, news)
     others |= {one.schedule for one in broken}
-    more = missed or (bool(news) and len(agenda.stirred) == limit)
+    more = missed or (bool(ours) and len(agenda.stirred) == limit)
     return Round(news, others, broken, more, agenda.next_due)
 
 
@@ -80,14 +79,13 @@ async def _live(store: Store, schedules: Iterable[Schedule], now: float) -> set[
     return {job.id for job in jobs if job is not None and job.state in LIVE}
 
 
-def _decide(
-    ours: Sequence[tuple[Course, Schedule]],
+def _decided(
+    ours: Iterable[tuple[Course, Schedule]],
     tasks: Mapping[str, TaskDefinition],
     live: set[str],
     now: float,
     broken: list[Broken],
-) -> list[tuple[Course, Decision]]:
-    decided = []
+) -> Iterator[tuple[Course, Decision]]:
     for course, schedule in ours:
         by_task = partial(make, schedule, tasks[schedule.work.task], in_force(schedule, now).overlap)
         try:
@@ -95,8 +93,21 @@ def _decide(
         except Exception as error:  # noqa: BLE001 - a zone this machine does not know, for one
             broken.append(Broken(course.id, error))
             continue
-        decided.append((course, decision))
-    return decided
+        yield course, decision
+
+
+def _steps(decided: Iterable[tuple[Course, Decision]]) -> Iterator[list[tuple[Course, Decision]]]:
+    step: list[tuple[Course, Decision]] = []
+    size = 0
+    for course, decision in decided:
+        weight = max(1, len(decision.jobs))
+        if step and size + weight > STEP:
+            yield step
+            step, size = [], 0
+        step.append((course, decision))
+        size += weight
+    if step:
+        yield step
 
 
 async def _advance(

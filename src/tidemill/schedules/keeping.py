@@ -74,7 +74,7 @@ async def declare(store: Store, declared: Mapping[str, Wanted], tasks: Mapping[s
     gone = [course.id for course in await every_declared(store) if course.id not in declared]
 
     def write(name: str, before: Schedule | None, now: float) -> Changed | None:
-        if before is not None and _is_so(before, declared[name]):
+        if is_so(before, declared[name], Origin.DECLARED):
             return None
         return Changed(put(before, name, declared[name], Origin.DECLARED, now))
 
@@ -97,9 +97,11 @@ async def every_declared(store: Store) -> list[Course]:
             return found
 
 
-def _is_so(before: Schedule, wanted: Wanted) -> bool:
+def is_so(before: Schedule | None, wanted: Wanted, origin: Origin) -> bool:
+    """A program that starts often does not write each time."""
     return (
-        before.origin is Origin.DECLARED
+        before is not None
+        and before.origin is origin
         and not (before.disabled or before.removed)
         and before.settings == wanted.settings
         and same(before.work, wanted.work)

@@ -73,9 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-class ScheduleChanges(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
-):
+class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Some of a schedule's settings, to be put over the others."""
 
     cron: str | UnsetType = UNSET

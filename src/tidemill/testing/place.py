@@ -167,8 +167,10 @@ class Place:
         return min((max(one, _AT_LEAST) for one in waits if one is not None), default=None)
 
     def has_agenda(self) -> bool:
-        """Whether a flow or a schedule waits to be advanced."""
-        return any(agenda.stirred for agenda in self._agendas())
+        """Whether a flow or a schedule waits to be advanced, or to be declared: workers do that."""
+        names = list(self.app.schedules.declared)
+        undeclared = None in at_once(self.look.courses(Kind.SCHEDULE, names))
+        return undeclared or any(agenda.stirred for agenda in self._agendas())
 
     def _agendas(self) -> list[Agenda]:
         return [at_once(self.look.agenda(kind, 1)) for kind in Kind]

@@ -90,7 +90,7 @@ class Advancer:
                 tell_ended(self._emitter.signals, before, after)
             if ids is None:
                 await self._leave(swept.left)
-            return swept.more and bool(swept.advanced)
+            return swept.more
 
     async def _leave(self, left: Mapping[str, str]) -> None:
         now = self._loop.time()

@@ -83,8 +83,8 @@ def _steps_of(event: Event) -> set[Verb]:
 def _check_birth(event: Event, job: Job) -> None:
     """A request may be replaced by its neighbour in the same insert, an arrival may be refused (J21)."""
     replaced = job.state is State.CANCELLED and job.reason == REPLACED
-    refused = job.state is State.FAILED and event.verb == "admit"
-    if event.verb not in ("insert", "admit") or not (job.state in PENDING or replaced or refused):
+    refused = job.state is State.FAILED and event.verb in ("admit", "advance")
+    if event.verb not in ("insert", "admit", "advance") or not (job.state in PENDING or replaced or refused):
         raise Violation("I4", f"{event.verb} made {job.id} appear as {job.state}")
 
 

@@ -15,9 +15,9 @@ from tidemill.stores.sqlite.transaction import Transaction
 
 VERBS = (
     *("transaction", "insert", "inbox", "claim", "settle", "extend", "reclaim", "prune", "admit", "reader"),
-    *("pools", "accounts", "reservations", "lanes"),
+    *("pools", "accounts", "reservations", "lanes", "courses", "copying"),
 )
-BIG = ("jobs", "remembered", "lanes", "logs", "attempts", "accounts", "reservations")
+BIG = ("jobs", "remembered", "lanes", "logs", "attempts", "accounts", "reservations", "courses", "stirs")
 WHOLE_TABLE_ON_PURPOSE = {
     ("prune", "forget_workers"): "workers are few",
     ("prune", "forget_history"): "minutes are few",
@@ -72,6 +72,33 @@ async def test_p12_a_claim_finds_its_lanes_by_index(
 
 
 @pytest.mark.parametrize(
+    ("verb", "name", "way"),
+    [
+        ("courses", "due", "courses_due (kind=? AND due<?)"),
+        ("courses", "next_due", "courses_due (kind=? AND due>?)"),
+        ("courses", "ends", "stirs_course (kind=? AND course=?)"),
+        ("courses", "find", "courses_created (kind=? AND (created,id)<(?,?))"),
+        ("courses", "find_name", "courses_name (kind=? AND name=? AND (created,id)<(?,?))"),
+        ("courses", "find_state", "courses_state (kind=? AND state=? AND (created,id)<(?,?))"),
+        ("prune", "outlived", "courses_until ((until,kind,id)>(?,?,?) AND until<?)"),
+        ("prune", "ended_parts", "jobs_flow (<expr>=?)"),
+        ("prune", "too_old", "jobs_ended (queue=? AND state=? AND <expr>=? AND finished>? AND finished<?)"),
+        ("prune", "surplus", "jobs_ended (queue=? AND state=? AND <expr>=? AND finished>?)"),
+    ],
+)
+async def test_f21_j83_courses_and_their_jobs_come_in_order_from_an_index(
+    store: SqliteStore, verb: str, name: str, way: str
+) -> None:
+    """Jobs of flows that are kept do not stand in the way of whoever prunes a queue."""
+    connection = store._writer._connection
+    assert connection is not None
+    sql = dict(load(verb))[name]
+    details = _details(apsw.ext.query_info(connection, sql, explain_query_plan=True).query_plan)
+    assert any(way in detail for detail in details), details
+    assert not [detail for detail in details if "TEMP B-TREE" in detail], details
+
+
+@pytest.mark.parametrize(
     ("wanted", "way"),
     [
         (Filter(queue="q", states=(State.FAILED,)), "jobs_ended (queue=? AND state=?"),
@@ -80,9 +107,13 @@ async def test_p12_a_claim_finds_its_lanes_by_index(
             Filter(queue="q", states=(State.SCHEDULED,), since=5.0, time="due"),
             "jobs_scheduled (queue=? AND due>?)",
         ),
-        (Filter(queue="q", since=5.0, time="finished"), "jobs_ended (queue=? AND state=? AND finished>?)"),
+        (
+            Filter(queue="q", since=5.0, time="finished"),
+            "jobs_ended (queue=? AND state=? AND <expr>=? AND finished>?)",
+        ),
         (Filter(ids=("a", "b"), queue="q", states=(State.READY,), text="x"), "jobs_id (id=?)"),
         (Filter(queue="rare"), "jobs_ready (queue=?)"),
+        (Filter(flow="f", states=(State.FAILED,), queue="q"), "jobs_flow (<expr>=?)"),
     ],
 )
 async def test_r2_a_search_looks_only_where_the_jobs_are(

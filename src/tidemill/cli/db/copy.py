@@ -46,8 +46,8 @@ async def _copied(app: Tidemill, other: Tidemill, *, resume: bool) -> Copied:
 
 
 def _tell(copied: Copied) -> None:
-    kinds = {"job": copied.jobs, "queue": copied.queues, "pool": copied.pools, "arrival": copied.arrivals}
-    words = ", ".join(plural(count, kind) for kind, count in kinds.items())
+    kinds = ("job", "flow", "schedule", "queue", "pool", "arrival")
+    words = ", ".join(plural(getattr(copied, f"{kind}s"), kind) for kind in kinds)
     click.echo(f"copied {words} and {plural(copied.ids, 'remembered id')}")
     if copied.reclaimed:
         click.echo(f"taken back first, of workers that had died: {plural(copied.reclaimed, 'job')}")

@@ -51,7 +51,7 @@ def _disabled(courses: tuple[Course, ...], target: Target) -> Iterator[Finding]:
         yield Finding(
             about="schedules",
             level="note",
-            says=f"{plural(len(courses), 'schedule is', 'schedules are')} disabled, for they are gone from the "
+            says=f"{plural(len(courses), 'schedule is', 'schedules are')} disabled: they are gone from the "
             f"code: {_names(courses)}",
             remedy=f"to forget one: {target.command('schedules', 'remove', courses[0].id)}",
         )

@@ -10,6 +10,7 @@ import msgspec
 from tidemill.cli.output import moment, printable
 from tidemill.contract.reader import AttemptRecord, LogLine
 from tidemill.core.batching import Batching
+from tidemill.core.flow_jobs import InFlow
 from tidemill.core.job import Error, Job
 from tidemill.core.needs import Need
 from tidemill.core.states import State
@@ -98,6 +99,8 @@ def _shown(field: str, value: Any) -> str:
         return "; ".join(map(_needed, value))
     if isinstance(value, Batching):
         return f"{value.max_items} jobs in a call at most, waits {duration(value.linger)} for company"
+    if isinstance(value, InFlow):
+        return f"step {value.step!r} of {value.id}, job {value.index}"
     return bytes(value).decode() if isinstance(value, msgspec.Raw) else str(value)
 
 

@@ -109,7 +109,7 @@ def _places(wanted: Filter, states: frozenset[State], before: int | None) -> str
         found.append(_all([pieces[str(state)], *always, *times]))
     if states & FINAL:
         times = _times(wanted) if wanted.time == "finished" else []
-        found += [_all([ended, *always, *times]) for ended in (SQL.ended, SQL.ended_parts)]
+        found.append(_all([SQL.ended, *always, *times]))
     return "\nUNION ALL ".join(found)
 
 

@@ -11,10 +11,12 @@ from msgspec.structs import replace
 from tidemill.contract.copying import Copies, JobCopy
 from tidemill.contract.store import Store
 from tidemill.core.batching import Batching
-from tidemill.core.changes import Delete
+from tidemill.core.changes import Cancel, Delete
 from tidemill.core.checkpoints import Step, Try
 from tidemill.core.claims import Claimed, Said
+from tidemill.core.courses import Advance, Kind, Made, Next
 from tidemill.core.filters import Filter
+from tidemill.core.flow_jobs import InFlow, Read
 from tidemill.core.limits import Limit
 from tidemill.core.outcomes import Cancelled, Done, Fail, Retrying
 from tidemill.core.pools import PoolChanges, PoolSettings
@@ -56,6 +58,7 @@ async def fill(drive: Driver) -> None:
         new("batch", batching=Batching(max_items=3, linger=60.0)),
     )
     await drive.add("ready", "paused", queue="r")
+    await store.advance([_flow(), _schedule()])
     held = {job.id: job for job in await drive.take(lease=5.0)}
     step = Step("paid", "digest")
     job = held["retrying"]
@@ -76,6 +79,29 @@ async def fill(drive: Driver) -> None:
     drive.clock.advance(6.0)
 
 
+def _flow() -> Advance:
+    jobs = tuple(
+        Made("r", new(job, flow=InFlow("f", "step", index, {"a": Read("b", 2)})))
+        for index, job in enumerate(("part", "other part"))
+    )
+    return Advance(
+        kind=Kind.FLOW,
+        id="f",
+        expected=0,
+        next=Next(name="dub", state="running", record=b'{"steps":[]}', due_in=500.0),
+        jobs=jobs,
+    )
+
+
+def _named(flow: str, expected: int, then: Next) -> Advance:
+    return Advance(kind=Kind.FLOW, id=flow, expected=expected, next=then)
+
+
+def _schedule() -> Advance:
+    ends = Next(name="nightly", state="paused", record=b"{}", keep=1000.0)
+    return Advance(kind=Kind.SCHEDULE, id="s", expected=0, next=ends)
+
+
 async def view(store: Store, jobs: list[str]) -> dict[str, Any]:
     """All that can be seen and does not hang on a place in line or on a boot."""
     return {
@@ -91,6 +117,8 @@ async def view(store: Store, jobs: list[str]) -> dict[str, Any]:
         "pools": [
             (pool.name, pool.key, pool.declared, pool.override, pool.closed) for pool in await store.pools()
         ],
+        "flows": (await store.find_courses(Kind.FLOW)).courses,
+        "schedules": (await store.find_courses(Kind.SCHEDULE)).courses,
         "backlog": [await store.backlog(queue) for queue in ("q", "r")],
     }
 
@@ -100,7 +128,7 @@ def _of_lane(jobs: list[Claimed], lane: str) -> list[str]:
 
 
 NAMES = ["done", "failed", "retrying", "cancelled", "deleted", "unique", "later", "keyed"]
-NAMES += ["pooled", "second", "sited", "batch", "ready", "paused"]
+NAMES += ["pooled", "second", "sited", "batch", "ready", "paused", "part", "other part"]
 ARRIVED = 3
 
 
@@ -140,6 +168,21 @@ class TestCopies:
         assert _of_lane(taken, "") == _of_lane(again, "") != []
         assert min(job.fence for job in taken) > last
         assert not {"second", "sited"} & set(ids(taken)), "their windows may have been used just before"
+
+    async def test_u7_flows_are_looked_at_anew(self, drive: Driver) -> None:
+        """What has ended unseen in the source is not lost in the target, and gone flows are remembered."""
+        source = await MemoryStore(clock=drive.clock, entropy=SeededEntropy(7)).open()
+        await fill(Driver(source, drive.clock))
+        await source.amend(Filter(ids=("part",)), Cancel())
+        await source.advance([_named("gone", 0, Next(name="dub", state="done", record=b"{}", keep=0.0))])
+        await source.prune()
+        await copy(source, drive.store)
+        (one,) = (await drive.store.agenda(Kind.FLOW)).stirred
+        assert (one.course.id, [end.job for end in one.ends]) == ("f", [""])
+        assert await drive.state("part") is State.CANCELLED
+        going = Next(name="dub", state="running", record=b"{}")
+        answers = await drive.store.advance([_named("gone", 0, going), _named("f", 1, going)])
+        assert [answer.done for answer in answers] == [False, True]
 
     async def test_u7_a_copy_may_be_repeated(self, drive: Driver) -> None:
         source = await MemoryStore(clock=drive.clock, entropy=SeededEntropy(7)).open()

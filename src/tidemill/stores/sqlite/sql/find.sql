@@ -1,5 +1,5 @@
 -- Jobs by filter. `find.py` puts a statement together from these pieces: `rows`, WHERE, the pieces of
--- the filter's members that are set, and an order; `seq IN` with the last six where few jobs are meant.
+-- the filter's members that are set, and an order; `seq IN` with the last five where few jobs are meant.
 -- What is asked here about texts and fields may say yes too often, never too seldom: whoever reads the
 -- rows asks `core.matching.matches` once more.
 
@@ -86,10 +86,6 @@ SELECT seq FROM jobs INDEXED BY jobs_waiting WHERE state = 'waiting'
 -- name: running
 SELECT seq FROM jobs INDEXED BY jobs_running WHERE state = 'running'
 
--- name: ended
+-- name: ended  of flows, and others
 SELECT seq FROM jobs INDEXED BY jobs_ended
-WHERE finished IS NOT NULL AND flow IS NULL AND state IN (SELECT value FROM json_each(:states))
-
--- name: ended_parts  of flows
-SELECT seq FROM jobs INDEXED BY jobs_ended_parts
-WHERE finished IS NOT NULL AND flow IS NOT NULL AND state IN (SELECT value FROM json_each(:states))
+WHERE finished IS NOT NULL AND (flow IS NOT NULL) IN (0, 1) AND state IN (SELECT value FROM json_each(:states))

@@ -7,18 +7,18 @@ ORDER BY expires, seq LIMIT ?;
 
 -- name: too_old  (queue, state, finished, now, limit)
 SELECT seq, id, fence, claim FROM jobs
-WHERE finished IS NOT NULL AND flow IS NULL AND queue = ? AND state = ? AND finished <= ?
+WHERE finished IS NOT NULL AND (flow IS NOT NULL) = 0 AND queue = ? AND state = ? AND finished <= ?
   AND NOT (unique_holds AND unique_until > ?)
 ORDER BY finished, seq LIMIT ?;
 
 -- name: oldest  (queue, state, now, limit)
 SELECT seq, id, fence, claim FROM jobs
-WHERE finished IS NOT NULL AND flow IS NULL AND queue = ? AND state = ? AND NOT (unique_holds AND unique_until > ?)
+WHERE finished IS NOT NULL AND (flow IS NOT NULL) = 0 AND queue = ? AND state = ? AND NOT (unique_holds AND unique_until > ?)
 ORDER BY finished, seq LIMIT ?;
 
 -- name: surplus  (queue, state, limit, kept) how many there are beyond those that are kept, up to a limit
 SELECT count(*) FROM (SELECT 1 FROM jobs
-                      WHERE finished IS NOT NULL AND flow IS NULL AND queue = ? AND state = ?
+                      WHERE finished IS NOT NULL AND (flow IS NOT NULL) = 0 AND queue = ? AND state = ?
                       ORDER BY finished DESC LIMIT ? OFFSET ?);
 
 -- name: outlived  (now, until, kind, id, limit) courses that are kept no longer, those behind the last one

@@ -39,12 +39,9 @@ SELECT count(*) FROM jobs INDEXED BY jobs_retrying WHERE state = 'scheduled' AND
 -- name: last_ended  (queue) of the jobs that are kept, and of those that are only counted
 SELECT max(at) FROM (
     SELECT (SELECT max(finished) FROM jobs
-            WHERE finished IS NOT NULL AND flow IS NULL AND queue = ?1 AND state = ends.column1) AS at
-    FROM (VALUES ('done'), ('failed'), ('cancelled')) AS ends
-    UNION ALL
-    SELECT (SELECT max(finished) FROM jobs
-            WHERE finished IS NOT NULL AND flow IS NOT NULL AND queue = ?1 AND state = ends.column1)
-    FROM (VALUES ('done'), ('failed'), ('cancelled')) AS ends
+            WHERE finished IS NOT NULL AND queue = ?1 AND state = ends.column1
+              AND (flow IS NOT NULL) = ends.column2) AS at
+    FROM (VALUES ('done', 0), ('failed', 0), ('cancelled', 0), ('done', 1), ('failed', 1), ('cancelled', 1)) AS ends
     UNION ALL
     SELECT * FROM (SELECT minute * 60.0 FROM history WHERE queue = ?1 AND done + failed + cancelled > 0
                    ORDER BY minute DESC LIMIT 1)

@@ -52,9 +52,9 @@ CREATE INDEX jobs_scheduled        ON jobs (queue, due)                  WHERE s
 CREATE INDEX jobs_retrying         ON jobs (queue, attempts)             WHERE state = 'scheduled' AND attempts > 0;
 CREATE INDEX jobs_running          ON jobs (queue, lane)                 WHERE state = 'running';
 CREATE INDEX jobs_waiting          ON jobs (after)                       WHERE state = 'waiting';
-CREATE INDEX jobs_ended            ON jobs (queue, state, finished)      WHERE finished IS NOT NULL AND flow IS NULL;
--- Jobs of flows (`flow` is core.flow_jobs.InFlow) are kept as long as their flow: nobody prunes them by queue.
-CREATE INDEX jobs_ended_parts      ON jobs (queue, state, finished)      WHERE finished IS NOT NULL AND flow IS NOT NULL;
+-- Jobs of flows (`flow` is core.flow_jobs.InFlow) stand apart: they are kept as long as their flow, and whoever
+-- prunes a queue passes them over. One index of both costs every other job less than two.
+CREATE INDEX jobs_ended            ON jobs (queue, state, (flow IS NOT NULL), finished) WHERE finished IS NOT NULL;
 CREATE INDEX jobs_flow             ON jobs (flow ->> '$.id')             WHERE flow IS NOT NULL;
 CREATE INDEX jobs_expiring         ON jobs (expires)
     WHERE expires IS NOT NULL AND state IN ('scheduled', 'ready', 'waiting');

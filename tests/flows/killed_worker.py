@@ -1,0 +1,49 @@
+"""A worker on SQLite whose steps append what they did to a file, until it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from tidemill import Context, Failure, GiveUp, Tidemill
+
+app = Tidemill(os.environ["TIDEMILL_URL"])
+app.queue("default", crash_limit=50)  # a killed worker is nobody's poison
+witness = Path(os.environ["WITNESS"])
+
+
+def note(ctx: Context) -> None:
+    with witness.open("a") as file:
+        file.write(f"{ctx.job_id} {ctx.generation}\n")
+
+
+@app.task(name="split")
+async def split(ctx: Context, count: int) -> list[int]:
+    note(ctx)
+    return list(range(count))
+
+
+@app.task(name="part")
+async def part(ctx: Context, number: int) -> int:
+    await asyncio.sleep(0.02)
+    note(ctx)
+    if number == 2:
+        raise GiveUp("this one does not work")
+    return number
+
+
+@app.task(name="instead")
+async def instead(ctx: Context, failure: Failure) -> int:
+    note(ctx)
+    return -int(failure.arguments["number"])
+
+
+@app.task(name="join")
+async def join(ctx: Context, numbers: list[int]) -> int:
+    note(ctx)
+    return sum(numbers)
+
+
+if __name__ == "__main__":
+    app.run_worker(lease=2.0, reclaim_every=0.5, concurrency=4)

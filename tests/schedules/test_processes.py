@@ -1,0 +1,64 @@
+"""Workers that are killed, on SQLite and for real: every tick has its job, and one (I12)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from pathlib import Path
+
+from tests.quotas.processes import Processes
+from tidemill import Filter, State, Tidemill
+from tidemill.contract.wakeups import agenda_topic
+from tidemill.core.courses import Kind
+from tidemill.schedules.deciding import job_id
+
+KILLS = 5
+
+
+async def test_i12_killed_leaders_lose_and_double_no_tick(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    app, chance = Tidemill(url), random.Random(5)
+    start = float(int(app.clock.wall()) + 3)
+    environment = {"TIDEMILL_URL": url, "START": str(start)}
+    processes = Processes("tests.schedules.killed_worker", environment, tmp_path / "output.txt")
+    try:
+        async with app:
+            await processes.start(3)
+            for _ in range(KILLS):
+                await _ticked(app)
+                await asyncio.sleep(chance.random() / 10)  # anywhere in what comes of a tick
+                await processes.kill(chance.randrange(3))
+                await processes.start()
+            await _ticked(app)
+            processes.check()
+    finally:
+        await processes.stop()
+    async with app:
+        for name in ("a", "b", "c"):
+            await _check(app, name, start)
+
+
+async def _ticked(app: Tidemill) -> None:
+    """Some schedule has made a job since."""
+    before = await _jobs(app)
+    while await _jobs(app) == before:
+        listener = app.store.listen([agenda_topic(Kind.SCHEDULE)])
+        listener.arm()
+        await listener.wait(0.2)
+        listener.close()
+
+
+async def _jobs(app: Tidemill) -> int:
+    return sum((await app.store.counts()).get("default", {}).values())
+
+
+async def _check(app: Tidemill, name: str, start: float) -> None:
+    """From its first tick to its last without a gap; how many have ended is the workers' business."""
+    view = await app.schedules.get(name)
+    found = await app.inspect.find(Filter(states=tuple(State)), limit=1000)
+    made = sorted(job.id for job in found.jobs if job.id.startswith(f"{name}@"))
+    last = view.history[-1].tick
+    first = max(start, math.ceil(view.created))  # a slow machine may be late with the first worker
+    assert made == [job_id(name, first + count) for count in range(int(last - first) + 1)]
+    assert len(made) >= KILLS // 2

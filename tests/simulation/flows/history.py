@@ -1,0 +1,164 @@
+"""One history of flows: a fleet, flows and faults until all is quiet; then what failed, once more."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+
+from tests.simulation.faults import Faults, Profile
+from tests.simulation.fleet import Fleet
+from tests.simulation.flows.drawing import QUEUE
+from tests.simulation.flows.handlers import FlowHandlers
+from tests.simulation.flows.invariants import KeptWithItsFlow, NoStepTwice, StoppedIsStopped, check_at_rest
+from tests.simulation.flows.people import Composer
+from tests.simulation.history import Verdict
+from tests.simulation.invariants.i04_legal_moves import LegalMoves
+from tests.simulation.invariants.i05_fences import Fences
+from tests.simulation.ledger import Ledger
+from tests.simulation.network import LATEST, Weather
+from tests.simulation.trace import Trace, Violation
+from tests.simulation.voices import listen
+from tests.simulation.watch import Watch
+from tidemill.core.graph_state import ENDED, FlowState
+from tidemill.core.queues import QueueSettings, Retention
+from tidemill.core.states import FINAL
+from tidemill.stores.memory import MemoryStore
+from tidemill.testing.manual import SeededEntropy
+from tidemill.testing.virtual import VirtualClock, VirtualDeadlock, VirtualLoop, VirtualStandstill
+
+STORMS = Profile("storms", storms=30)
+PROFILES = (
+    STORMS,
+    Profile("everything", 6, 3, 2, 4, 1, wrong_clocks=True, lost_wakeups=0.2),
+    Profile("kills", kills=12, drains=2),
+    Profile("pauses", pauses=8, kills=2),
+    Profile("network", storms=12, lost_wakeups=0.5),
+    Profile("deaf", lost_wakeups=1.0, kills=4),
+    Profile("calm"),
+)
+REST, ROUNDS = 400, 3
+
+
+class FlowWorld:
+    def __init__(self, loop: VirtualLoop, chance: random.Random, profile: Profile) -> None:
+        self.loop, self.chance = loop, chance
+        self.duration = chance.uniform(10, 30)
+        clock = VirtualClock(loop)
+        self.trace = Trace(loop.time)
+        self.store = MemoryStore(clock=clock, entropy=SeededEntropy(chance.getrandbits(32)))
+        self.records = self.store._shared.records
+        self.watch = Watch(self.store, clock, self.trace, self.violated)
+        self.handlers = FlowHandlers({}, lambda: self.records.jobs, self.violated)
+        self.fleet = Fleet(
+            loop,
+            self.watch,
+            Weather(),
+            Ledger(loop.time),
+            self.handlers,  # type: ignore[arg-type]  # all a fleet asks of it is tasks
+            self.trace,
+            random.Random(chance.getrandbits(32)),
+            profile.wrong_clocks,
+        )
+        self.faults = Faults(self.fleet, clock, profile, random.Random(chance.getrandbits(32)))
+        self.violation: Violation | None = None
+        self.broken = asyncio.Event()
+        self.watch.checkers = [
+            LegalMoves(),
+            Fences(),
+            NoStepTwice(),
+            KeptWithItsFlow(self.records),
+            StoppedIsStopped(self.records),
+        ]
+
+    async def live(self) -> None:
+        at_once = Retention(age=0.0, count=None)  # as a queue may ask for; jobs of a flow stay all the same
+        await self.store.declare({QUEUE: QueueSettings(keep_done=at_once, keep_failed=at_once)})
+        for _ in range(self.chance.choice((1, 2, 3))):
+            self.fleet.start(knows_rare=self.chance.random() < 0.7)
+        chance = random.Random(self.chance.getrandbits(32))
+        self.composer = Composer(self.fleet.network("composer"), self.handlers, self.trace, chance)
+        sending = self.composer.run(chance.choice((1, 2, 4)), self.duration)
+        process, task = self.loop.spawn("composer", sending)
+        self.faults.producers.append(process)
+        await self.faults.run(self.duration)
+        await self.faults.calm_down()
+        await asyncio.sleep(LATEST)
+        while process.alive and not task.done():  # noqa: ASYNC110 - virtual seconds are free
+            await asyncio.sleep(1)
+        self.composer.accepted |= {id_ for _, id_ in self.records.courses}  # it may have died in between
+        await self._come_to_rest()
+        await self._take_up()
+
+    async def _come_to_rest(self) -> None:
+        """Poison may kill whoever knows everything: now and then there is another."""
+        for second in range(REST):
+            if self._at_rest():
+                break
+            if second % 50 == 0:
+                self.fleet.start()
+            await asyncio.sleep(1)
+        check_at_rest(self.records, self.handlers.graphs, self.composer.accepted)
+
+    async def _take_up(self) -> None:
+        """A flow that was retried by hand repeats no finished step, and gets to its end."""
+        for _ in range(ROUNDS):
+            await self.composer.take_up()
+            await self._come_to_rest()
+        for (_, flow), course in self.records.courses.items():
+            if course.state != FlowState.DONE and self.handlers.graphs[flow].timeout is None:
+                raise Violation("I17", f"{flow} was retried {ROUNDS} times, and is {course.state}")
+
+    def _at_rest(self) -> bool:
+        over = all(course.state in ENDED for course in self.records.courses.values())
+        return over and not self.records.stirs and all(j.state in FINAL for j in self.records.jobs.values())
+
+    def violated(self, violation: Violation) -> None:
+        if self.violation is None:
+            self.violation = violation
+            self.trace.add("VIOLATION", str(violation))
+            self.broken.set()
+
+    def seen(self) -> Counter[str]:
+        seen = Counter(self.faults.happened)
+        seen.update(f"flow {course.state}" for course in self.records.courses.values())
+        seen["jobs"] = len(self.records.jobs)
+        seen["compensated"] = sum("!" in job for job in self.records.jobs)
+        seen["retried"] = sum(job.generation > 0 for job in self.records.jobs.values())
+        seen["mapped"] = sum(
+            job.flow is not None and job.flow.index > 0 for job in self.records.jobs.values()
+        )
+        return seen
+
+
+def run_flows(seed: int, profile: Profile | None = None) -> Verdict:
+    chance = random.Random(seed)
+    chosen = profile or chance.choice(PROFILES)
+    loop = VirtualLoop(seed=seed)
+    world = FlowWorld(loop, chance, chosen)
+    listen(world.fleet.signals, lambda told: world.violated(Violation("bug", told)))
+    try:
+        loop.set_exception_handler(lambda _loop, context: _unhandled(world, context))
+        loop.run_until_complete(_live(world))
+    except (VirtualDeadlock, VirtualStandstill) as error:
+        world.violated(Violation("time", str(error)))
+    finally:
+        loop.set_exception_handler(lambda _loop, _context: None)
+        loop.close()
+    return Verdict(seed, chosen.name, world.violation, world.trace, world.seen())
+
+
+def _unhandled(world: FlowWorld, context: dict[str, object]) -> None:
+    world.violated(Violation("bug", f"{context.get('message')}: {context.get('exception')!r}"))
+
+
+async def _live(world: FlowWorld) -> None:
+    life = asyncio.create_task(world.live())
+    broken = asyncio.create_task(world.broken.wait())
+    await asyncio.wait([life, broken], return_when=asyncio.FIRST_COMPLETED)
+    world.fleet.kill_all()
+    if life.done():
+        try:
+            life.result()
+        except Violation as violation:
+            world.violated(violation)

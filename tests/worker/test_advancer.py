@@ -1,0 +1,94 @@
+"""Who advances flows: at once the worker that settled a job, and a leader what was left behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.worker.bench import Bench, Virtually
+from tidemill.core.courses import Advance, Course, Kind, Next
+from tidemill.core.graph import Graph, Node, Work, encode
+from tidemill.core.graph_state import FlowState
+from tidemill.core.queues import HOUR
+from tidemill.flows.advancing import beginning
+
+DAY = 24 * HOUR
+
+
+async def first() -> str:
+    return "one"
+
+
+async def second(text: str) -> str:
+    return f"{text} two"
+
+
+def chain(*tasks: str) -> Graph:
+    nodes: list[Node] = []
+    for task in tasks:
+        reads = {"text": nodes[-1].name} if nodes else {}
+        nodes.append(Node(name=task, work=Work(task=task, queue="default", priority=5), reads=reads))
+    return Graph(nodes=tuple(nodes))
+
+
+async def begin(bench: Bench, graph: Graph) -> None:
+    await bench.store.advance([await beginning(bench.store, bench.tasks, "f", "f", graph)])
+
+
+async def flow(bench: Bench) -> Course:
+    [course] = await bench.store.courses(Kind.FLOW, ["f"])
+    assert course is not None
+    return course
+
+
+def test_the_worker_that_settled_goes_on_at_once(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(first)
+        bench.task(second)
+        await begin(bench, chain("first", "second"))
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(0.1)
+        assert (await flow(bench)).state == FlowState.DONE
+        assert (await bench.job("f/second/0")).result == b'"one two"'
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_what_others_left_behind_is_found_within_two_seconds(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(first)
+        graph = chain("first")
+        left = Next(name="f", state="running", record=encode(graph))
+        await bench.store.advance([Advance(kind=Kind.FLOW, id="f", expected=0, next=left, again=True)])
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(2)
+        assert (await flow(bench)).state == FlowState.DONE
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_a_task_nobody_knows_fails_after_a_day(virtually: Virtually) -> None:
+    """Of which the worker has seen an hour itself."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(first)
+        await begin(bench, chain("first", "second"))
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(HOUR - 10)
+        bench.clock.step_wall(DAY)
+        assert (await flow(bench)).state == FlowState.RUNNING
+        await asyncio.sleep(20)
+        assert (await flow(bench)).state == FlowState.FAILED
+        job = await bench.job("f/second/0")
+        assert job.error is not None
+        assert (job.error.type, "second" in job.error.message) == ("UnknownTask", True)
+        worker.stop()
+        await running
+
+    virtually(scenario)
