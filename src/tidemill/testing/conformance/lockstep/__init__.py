@@ -26,6 +26,7 @@ from tidemill.testing.conformance.lockstep.pair import DIFFERS
 from tidemill.testing.conformance.lockstep.people import People
 from tidemill.testing.conformance.lockstep.readers import Readers
 from tidemill.testing.conformance.lockstep.steps import Steps
+from tidemill.testing.conformance.lockstep.successors import Successors
 
 __all__ = ["DIFFERS", "SETTINGS", "Lockstep", "arrive_in_memory", "run_lockstep"]
 
@@ -40,7 +41,7 @@ SETTINGS = settings(
 )
 
 
-class Lockstep(Batches, Meters, Steps, People, Readers):
+class Lockstep(Batches, Successors, Meters, Steps, People, Readers):
     """All rules on one pair of stores."""
 
 
