@@ -27,6 +27,7 @@ from tidemill.testing.conformance.lockstep.pair import DIFFERS
 from tidemill.testing.conformance.lockstep.people import People
 from tidemill.testing.conformance.lockstep.readers import Readers
 from tidemill.testing.conformance.lockstep.steps import Steps
+from tidemill.testing.conformance.lockstep.successors import Successors
 
 __all__ = ["DIFFERS", "SETTINGS", "Lockstep", "arrive_in_memory", "run_lockstep"]
 
@@ -41,7 +42,7 @@ SETTINGS = settings(
 )
 
 
-class Lockstep(Batches, Courses, Meters, Steps, People, Readers):
+class Lockstep(Batches, Courses, Successors, Meters, Steps, People, Readers):
     """All rules on one pair of stores."""
 
 

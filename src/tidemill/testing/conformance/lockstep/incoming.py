@@ -11,8 +11,6 @@ from tidemill.contract.jobs import Admission, Refused
 from tidemill.contract.store import Store
 from tidemill.core.job import Group, NewJob
 from tidemill.core.needs import Need
-from tidemill.core.states import State
-from tidemill.core.uniqueness import Unique
 from tidemill.stores.memory import MemoryStore
 from tidemill.testing.conformance import metering
 from tidemill.testing.conformance import strategies as some
@@ -46,15 +44,6 @@ class Incoming(Pair):
     @rule(group=some.groups, needs=metering.needs)
     def insert_with_needs(self, group: Group, needs: tuple[Need, ...]) -> None:
         self.insert([Group(group.queue, tuple(replace(job, needs=needs) for job in group.jobs))])
-
-    @rule(data=st.data(), job=some.new_jobs, unique=some.uniques)
-    def insert_what_is_under_way(self, data: st.DataObject, job: NewJob, unique: Unique) -> None:
-        """A request for what runs already: by chance one that finds it would be rare."""
-        running = [each for each in self.jobs() if each.state is State.RUNNING and each.unique_key]
-        if running:
-            holder = data.draw(st.sampled_from(running))
-            again = replace(job, unique=replace(unique, key=holder.unique_key))
-            self.insert([Group(holder.queue, (again,))])
 
     def named(self, job: NewJob) -> NewJob:
         if job.id != some.FRESH:
