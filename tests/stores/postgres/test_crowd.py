@@ -127,7 +127,7 @@ class People:
         ]
         while not over.is_set():
             await self._chance.choice(verbs)()
-            if killer is not None:
+            if killer is not None and self._chance.random() < 0.2:  # else one may be ended for 5 s on end
                 await killer.execute(_END_ONE)
 
     def _some(self) -> Filter:
