@@ -123,7 +123,7 @@ class Tidemill:
         """Look at queues and jobs, and change them: `await app.inspect.queue("feeds")`."""
         from tidemill.inspect.inspector import Inspector
 
-        return Inspector(self.client.store, self.tasks)
+        return Inspector(self.client.store, self.tasks, self.client.signals)
 
     async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
         """Why a job waits, or what it does."""

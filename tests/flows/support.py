@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidemill import Context, Failure, GiveUp, Retry, Tidemill
+from tidemill import Context, Failure, FlowHandle, GiveUp, Retry, Tidemill
+from tidemill.core.claims import ClaimRequest, Share
+from tidemill.core.graph_state import FlowState
 
 ONCE = Retry(attempts=1)
 
@@ -57,3 +59,19 @@ class Studio:
 
         self.extract, self.transcribe, self.speak = extract, transcribe, speak
         self.mux, self.notify, self.silence = mux, notify, silence
+
+
+async def dub(app: Tidemill, studio: Studio, **options: object) -> FlowHandle:
+    """extract, transcribe, a job for each of three lines, mux."""
+    flow = app.flow("dub", key="v", **options)  # type: ignore[arg-type]
+    lines = flow.add(studio.transcribe, audio=flow.add(studio.extract, video="v"))
+    flow.add(studio.mux, video="v", speech=flow.map(studio.speak, line=lines))
+    return await flow.enqueue()
+
+
+async def state(handle: FlowHandle) -> FlowState:
+    return (await handle.status()).state
+
+
+def claim_of(queue: str) -> ClaimRequest:
+    return ClaimRequest(worker="w", number=1, shares=(Share(queue, 1),), limit=1, lease=30)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,9 +14,11 @@ from tidemill import (
     InFlow,
     Limit,
     ResultTimeout,
+    StoreUnavailable,
     Tidemill,
     whole,
 )
+from tidemill.core.courses import Advance, Advanced
 from tidemill.core.filters import Filter
 from tidemill.core.flow_jobs import RESULT_BYTES
 from tidemill.core.states import State
@@ -112,6 +114,33 @@ class TestChains:
             FlowBegun(flow="dub/v1", name="dub", steps=1, existing=False),
             FlowEnded(flow="dub/v1", name="dub", state="done", seconds=told[1].seconds, reason=None),  # type: ignore[attr-defined]
         ]
+
+    async def test_a_flow_that_has_nothing_to_do_ends_as_it_begins(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        told: list[Event] = []
+        app.on(FlowBegun, FlowEnded)(told.append)
+        flow = app.flow("dub", key="v1")
+        flow.map(studio.speak, line=[])
+        handle = await flow.enqueue()
+        assert await handle.result() == []
+        assert [type(one) for one in told] == [FlowBegun, FlowEnded]
+
+    async def test_i3_begun_though_the_answer_was_lost(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        advance = app.store.advance
+
+        async def deaf(advances: Sequence[Advance]) -> list[Advanced]:
+            await advance(advances)
+            monkeypatch.setattr(app.store, "advance", advance)
+            raise StoreUnavailable("the reply was lost")
+
+        flow = app.flow("dub", key="v1")
+        flow.add(studio.extract, video="v1")
+        monkeypatch.setattr(app.store, "advance", deaf)
+        assert not (await flow.enqueue()).existing, "it began by this very call"
+        assert (await flow.enqueue()).existing
 
 
 class TestFanOut:

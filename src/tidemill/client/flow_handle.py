@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,11 +25,12 @@ from tidemill.errors import (
     FlowCancelled,
     FlowFailed,
     FlowNotFound,
+    JobNotFound,
     ResultTimeout,
     ResultUnreadable,
 )
 from tidemill.flows import steering
-from tidemill.flows.results import results
+from tidemill.flows.results import ResultGone, results
 from tidemill.flows.telling import tell_ended
 from tidemill.flows.views import FlowView, view_of, why_ended
 from tidemill.times import read_seconds
@@ -69,7 +71,7 @@ class FlowHandle:
         """Wait for the flow to end, at most `timeout` seconds; answers what its last step returned, or, when
         it has several that nobody waits for, what each of them did, by its name. With `step`, wait for that
         one and answer its result: a list when it is mapped. Raises FlowFailed, FlowCancelled, FlowNotFound,
-        ResultTimeout or ResultUnreadable."""
+        ResultTimeout, ResultUnreadable, or JobNotFound when somebody deleted a job whose result it is."""
         patience = None if timeout is None else read_seconds("timeout", timeout, ConfigurationError)
         until = None if patience is None else asyncio.get_running_loop().time() + patience
         name = step.name if isinstance(step, Step) else step
@@ -104,12 +106,8 @@ class FlowHandle:
     async def cancel(self, reason: str = "cancelled by hand") -> bool:
         """After this returned nothing new of the flow starts, and its jobs are cancelled. False: it had
         already ended."""
-        store = await self._client.store()
-        before = await self._course()
-        if not await steering.cancel(store, self.id, reason):
-            return False
-        tell_ended(self._client.signals, before, await self._course())
-        return True
+        tell = partial(tell_ended, self._client.signals)
+        return await steering.cancel(await self._client.store(), self.id, reason, tell)
 
     def cancel_sync(self, reason: str = "cancelled by hand") -> bool:
         """`cancel` for programs without an event loop."""
@@ -119,7 +117,8 @@ class FlowHandle:
     async def retry(self) -> bool:
         """Run what failed or was cancelled again, and go on from there; steps that are done are not repeated.
         False: it has not failed, or not yet."""
-        return await steering.retry(await self._client.store(), self.id)
+        tell = partial(tell_ended, self._client.signals)
+        return await steering.retry(await self._client.store(), self.id, tell)
 
     def retry_sync(self) -> bool:
         """`retry` for programs without an event loop."""
@@ -181,7 +180,10 @@ class FlowHandle:
 
     async def _result(self, store: Store, graph: Graph, node: Node) -> Any:
         count = graph.of(node.name).count or 0
-        found = await results(store, self.id, node.name, range(count))
+        try:
+            found = await results(store, self.id, node.name, range(count))
+        except ResultGone as error:
+            raise JobNotFound(f"step {node.name!r} of flow {self.id} is done, but {error}") from None
         values = [self._decoded(node, raw) for raw in found]
         return values if node.each is not None else values[0]
 

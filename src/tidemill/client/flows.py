@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from msgspec.structs import replace
+
 from tidemill.client.enqueuer import DEADLINE, FIRST_PAUSE, LONGEST_PAUSE
 from tidemill.client.flow_handle import FlowHandle
 from tidemill.client.flow_steps import Step
@@ -14,12 +16,13 @@ from tidemill.client.portal import refuse_on_a_loop
 from tidemill.client.task import Task
 from tidemill.core.courses import Advance, Advanced
 from tidemill.core.flow_jobs import COMPENSATION, job_id
-from tidemill.core.graph import Graph, encode, problem_with
+from tidemill.core.graph import Graph, decode, encode, problem_with
 from tidemill.core.job import problem_with_priority
 from tidemill.core.names import MAX_NAME, problem_with_name
 from tidemill.core.numbers import is_number
 from tidemill.errors import ConfigurationError, StoreUnavailable
 from tidemill.flows.advancing import beginning
+from tidemill.flows.telling import tell_ended
 from tidemill.telemetry.flow_events import FlowBegun
 from tidemill.times import read_seconds
 
@@ -112,16 +115,21 @@ class Flow:
         store = await self._client.store()
         advance = await beginning(store, self._client.tasks, self.id, self.name, graph)
         answer = await self._insist(store, advance)
-        existing = not answer.done and self.key is not None
-        if (signals := self._client.signals).wants(FlowBegun):
-            steps = len(graph.nodes)
-            signals.emit(FlowBegun(flow=self.id, name=self.name, steps=steps, existing=existing))
+        existing = self.key is not None and not _is_of(graph, answer)
+        self._tell_begun(answer, existing=existing)
         return FlowHandle(self._client, self.id, existing=existing)
 
     def enqueue_sync(self) -> FlowHandle:
         """`enqueue` for programs without an event loop."""
         refuse_on_a_loop("enqueue")
         return self._client.run_sync(self.enqueue)
+
+    def _tell_begun(self, answer: Advanced, *, existing: bool) -> None:
+        signals, steps = self._client.signals, len(self.steps)
+        if signals.wants(FlowBegun):
+            signals.emit(FlowBegun(flow=self.id, name=self.name, steps=steps, existing=existing))
+        if answer.done and answer.course is not None:
+            tell_ended(signals, None, answer.course)
 
     def _add(
         self, task: Task[..., R], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, mapped: bool
@@ -149,7 +157,7 @@ class Flow:
 
     def _checked(self) -> Graph:
         self.check()
-        graph = self._graph()
+        graph = replace(self._graph(), sent=self._client.requests.new_id())
         if (size := len(encode(graph))) > RECORD_BYTES:
             raise ConfigurationError(
                 f"flow {self.name!r}: its steps have {size} bytes, and may have {RECORD_BYTES}; store the "
@@ -174,6 +182,13 @@ class Flow:
                 return answer
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def _is_of(graph: Graph, answer: Advanced) -> bool:
+    """Sent again because no answer came, it may have begun the first time."""
+    if answer.done or answer.course is None:
+        return answer.done
+    return decode(answer.course.record).sent == graph.sent
 
 
 def _check(name: Any, key: Any, priority: Any) -> None:

@@ -97,18 +97,22 @@ class Why(StrEnum):
 
 
 class Stopped(msgspec.Struct, frozen=True):
-    """It ends before its steps do: whatever of it is live is to be cancelled."""
+    """It ends before its steps do: whatever of it is live is to be cancelled. That was done when it is
+    `cleared`: a job that is live after that was brought back."""
 
     why: Why
     reason: str
+    cleared: bool = False
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`keep` is how long it stays once it has ended, None for the usual; `timeout` how long it may take."""
+    """`keep` is how long it stays once it has ended, None for the usual; `timeout` how long it may take.
+    `sent` tells the call that began it from others with the same key: its answer may have been lost."""
 
     nodes: tuple[Node, ...]
     going: dict[str, Going] = {}
     key: str | None = None
+    sent: str = ""
     keep: float | None = None
     timeout: float | None = None
     stopped: Stopped | None = None

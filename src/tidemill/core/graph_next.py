@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
 
-from tidemill.core.graph import Going, Graph, Node, OnFailure
+from tidemill.core.graph import Going, Graph, Node, OnFailure, Work
 from tidemill.core.index_sets import IndexSet
 
 
@@ -18,6 +18,10 @@ class Making(msgspec.Struct, frozen=True):
     node: Node
     index: int
     compensates: bool = False
+
+    @property
+    def work(self) -> Work:
+        return self.node.compensation or self.node.work if self.compensates else self.node.work
 
 
 def settled(node: Node, going: Going) -> IndexSet:
@@ -82,11 +86,11 @@ def unmeasured(graph: Graph) -> list[Node]:
     return [node for node in _beginning(graph) if _count(graph, node, {}) is None]
 
 
-def making(graph: Graph, most: int) -> list[Making]:
-    """What is to be made next, and no more than that at once."""
+def making(graph: Graph, most: int, tasks: Container[str] | None = None) -> list[Making]:
+    """What is to be made next, and no more than that at once; with `tasks`, only of these."""
     if not _may_go_on(graph):
         return []
-    return list(islice(_making(graph), most))
+    return list(islice((job for job in _making(graph) if tasks is None or job.work.task in tasks), most))
 
 
 def made(graph: Graph, jobs: Iterable[Making]) -> Graph:
@@ -124,10 +128,12 @@ def _count(graph: Graph, node: Node, lengths: Mapping[str, int]) -> int | None:
 
 
 def _making(graph: Graph) -> Iterator[Making]:
+    """A step that has begun goes no further while one before it was brought back."""
+    behind = over(graph)
     for node in graph.nodes:
         going = graph.of(node.name)
         if node.on_failure is OnFailure.COMPENSATE:
             for index in going.failed - going.replaced:
                 yield Making(node, index, compensates=True)
-        for index in range(going.made, going.count or 0):
+        for index in range(going.made, going.count or 0) if node.parents <= behind else ():
             yield Making(node, index)

@@ -19,7 +19,6 @@ from tidemill.core.queues import DAY
 from tidemill.core.states import LIVE
 from tidemill.flows.gathering import Gatherer
 from tidemill.flows.making import made as make
-from tidemill.flows.making import work_of
 from tidemill.flows.results import AT_ONCE
 from tidemill.tasks.definition import TaskDefinition
 
@@ -30,7 +29,7 @@ Tasks = Mapping[str, TaskDefinition]
 
 
 class UnknownTask(Exception):
-    """A job of a task that is not known here is to be made: somebody else may know it."""
+    """All there is to do is to make jobs of tasks that are not known here: somebody else may know them."""
 
 
 async def beginning(store: Store, tasks: Tasks, flow: str, name: str, graph: Graph) -> Advance:
@@ -43,11 +42,12 @@ async def beginning(store: Store, tasks: Tasks, flow: str, name: str, graph: Gra
 async def advance_of(
     store: Store, tasks: Tasks, stirred: Stirred, *, strangers_fail: bool = False
 ) -> Advance | None:
-    """What follows from what is on the agenda of a flow; None when nothing does. `strangers_fail`: a job of a
-    task that nobody knows fails. Else it raises UnknownTask."""
+    """What follows from what is on the agenda of a flow; None when nothing does. Of one that was stopped, the
+    jobs were cancelled before. `strangers_fail`: a job of a task that nobody knows fails. Else it raises
+    UnknownTask."""
     course, ends = stirred.course, stirred.ends
     before = decode(course.record)
-    graph = ended(before, _told(course.id, stirred))
+    graph = _cleared(ended(before, _told(course.id, stirred)))
     looks = any(not end.job for end in ends)
     over_time = await _is_over_time(store, course, graph)
     if over_time:
@@ -56,6 +56,8 @@ async def advance_of(
     if looks and not over_time and not _has_more(graph):
         graph = ended(graph, await _look(store, course.id, graph))
     graph, jobs, more = await _go_on(store, tasks, course.id, graph, strangers_fail=strangers_fail)
+    if more and not jobs and not any(end.job for end in ends):
+        raise UnknownTask(making(graph, 1)[0].work.task)
     if not ends and graph == before:
         return None
     return Advance(
@@ -91,9 +93,18 @@ async def cancel_live(store: Store, flow: str, reason: str) -> None:
         pass
 
 
-def is_to_be_cancelled(stirred: Stirred) -> Stopped | None:
+def to_be_cleared(course: Course) -> Stopped | None:
     """It was stopped, and nobody has said yet that none of its jobs is left."""
-    return decode(stirred.course.record).stopped if any(not end.job for end in stirred.ends) else None
+    if course.state not in {FlowState.CANCELLED, FlowState.FAILED}:
+        return None
+    stopped = decode(course.record).stopped
+    return None if stopped is None or stopped.cleared else stopped
+
+
+def _cleared(graph: Graph) -> Graph:
+    if graph.stopped is None:
+        return graph
+    return replace(graph, stopped=replace(graph.stopped, cleared=True))
 
 
 def _told(flow: str, stirred: Stirred) -> Iterable[JobEnd]:
@@ -131,15 +142,14 @@ async def _look(store: Store, flow: str, graph: Graph) -> list[JobEnd]:
 async def _go_on(
     store: Store, tasks: Tasks, flow: str, graph: Graph, *, strangers_fail: bool = False
 ) -> tuple[Graph, tuple[Made, ...], bool]:
-    """The graph as it becomes, the jobs that come of it, and whether there are more than go at once."""
+    """The graph as it becomes, the jobs that come of it, and whether there are more: than go at once, or of
+    tasks that are not known here."""
     gatherer = Gatherer(store, flow)
     graph = begun(graph, {})
     while waiting := unmeasured(graph):
         graph = begun(graph, {node.name: await gatherer.length(node) for node in waiting})
-    jobs = making(graph, ENDS_AT_ONCE)
-    known = [tasks.get(work_of(job).task) for job in jobs]
-    if None in known and not strangers_fail:
-        raise UnknownTask(next(work_of(job).task for job in jobs if work_of(job).task not in tasks))
+    jobs = making(graph, ENDS_AT_ONCE, None if strangers_fail else tasks)
+    known = [tasks.get(job.work.task) for job in jobs]
     given = await gatherer.gather(graph, list(zip(jobs, known, strict=True)))
     done = tuple(make(flow, graph, job, task, one) for job, task, one in zip(jobs, known, given, strict=True))
     graph = made(graph, jobs)

@@ -11,7 +11,7 @@ from tidemill.core.flow_jobs import job_id
 from tidemill.core.graph import Graph, Node
 from tidemill.core.graph_next import Making
 from tidemill.core.job import Error, Job
-from tidemill.flows.making import Given, computes, reads_of, work_of
+from tidemill.flows.making import Given, computes, reads_of
 from tidemill.flows.results import AT_ONCE, Members, ResultGone, results, results_of
 from tidemill.tasks.definition import TaskDefinition
 
@@ -42,7 +42,7 @@ class Gatherer:
                 given.append(Given(failed=failed.get(_place(making))))
                 continue
             if node.name not in computed:
-                wanted = task is not None and computes(task, work_of(making))
+                wanted = task is not None and computes(task, making.work)
                 computed[node.name] = await self._results(graph, node) if wanted else {}
             given.append(_given(elements.get(_place(making)), computed[node.name]))
         return given
@@ -77,7 +77,7 @@ class Gatherer:
             except ResultGone as error:
                 return [_gone(error)] * len(indexes)
         found = await self._list(node)
-        return [found if isinstance(found, Error) else found[index] for index in indexes]
+        return [found if isinstance(found, Error) else _element(node, found, index) for index in indexes]
 
     async def _list(self, node: Node) -> Elements | Error:
         assert node.each is not None  # noqa: S101 - only mapped ones have a list
@@ -113,6 +113,14 @@ def _given(element: msgspec.Raw | Error | None, computed: Members | Error) -> Gi
     assert not isinstance(element, Error)  # noqa: S101 - looked at above
     assert not isinstance(computed, Error)  # noqa: S101 - looked at above
     return Given(element=element, results=computed)
+
+
+def _element(node: Node, elements: Elements, index: int) -> msgspec.Raw | Error:
+    """A step that somebody ran again may have returned less than the first time."""
+    if index < len(elements):
+        return elements[index]
+    sentence = f"step {node.name!r} was to have a job for element {index} of a list that has {len(elements)}"
+    return Error("ResultGone", sentence)
 
 
 def _place(making: Making) -> Place:

@@ -31,12 +31,12 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
 def made(flow: str, graph: Graph, making: Making, task: TaskDefinition | None, given: Given) -> Made:
     """A job that cannot be made is kept as a failed one: the flow goes on as if it had run and failed."""
-    node, work = making.node, work_of(making)
+    node, work = making.node, making.work
     step = node.name + COMPENSATION * making.compensates
     job = NewJob(
         id=job_id(flow, step, making.index),
         task=work.task,
-        payload=_payload(flow, graph, making, task, given),
+        payload=b"{}",
         priority=work.priority,
         delay=work.delay,
         at=work.at,
@@ -46,16 +46,13 @@ def made(flow: str, graph: Graph, making: Making, task: TaskDefinition | None, g
         tags=work.tags,
         flow=InFlow(flow, step, making.index, reads_of(graph, node)),
     )
-    if given.problem is not None or task is None:
-        return Made(work.queue, job, given.problem or _unknown(work.task))
     try:
+        job = msgspec.structs.replace(job, payload=_payload(flow, graph, making, task, given))
+        if given.problem is not None or task is None:
+            return Made(work.queue, job, given.problem or _unknown(work.task))
         return Made(work.queue, _by_task(job, work, task, given.results))
     except Exception as error:  # noqa: BLE001 - the task's own functions may raise anything
         return Made(work.queue, job, Error(type(error).__name__, f"step {node.name!r}: {error}"))
-
-
-def work_of(making: Making) -> Work:
-    return making.node.compensation or making.node.work if making.compensates else making.node.work
 
 
 def reads_of(graph: Graph, node: Node) -> dict[str, Read]:
@@ -78,9 +75,10 @@ def _length(graph: Graph, step: str) -> int | None:
 def _payload(flow: str, graph: Graph, making: Making, task: TaskDefinition | None, given: Given) -> bytes:
     node = making.node
     if making.compensates:
-        [name] = ("failure",) if task is None else task.payload.names
-        failure = _failure(flow, graph, making, given.failed)
-        return msgspec.json.encode({name: failure})
+        names = ("failure",) if task is None else task.payload.names
+        if len(names) != 1:
+            raise InvalidJob(f"the task {making.work.task!r} must take one argument, a Failure")
+        return msgspec.json.encode({names[0]: _failure(flow, graph, making, given.failed)})
     members: dict[str, Any] = dict(node.arguments)
     if node.each is not None and given.element is not None:
         members[node.each.argument] = given.element

@@ -16,7 +16,7 @@ from tidemill.core.graph_state import ENDED, FlowState, to_retry
 from tidemill.core.states import State
 from tidemill.errors import FlowNotFound
 from tidemill.flows.advancing import next_of
-from tidemill.flows.sweeping import sweep
+from tidemill.flows.sweeping import Tell, sweep
 
 AT_ONCE = 500
 
@@ -31,23 +31,24 @@ async def find_flow(store: Store, flow: str) -> Course:
     return course
 
 
-async def cancel(store: Store, flow: str, reason: str) -> bool:
+async def cancel(store: Store, flow: str, reason: str, tell: Tell) -> bool:
     """I19: the flow first, so that nothing new is made of it, then its jobs. False: it had ended already."""
     while True:
         course = await find_flow(store, flow)
         if course.state in ENDED:
             return False
         graph = replace(decode(course.record), stopped=Stopped(Why.CANCELLED, reason))
-        if await _become(store, course, graph):
-            await sweep(store, {}, [flow])
+        if await _become(store, course, graph, tell):
+            await sweep(store, {}, [flow], tell=tell)
             return True
 
 
-async def retry(store: Store, flow: str) -> bool:
+async def retry(store: Store, flow: str, tell: Tell) -> bool:
     """What failed or was cancelled goes again, and the flow goes on from there. False: it has not failed.
 
     The flow first: until it is taken up, what its jobs do is none of its business. If its jobs are not
-    brought back after all, whoever looks at them next finds them as they were, and it has failed again."""
+    brought back after all, whoever looks at them next finds them as they were, and it has failed again. Who
+    looks too early finds the same, so in the end somebody looks who knows that they are back."""
     while True:
         course = await find_flow(store, flow)
         if course.state not in {FlowState.FAILED, FlowState.CANCELLED}:
@@ -55,17 +56,24 @@ async def retry(store: Store, flow: str) -> bool:
         before = decode(course.record)
         again = list(to_retry(before))
         graph = ended(replace(before, stopped=None), [JobEnd(*one, State.READY) for one in again])
-        if await _become(store, course, graph):
+        if await _become(store, course, graph, tell):
             await _bring_back(store, [job_id(flow, *one) for one in again])
+            await sweep(store, {}, [flow], tell=tell)
             return True
 
 
-async def _become(store: Store, course: Course, graph: Graph) -> bool:
+async def _become(store: Store, course: Course, graph: Graph, tell: Tell) -> bool:
     then = next_of(course.name, graph, course.due)
     advance = Advance(kind=Kind.FLOW, id=course.id, expected=course.revision, next=then, again=True)
-    return (await store.advance([advance]))[0].done
+    [answer] = await store.advance([advance])
+    if answer.done and answer.course is not None:
+        tell(course, answer.course)
+    return answer.done
 
 
 async def _bring_back(store: Store, ids: list[str]) -> None:
+    """One that somebody else brought back and that is done by now is not repeated."""
+    states = (State.FAILED, State.CANCELLED)
     for start in range(0, len(ids), AT_ONCE):
-        await store.amend(Filter(ids=tuple(ids[start : start + AT_ONCE])), RetryNow(), AT_ONCE)
+        some = tuple(ids[start : start + AT_ONCE])
+        await store.amend(Filter(ids=some, states=states), RetryNow(), AT_ONCE)

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from tidemill.contract.store import Store
 from tidemill.core.courses import ENDS_AT_ONCE, Advance, Course, Kind, Stirred
 from tidemill.errors import StoreError
-from tidemill.flows.advancing import UnknownTask, advance_of, cancel_live, is_to_be_cancelled
+from tidemill.flows.advancing import UnknownTask, advance_of, cancel_live, to_be_cleared
 from tidemill.tasks.definition import TaskDefinition
 
 FLOWS_AT_ONCE = 100
 
+Tell = Callable[[Course, Course], object]
+"""Is given a flow that was advanced as it was, and as it is now."""
+
 
 class Swept(msgspec.Struct):
-    """`advanced` are flows as they were and as they are now. `left` wait for somebody who knows a task of
-    theirs, by the task. `more`: there was more than went at once, or somebody else was quicker."""
+    """`advanced` so many. `left` wait for somebody who knows a task of theirs, by the task, and `broken` are
+    those that raised something else. `more`: there was more than went at once, or somebody else was
+    quicker."""
 
-    advanced: list[tuple[Course, Course]] = []
+    advanced: int = 0
     left: dict[str, str] = {}
+    broken: dict[str, Exception] = {}
     more: bool = False
+
+
+def _nobody(before: Course, after: Course) -> None:
+    """There is nobody to be told."""
 
 
 async def sweep(
@@ -31,10 +41,11 @@ async def sweep(
     *,
     limit: int = FLOWS_AT_ONCE,
     given_up: Collection[str] = (),
+    tell: Tell = _nobody,
 ) -> Swept:
     """`given_up` are flows in which a task nobody knows has been waited for long enough. One flow that cannot
-    be advanced stops no other; what it raised is raised in the end."""
-    swept, broken = Swept(), None
+    be advanced stops no other, and `tell` hears of each at once, whatever becomes of the next."""
+    swept = Swept()
     agenda = await store.agenda(Kind.FLOW, limit, ids)
     pending: list[tuple[Course, Advance]] = []
     for stirred in agenda.stirred:
@@ -46,33 +57,34 @@ async def sweep(
             swept.left[flow] = str(error)
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - told in the end
-            broken = error
+        except Exception as error:  # noqa: BLE001 - the others go on
+            swept.broken[flow] = error
         else:
             pending += [(current.course, advance)] if advance is not None else []
         if sum(len(one.jobs) for _, one in pending) >= ENDS_AT_ONCE:
-            await _send(store, pending, swept)
+            await _send(store, pending, swept, tell)
             pending = []
-    await _send(store, pending, swept)
-    swept.more |= len(agenda.stirred) == limit and bool(swept.advanced)
-    if broken is not None:
-        raise broken
+    await _send(store, pending, swept, tell)
+    swept.more |= len(agenda.stirred) == limit and swept.advanced > 0
     return swept
 
 
 async def _without_live(store: Store, stirred: Stirred) -> Stirred:
-    """Of a flow that was stopped, all jobs end first: then there is more on its agenda."""
-    if (stopped := is_to_be_cancelled(stirred)) is None:
+    """Of a flow that was stopped, all jobs end first: whatever was brought back before that is live no more.
+    It stays the revision it was, so that of one that was taken up and stopped again nothing is said."""
+    if (stopped := to_be_cleared(stirred.course)) is None:
         return stirred
     await cancel_live(store, stirred.course.id, stopped.reason)
-    return next(iter((await store.agenda(Kind.FLOW, 1, [stirred.course.id])).stirred), stirred)
+    agenda = await store.agenda(Kind.FLOW, 1, [stirred.course.id])
+    return replace(stirred, ends=agenda.stirred[0].ends) if agenda.stirred else stirred
 
 
-async def _send(store: Store, pending: Sequence[tuple[Course, Advance]], swept: Swept) -> None:
+async def _send(store: Store, pending: Sequence[tuple[Course, Advance]], swept: Swept, tell: Tell) -> None:
     if not pending:
         return
     answers = await store.advance([advance for _, advance in pending])
     for (before, advance), answer in zip(pending, answers, strict=True):
         swept.more |= advance.again or not answer.done or len(advance.taken) >= ENDS_AT_ONCE
         if answer.done and answer.course is not None:
-            swept.advanced.append((before, answer.course))
+            swept.advanced += 1
+            tell(before, answer.course)

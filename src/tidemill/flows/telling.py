@@ -1,4 +1,4 @@
-"""Tells who listens that a flow has ended."""
+"""Tells who listens that a flow has ended. Of those who advance it one did that, and that one tells."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from tidemill.telemetry.flow_events import FlowEnded
 from tidemill.telemetry.signals import Signals
 
 
-def tell_ended(signals: Signals, before: Course, after: Course) -> None:
-    if after.state in ENDED and before.state != after.state and signals.wants(FlowEnded):
+def tell_ended(signals: Signals, before: Course | None, after: Course) -> None:
+    """`before` is None for one that ended as it began, because it has nothing to do."""
+    was = None if before is None else before.state
+    if after.state in ENDED and was != after.state and signals.wants(FlowEnded):
         signals.emit(
             FlowEnded(
                 flow=after.id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Unpack
 
 from msgspec import UNSET, UnsetType
@@ -19,6 +20,7 @@ from tidemill.core.queue_options import QueueOptions
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError, JobNotFound
 from tidemill.flows.steering import cancel, find_flow, retry
+from tidemill.flows.telling import tell_ended
 from tidemill.flows.views import FlowView, view_of
 from tidemill.inspect import bulk, flows, pools, steering, steps
 from tidemill.inspect.bulk import Progress
@@ -32,6 +34,7 @@ from tidemill.inspect.queue_views import require, view_all, view_one
 from tidemill.inspect.situation import look
 from tidemill.inspect.views import Changed, JobView, Overview, QueueView
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.telemetry.signals import Signals
 from tidemill.times import read_time
 
 Wanted = Filter | str
@@ -44,8 +47,11 @@ class Inspector:
     """`app.inspect`. Every method says what a store knows at that moment; programs without an event
     loop call `app.run_sync(app.inspect.queue("feeds"))`."""
 
-    def __init__(self, store: Callable[[], Awaitable[Store]], tasks: Mapping[str, TaskDefinition]) -> None:
+    def __init__(
+        self, store: Callable[[], Awaitable[Store]], tasks: Mapping[str, TaskDefinition], signals: Signals
+    ) -> None:
         self._store, self._tasks = store, tasks
+        self._tell_ended = partial(tell_ended, signals)
         self._outlook: Outlook | None = None
 
     async def queues(self) -> list[QueueView]:
@@ -262,11 +268,11 @@ class Inspector:
 
     async def cancel_flow(self, id: str, *, reason: str = "cancelled by hand") -> bool:  # noqa: A002 - the word for it
         """Nothing new of the flow starts, and its jobs are cancelled. False: it had ended."""
-        return await cancel(await self._store(), id, reason)
+        return await cancel(await self._store(), id, reason, self._tell_ended)
 
     async def retry_flow(self, id: str) -> bool:  # noqa: A002 - the word for it
         """What failed or was cancelled goes again, and the flow from there. False: it has not failed."""
-        return await retry(await self._store(), id)
+        return await retry(await self._store(), id, self._tell_ended)
 
     async def workers(self) -> list[WorkerInfo]:
         """Those that are alive."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from tidemill.contract.store import Store
-from tidemill.core.courses import Kind
+from tidemill.core.courses import Course, Kind
 from tidemill.core.queues import HOUR
 from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE
 from tidemill.errors import StoreError
@@ -32,6 +32,7 @@ class Advancer:
         self._noted: dict[str, None] = {}  # in order: a simulated history must replay
         self._left: dict[str, float] = {}  # since when, on the loop's clock
         self._given_up: set[str] = set()
+        self._broken: set[str] = set()
         self._bell = asyncio.Event()
         self._turn = asyncio.Lock()
         self.advanced = 0
@@ -49,8 +50,6 @@ class Advancer:
                 await self._advance_noted()
             except StoreError:
                 continue
-            except Exception as error:  # noqa: BLE001 - one broken flow must not end the worker
-                self._emitter.worker_event(ChoreBroke, chore=DUTY, **with_traceback(error))
 
     async def sweep(self) -> bool:
         """A chore of the leader's. True when there is more to do."""
@@ -77,20 +76,32 @@ class Advancer:
         from tidemill.flows.sweeping import FLOWS_AT_ONCE, sweep  # a client has no need of any of it
         from tidemill.flows.telling import tell_ended
 
+        def advanced(before: Course, after: Course) -> None:
+            self.advanced += 1
+            tell_ended(self._emitter.signals, before, after)
+
         async with self._turn:
             swept = await sweep(
                 self._store,
                 self._tasks,
                 ids,
-                limit=FLOWS_AT_ONCE + len(self._left),
+                limit=FLOWS_AT_ONCE + len(self._left) + len(self._broken),
                 given_up=self._given_up,
+                tell=advanced,
             )
-            self.advanced += len(swept.advanced)
-            for before, after in swept.advanced:
-                tell_ended(self._emitter.signals, before, after)
+            self._tell_broken(swept.broken)
             if ids is None:
+                self._broken = set(swept.broken)
                 await self._leave(swept.left)
             return swept.more
+
+    def _tell_broken(self, broken: Mapping[str, Exception]) -> None:
+        """Of each once: it is tried again every second."""
+        for flow, error in broken.items():
+            if flow not in self._broken:
+                error.add_note(f"This is what kept flow {flow!r} from going on.")
+                self._emitter.worker_event(ChoreBroke, chore=DUTY, **with_traceback(error))
+        self._broken |= broken.keys()
 
     async def _leave(self, left: Mapping[str, str]) -> None:
         now = self._loop.time()

@@ -13,6 +13,7 @@ from tests.simulation.flows.drawing import draw
 from tests.simulation.flows.handlers import FlowHandlers
 from tests.simulation.network import Network
 from tests.simulation.trace import Trace
+from tidemill.core.courses import Course
 from tidemill.core.graph import Graph
 from tidemill.errors import FlowNotFound, StoreUnavailable
 from tidemill.flows import steering
@@ -40,7 +41,10 @@ class Composer:
     async def take_up(self) -> None:
         """Whatever has failed goes again."""
         for flow in sorted(self.accepted):
-            await self._insist(partial(steering.retry, self.network, flow))
+            await self._insist(partial(steering.retry, self.network, flow, self._tell))
+
+    def _tell(self, before: Course, after: Course) -> None:
+        self.trace.add("composer", f"made {after.id} {after.state}, which was {before.state}")
 
     async def _begin(self, tasks: Any, flow: str, graph: Graph) -> None:
         advance = await beginning(self.network, tasks, flow, "flow", graph)
@@ -51,10 +55,10 @@ class Composer:
     async def _steer(self, flow: str) -> None:
         await asyncio.sleep(self.chance.uniform(0, 3))
         self.trace.add("composer", f"cancels {flow}")
-        await self._insist(lambda: steering.cancel(self.network, flow, "enough"))
+        await self._insist(lambda: steering.cancel(self.network, flow, "enough", self._tell))
         if self.chance.random() < 0.7:
             self.trace.add("composer", f"retries {flow}")
-            await self._insist(lambda: steering.retry(self.network, flow))
+            await self._insist(lambda: steering.retry(self.network, flow, self._tell))
 
     async def _insist(self, do: Callable[[], Awaitable[Any]]) -> None:
         while True:
