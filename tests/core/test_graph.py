@@ -230,6 +230,15 @@ class TestSteps:
         graph = go_on(graph_of(node("a", each=Each(argument="item", items=items))))
         assert live(graph) == {("a", 0), ("a", 1)}
 
+    def test_elements_stay_until_all_of_them_have_a_job(self) -> None:
+        items = tuple(msgspec.Raw(b"%d" % number) for number in range(AT_ONCE + 1))
+        graph = begun(graph_of(node("a", each=Each(argument="item", items=items))), {})
+        graph = made(graph, making(graph, AT_ONCE))
+        assert graph.nodes[0].each == Each(argument="item", items=items)
+        graph = decode(encode(made(graph, making(graph, AT_ONCE))))
+        assert graph.nodes[0].each == Each(argument="item")
+        assert (graph.of("a").count, making(graph, AT_ONCE)) == (AT_ONCE + 1, [])
+
 
 class TestFailures:
     def test_nothing_new_is_started_and_what_is_under_way_goes_on(self) -> None:

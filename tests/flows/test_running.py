@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,6 +170,19 @@ class TestFanOut:
         await kit.run_until_idle()
         assert len((await handle.result())["speech"]) == 1_203
         assert len(studio.ran) == len(set(studio.ran)) == 1_203 + 2
+
+    async def test_ten_thousand_into_a_queue_for_half_of_them(self, tmp_path: Path) -> None:
+        app = Tidemill(f"sqlite:///{tmp_path / 'jobs.db'}")
+        app.queue("studio", max_length=5_000)
+        studio = Studio(app)
+        flow = app.flow("dub", key="v")
+        lines = flow.add(studio.transcribe, audio="a", lines=10_000)
+        flow.add(studio.mux, video="v", speech=flow.map(studio.speak, line=lines))
+        async with app:
+            handle = await flow.enqueue()
+            await app.worker(until_idle=True, heartbeat_thread=False, isolation=False).run()
+            assert len((await handle.result(timeout=1))["speech"]) == 10_000
+        assert len(studio.ran) == len(set(studio.ran)) == 10_000 + 2
 
     async def test_an_empty_list(self, app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
         flow = app.flow("dub")

@@ -43,7 +43,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Each(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One job for each element: of what `step` returns, or of `items`. It is given as `argument`."""
+    """One job for each element: of what `step` returns, or of `items`, until all have theirs. It is given as
+    `argument`."""
 
     argument: str
     step: str | None = None

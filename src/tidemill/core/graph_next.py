@@ -103,7 +103,18 @@ def made(graph: Graph, jobs: Iterable[Making]) -> Graph:
             if job.compensates
             else replace(going, made=job.index + 1)
         )
-    return graph.going_on(changes) if changes else graph
+    return _without_items(graph.going_on(changes)) if changes else graph
+
+
+def _without_items(graph: Graph) -> Graph:
+    """Elements that are in jobs are kept there: the record is written anew with each advance."""
+    return replace(graph, nodes=tuple(_without_made(node, graph.of(node.name)) for node in graph.nodes))
+
+
+def _without_made(node: Node, going: Going) -> Node:
+    if node.each is None or not node.each.items or going.made != going.count:
+        return node
+    return replace(node, each=replace(node.each, items=()))
 
 
 def _may_go_on(graph: Graph) -> bool:

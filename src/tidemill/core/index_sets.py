@@ -43,11 +43,12 @@ class IndexSet:
         return bool(self._bits >> index & 1)
 
     def __iter__(self) -> Iterator[int]:
-        bits = self._bits
-        while bits:
-            lowest = bits & -bits
-            yield lowest.bit_length() - 1
-            bits ^= lowest
+        """By way of text: one that looked for the next bit each time would go over all of them each time."""
+        digits = f"{self._bits:b}"[::-1]
+        index = digits.find("1")
+        while index >= 0:
+            yield index
+            index = digits.find("1", index + 1)
 
     def __len__(self) -> int:
         return self._bits.bit_count()
