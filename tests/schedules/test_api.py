@@ -72,6 +72,10 @@ def task(app: Tidemill, name: str) -> Any:
         ({"every": "1h"}, "schedule 'x': every: must be a number of seconds or a timedelta, is '1h'"),
         ({**DAILY, "start": datetime(2030, 1, 1)}, "schedule 'x': start: a datetime needs a time zone"),  # noqa: DTZ001 - wrong on purpose
         ({**DAILY, "start": 10.0, "end": 5.0}, "schedule 'x': end: must not be before start"),
+        ({**DAILY, "start": 1e12}, "schedule 'x': start: must be a Unix time from 1970 to the year 8900, is"),
+        ({"every": 60, "start": -1e18}, "schedule 'x': start: must be a Unix time from 1970"),
+        ({"every": 1e300}, "schedule 'x': every: must be 3153600000 seconds (100 years) or less, is 1e+300"),
+        ({**DAILY, "jitter": 1e12}, "schedule 'x': jitter: must be 3153600000 seconds (100 years) or less"),
         ({**DAILY, "catch_up": "maybe"}, "schedule 'x': catch_up: must be one of skip, once, all"),
         ({**DAILY, "overlap": True}, "schedule 'x': overlap: must be one of skip, allow, is True"),
         ({**DAILY, "jitter": -1}, "schedule 'x': jitter: must be 0 seconds or more, is -1"),
@@ -242,6 +246,27 @@ async def test_two_who_change_one_at_once_both_do(app: Tidemill) -> None:
     view = await app.schedules.get("x")
     assert (view.state, view.settings.jitter) == (ScheduleState.PAUSED, 5)
     assert bytes(view.arguments) == b'{"deep":true}'
+
+
+async def test_who_run_it_at_once_are_answered_the_same_job(app: Tidemill) -> None:
+    """However late one learns of the other, no answer and no history names a job there is not."""
+    await app.schedules.upsert("x", task(app, "sweep"), every=60)
+    jobs = await asyncio.gather(*(app.schedules.run_now("x") for _ in range(3)))
+    assert {job.id for job in jobs} == {(await jobs[0].status()).id}
+    assert sorted(bool(job.existing) for job in jobs) == [False, True, True]
+    assert [past.job for past in (await app.schedules.get("x")).history] == [jobs[0].id]
+
+
+async def test_who_remove_it_at_once_are_told_of_one(app: Tidemill) -> None:
+    await app.schedules.upsert("x", task(app, "sweep"), every=60)
+    assert sorted(await asyncio.gather(app.schedules.remove("x"), app.schedules.remove("x"))) == [0, 1]
+
+
+async def test_what_no_page_can_list_is_named(app: Tidemill) -> None:
+    with pytest.raises(ConfigurationError, match=r"states: must be one of active, paused, .* is 'dead'"):
+        await app.schedules.list(states=["dead"])
+    with pytest.raises(ConfigurationError, match="origin: must be one of declared, dynamic, is 'code'"):
+        await app.schedules.list(origin="code")
 
 
 async def test_start_may_be_a_datetime(app: Tidemill) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -84,6 +85,7 @@ class Schedules:
         removed: set[str] = set()
 
         def drop(name: str, before: Schedule | None, _: float) -> Changed | None:
+            removed.discard(name)  # somebody else was quicker when it is asked again
             if before is None or before.removed:
                 return None
             removed.add(name)
@@ -132,23 +134,27 @@ class Schedules:
     async def run_now(self, name: str) -> JobHandle[Any]:
         """Make a job of it now, whether or not it is paused; its ticks stay as they are. While the last job
         is live and `overlap` is "skip", that one is answered (`existing`)."""
-        store = await self._client.store()
-        answer: dict[str, bool] = {}
-        live = await self._live(store, name)
+        while True:
+            last, live = await self._last(name)
+            if live:
+                return JobHandle(self._client, live, existing=True)
+            if (job := await self._run(name, last)) is not None:
+                return JobHandle(self._client, job, existing=False)
+
+    async def _run(self, name: str, last: str | None) -> str | None:
+        """None when it has made another job than `last` meanwhile, which may be live."""
+        job: str | None = None
 
         def run(_: str, before: Schedule | None, now: float) -> Changed | None:
-            schedule = changes.require(name, before)
-            answer.clear()
-            if schedule.last is not None and schedule.last == live:
-                answer[live] = True
+            nonlocal job
+            schedule, job = changes.require(name, before), None
+            if schedule.last != last:
                 return None
             job = f"{name}@{self._new_id()}"
-            answer[job] = False
             return Changed(changes.run(schedule, now, job), (self._made(schedule, job, now),))
 
-        await change(store, name, run)
-        [(job, existing)] = answer.items()
-        return JobHandle(self._client, job, existing=existing)
+        await change(await self._client.store(), name, run)
+        return job
 
     async def get(self, name: str) -> ScheduleView:
         """Raises ScheduleNotFound."""
@@ -171,6 +177,8 @@ class Schedules:
         """Newest first; `cursor` of one page continues with the next."""
         if not 1 <= limit <= MOST_AT_ONCE:
             raise ConfigurationError(f"limit: must lie between 1 and {MOST_AT_ONCE}, is {limit}")
+        _check_known("states", states, ScheduleState)
+        _check_known("origin", () if origin is None else (origin,), Origin)
         store = await self._client.store()
         page = await store.find_courses(
             Kind.SCHEDULE, name=origin, states=list(states), limit=limit, cursor=cursor
@@ -191,13 +199,13 @@ class Schedules:
         await change(await self._client.store(), name, altered)
         return await self.get(name)
 
-    async def _live(self, store: Store, name: str) -> str | None:
-        """The last job, if it is in the way of another."""
+    async def _last(self, name: str) -> tuple[str | None, str | None]:
+        """The last job, and again if it is in the way of another."""
         seen = await self.get(name)
         if seen.last_job is None or seen.settings.overlap != "skip":
-            return None
-        [job] = await store.get([seen.last_job])
-        return job.id if job is not None and job.state in LIVE else None
+            return seen.last_job, None
+        [job] = await (await self._client.store()).get([seen.last_job])
+        return seen.last_job, job.id if job is not None and job.state in LIVE else None
 
     def _made(self, schedule: Schedule, job: str, now: float) -> Any:
         task = self._client.tasks.get(schedule.work.task)
@@ -232,6 +240,12 @@ def _of(name: str, read: Callable[[], T]) -> T:
         return read()
     except (ConfigurationError, EnqueueError) as error:
         raise ConfigurationError(f"schedule {name!r}: {error}") from None
+
+
+def _check_known(field: str, given: Iterable[str], known: type[StrEnum]) -> None:
+    for value in given:
+        if value not in list(known):
+            raise ConfigurationError(f"{field}: must be one of {', '.join(known)}, is {value!r}")
 
 
 async def _future(store: Store, until: float | datetime | None) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, get_args
@@ -12,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from tidemill.core.names import is_storable, refuse_unknown
+from tidemill.core.queues import DAY
 from tidemill.errors import ConfigurationError
 from tidemill.schedules.ticks import problem_with_cron, problem_with_zone
 from tidemill.times import read_seconds, read_time
@@ -19,6 +19,9 @@ from tidemill.times import read_seconds, read_time
 CatchUp = Literal["skip", "once", "all"]
 Overlap = Literal["skip", "allow"]
 SHORTEST = 1.0
+LONGEST = 100 * 365 * DAY
+LATEST = 220_000_000_000.0
+"""In the year 8941: sums of such times are exact enough, and calendars end with the year 9999."""
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -58,16 +61,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             return f"cron: give either cron='0 3 * * *' or every=3600, not {given}"
         if self.cron is not None and (problem := problem_with_cron(self.cron)):
             return problem
-        if self.every is not None and not (math.isfinite(self.every) and self.every >= SHORTEST):
+        if self.every is not None and not self.every >= SHORTEST:
             return f"every: must be {SHORTEST:g} second or more, is {self.every:g}"
-        if not (math.isfinite(self.jitter) and self.jitter >= 0):
+        if not self.jitter >= 0:
             return f"jitter: must be 0 seconds or more, is {self.jitter:g}"
+        for field in ("every", "jitter"):
+            if (seconds := getattr(self, field) or 0) > LONGEST:
+                return f"{field}: must be {LONGEST:.0f} seconds (100 years) or less, is {seconds:g}"
         return problem_with_zone(self.tz) or self._problem_with_times()
 
     def _problem_with_times(self) -> str | None:
         for field in ("start", "end"):
-            if (time := getattr(self, field)) is not None and not math.isfinite(time):
-                return f"{field}: must be a time, is {time}"
+            if (time := getattr(self, field)) is not None and not 0 <= time <= LATEST:
+                return f"{field}: must be a Unix time from 1970 to the year 8900, is {time:g}"
         if self.start is not None and self.end is not None and self.end < self.start:
             return "end: must not be before start; give a later time"
         return None
