@@ -49,15 +49,14 @@ async def advance_of(
     before = decode(course.record)
     graph = _cleared(ended(before, _told(course.id, stirred)))
     looks = any(not end.job for end in ends)
-    over_time = await _is_over_time(store, course, graph)
-    if over_time:
-        late = f"the flow did not end within its timeout of {graph.timeout:g} seconds"
-        graph = replace(graph, stopped=Stopped(Why.TIMEOUT, late))
-    if looks and not over_time and not _has_more(graph):
+    if late := await _is_over_time(store, course, graph):
+        reason = f"the flow did not end within its timeout of {graph.timeout:g} seconds"
+        graph = replace(graph, stopped=Stopped(Why.TIMEOUT, reason))
+    elif looks and not _has_more(graph):
         graph = ended(graph, await _look(store, course.id, graph))
     graph, jobs, more = await _go_on(store, tasks, course.id, graph, strangers_fail=strangers_fail)
     if more and not jobs and not any(end.job for end in ends):
-        raise UnknownTask(making(graph, 1)[0].work.task)
+        graph = await _stuck(store, graph)
     if not ends and graph == before:
         return None
     return Advance(
@@ -67,7 +66,7 @@ async def advance_of(
         next=next_of(course.name, graph, course.due),
         jobs=jobs,
         taken=tuple(end.number for end in ends),
-        again=more or over_time or (looks and bool(jobs)),
+        again=more or late or (looks and bool(jobs)),
     )
 
 
@@ -91,6 +90,11 @@ async def cancel_live(store: Store, flow: str, reason: str) -> None:
     wanted = Filter(flow=flow, states=tuple(sorted(LIVE)))
     while (await store.amend(wanted, Cancel(reason), CANCELS_AT_ONCE)).changed:
         pass
+
+
+def stuck_for(course: Course, wall: float) -> float:
+    stuck = decode(course.record).stuck
+    return 0.0 if stuck is None else wall - stuck
 
 
 def to_be_cleared(course: Course) -> Stopped | None:
@@ -153,4 +157,12 @@ async def _go_on(
     given = await gatherer.gather(graph, list(zip(jobs, known, strict=True)))
     done = tuple(make(flow, graph, job, task, one) for job, task, one in zip(jobs, known, given, strict=True))
     graph = made(graph, jobs)
-    return graph, done, _has_more(graph)
+    more = _has_more(graph)
+    return replace(graph, stuck=None if jobs or not more else graph.stuck), done, more
+
+
+async def _stuck(store: Store, graph: Graph) -> Graph:
+    """Who finds it so first writes down when."""
+    if graph.stuck is not None:
+        raise UnknownTask(making(graph, 1)[0].work.task)
+    return replace(graph, stuck=(await store.read_clock()).wall)

@@ -21,7 +21,7 @@ DUTY = "flows"
 
 class Advancer:
     """A flow with a step whose task this worker does not know is left for another, to which the duty is
-    passed on. After a day, of which this worker has seen an hour itself, that step fails."""
+    passed on. After a day in which nobody knew it, of which this worker has seen an hour itself, it fails."""
 
     def __init__(
         self, store: Store, tasks: Mapping[str, TaskDefinition], leader: Leader, emitter: Emitter
@@ -104,6 +104,8 @@ class Advancer:
         self._broken |= broken.keys()
 
     async def _leave(self, left: Mapping[str, str]) -> None:
+        from tidemill.flows.advancing import stuck_for
+
         now = self._loop.time()
         self._left = {flow: self._left.get(flow, now) for flow in left}
         seen = [flow for flow, since in self._left.items() if now - since >= HOUR]
@@ -115,5 +117,5 @@ class Advancer:
         self._given_up = {
             course.id
             for course in courses
-            if course is not None and wall - course.created >= UNKNOWN_TASK_PATIENCE
+            if course is not None and stuck_for(course, wall) >= UNKNOWN_TASK_PATIENCE
         }
