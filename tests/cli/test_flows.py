@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import Cli
+from tidemill.cli.flows.show import tree
+from tidemill.core.graph import OnFailure
+from tidemill.core.graph_state import FlowState, StepState
+from tidemill.flows.views import FlowView, StepView
 
 STUDIO = """
 from tidemill import Retry, Tidemill
@@ -116,3 +120,24 @@ def test_a_flow_that_is_not_there(cli: Cli) -> None:
     assert (ran.code, ran.out) == (1, "")
     assert "there is no flow 'clip/8'" in ran.err
     assert cli("flows", "--name", "x", "show", "clip/7", "--app", "studio:app").code == 2
+
+
+def test_a_long_chain_as_a_tree() -> None:
+    names = [f"s{number}" for number in range(1_500)]
+    steps = [
+        StepView(
+            name=name,
+            task="t",
+            queue="q",
+            state=StepState.WAITING,
+            mapped=False,
+            on_failure=OnFailure.FAIL,
+            parents=(parent,) if parent else (),
+        )
+        for parent, name in zip(["", *names], names, strict=False)
+    ]
+    view = FlowView(
+        id="f", name="f", key=None, state=FlowState.RUNNING, progress=0.0, created=0.0, steps=tuple(steps)
+    )
+    lines = list(tree(view))
+    assert [line.strip("└─ ").split()[0] for line in lines] == names

@@ -120,6 +120,18 @@ def test_refused(app: Tidemill, studio: Studio, build: Builds, kind: type[Tidemi
         build(app.flow("dub"), studio)
 
 
+def test_a_circle_that_was_refused_is_not_there(app: Tidemill, studio: Studio) -> None:
+    flow = app.flow("dub")
+    first = flow.add(studio.transcribe, audio="a")
+    said = flow.map(studio.speak, line=first)
+    with pytest.raises(
+        ConfigurationError, match=r"\((transcribe|speak) after .*\)"
+    ):
+        first.after(flow.add(studio.notify), said)
+    assert (first.parents, said.parents) == ((), (first,))
+    flow.check()
+
+
 def test_a_task_that_does_not_say_what_it_returns(app: Tidemill, studio: Studio) -> None:
     @app.task
     async def silent(video: str):  # type: ignore[no-untyped-def]

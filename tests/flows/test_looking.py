@@ -6,6 +6,7 @@ import pytest
 
 from tests.flows.support import Studio
 from tidemill import ConfigurationError, FlowNotFound, FlowState, JobNotFound, State, StepState, Tidemill
+from tidemill.core.changes import Delete
 from tidemill.inspect.causes import Code
 from tidemill.testing.kits import AsyncKit
 
@@ -96,6 +97,14 @@ class TestExplain:
         await dub(app, studio)
         told = await app.explain("dub/v/extract/0")
         assert told.sentence.endswith("It is job 0 of step 'extract' of flow 'dub/v'.")
+
+    async def test_a_job_that_was_deleted_is_not_one_that_will_be(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        await dub(app, studio)
+        await app.inspect.change("dub/v/extract/0", Delete())
+        with pytest.raises(JobNotFound):
+            await app.explain("dub/v/extract/0")
 
     @pytest.mark.parametrize("job", ["dub/v/nothing/0", "dub/v/extract/1", "dub/w/extract/0", "x", "a/b/c"])
     async def test_what_no_flow_will_make(

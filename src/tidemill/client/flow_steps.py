@@ -76,6 +76,12 @@ class Step(Generic[R_co]):
         """Whether it has a job for each element of a list."""
         return self._each is not None
 
+    @property
+    def parents(self) -> tuple[Step[Any], ...]:
+        """The steps it waits for."""
+        mapped = () if self._each is None or not isinstance(self._each[1], Step) else (self._each[1],)
+        return *self._reads.values(), *self._after, *mapped
+
     def named(self, name: str) -> Step[R_co]:
         """Call the step something else than its task."""
         if not isinstance(name, str) or (problem := problem_with_step_name(name)):
@@ -92,12 +98,13 @@ class Step(Generic[R_co]):
         """Wait for other steps without taking anything from them."""
         for step in steps:
             self._check_step("after", step)
-            self._after.append(step)
-        try:
-            self.flow.check()
-        except ConfigurationError:
-            del self._after[len(self._after) - len(steps) :]
-            raise
+        known = len(self._after)
+        self._after += steps
+        if self._follows_itself():
+            try:
+                self.flow.check()  # says which steps go round
+            finally:
+                del self._after[known:]
         return self
 
     @overload
@@ -257,6 +264,19 @@ class Step(Generic[R_co]):
             trace=options.trace,
             tags=options.tags,
         )
+
+    def _follows_itself(self) -> bool:
+        """Asked with every `after`: it looks at no more than what comes before the step."""
+        seen: set[int] = set()
+        left = list(self.parents)
+        while left:
+            step = left.pop()
+            if step is self:
+                return True
+            if id(step) not in seen:
+                seen.add(id(step))
+                left += step.parents
+        return False
 
     @property
     def _where(self) -> str:

@@ -6,8 +6,10 @@ jobs of a step have ended is a set of indexes and not a counter: an end that is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
 
 import msgspec
 
@@ -147,7 +149,7 @@ def problem_with(graph: Graph) -> str | None:
     """Why a flow could never run, naming the step."""
     if not graph.nodes:
         return "a flow has at least one step; add one with flow.add(task, …)"
-    names = [node.name for node in graph.nodes]
+    names = Counter(node.name for node in graph.nodes)
     for node in graph.nodes:
         if problem := _problem_with_node(node, names):
             return f"step {node.name[:50]!r}: {problem}"
@@ -162,10 +164,10 @@ def problem_with_step_name(name: str) -> str | None:
     return None
 
 
-def _problem_with_node(node: Node, names: list[str]) -> str | None:
+def _problem_with_node(node: Node, names: Counter[str]) -> str | None:
     if problem := problem_with_step_name(node.name):
         return problem
-    if names.count(node.name) > 1:
+    if names[node.name] > 1:
         return 'another step has that name; give one of them its own with .named("…")'
     for parent in sorted(node.parents):
         if parent not in names:
@@ -178,24 +180,11 @@ def _problem_with_node(node: Node, names: list[str]) -> str | None:
 
 
 def _problem_with_circles(graph: Graph) -> str | None:
-    left = {node.name: node.parents for node in graph.nodes}
-    while free := [name for name, parents in left.items() if not parents & left.keys()]:
-        for name in free:
-            del left[name]
-    if not left:
-        return None
-    circle = list(_circle(left))
-    return (
-        f"step {circle[0]!r}: it would wait for itself ({' after '.join([*circle, circle[0]])}); "
-        "take one of these away"
-    )
-
-
-def _circle(left: Mapping[str, frozenset[str]]) -> Iterator[str]:
-    """Whoever goes from a step to one it waits for comes back to where the circle begins."""
-    seen: list[str] = []
-    name = min(left)
-    while name not in seen:
-        seen.append(name)
-        name = min(parent for parent in left[name] if parent in left)
-    yield from seen[seen.index(name) :]
+    try:
+        TopologicalSorter({node.name: sorted(node.parents) for node in graph.nodes}).prepare()
+    except CycleError as error:
+        circle: list[str] = error.args[1][::-1]
+        return (
+            f"step {circle[0]!r}: it would wait for itself ({' after '.join(circle)}); take one of these away"
+        )
+    return None

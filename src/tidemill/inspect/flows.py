@@ -9,6 +9,7 @@ import msgspec
 from tidemill.contract.store import Store
 from tidemill.core.courses import Kind
 from tidemill.core.flow_jobs import COMPENSATION
+from tidemill.core.graph import decode
 from tidemill.core.graph_state import ENDED, FlowState
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError
@@ -44,9 +45,10 @@ async def explain_step(store: Store, job: str) -> Explanation | None:
     [course] = await store.courses(Kind.FLOW, [flow]) if flow else [None]
     if course is None:
         return None
-    view = view_of(course)
+    view, going = view_of(course), decode(course.record).of(step)
     of = next((one for one in view.steps if one.name == step), None)
-    if of is None or (of.count is not None and index >= of.count):
+    was_made = index < going.made
+    if of is None or was_made or (going.count is not None and index >= going.count):
         return None
     cause = _cause(view, of)
     return Explanation(

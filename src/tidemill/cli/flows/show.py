@@ -43,15 +43,16 @@ def tree(view: FlowView) -> Iterator[str]:
     order = {step.name: number for number, step in enumerate(view.steps)}
     for step in view.steps:
         below.setdefault(max(step.parents, key=order.__getitem__, default=None), []).append(step)
-    yield from _branches(below, None, "")
-
-
-def _branches(below: dict[str | None, list[StepView]], parent: str | None, indent: str) -> Iterator[str]:
-    steps = below.get(parent, [])
-    for step in steps:
-        last = step is steps[-1]
+    left = _branches(below.get(None, []), "")
+    while left:
+        step, indent, last = left.pop()
         yield f"{indent}{'└─' if last else '├─'} {_line(step)}"
-        yield from _branches(below, step.name, indent + ("   " if last else "│  "))
+        left += _branches(below.get(step.name, []), indent + ("   " if last else "│  "))
+
+
+def _branches(steps: list[StepView], indent: str) -> list[tuple[StepView, str, bool]]:
+    """The first comes last: it is taken from the end. No recursion, because a chain may be long."""
+    return [(step, indent, step is steps[-1]) for step in reversed(steps)]
 
 
 def _line(step: StepView) -> str:
