@@ -124,9 +124,7 @@ def test_a_circle_that_was_refused_is_not_there(app: Tidemill, studio: Studio) -
     flow = app.flow("dub")
     first = flow.add(studio.transcribe, audio="a")
     said = flow.map(studio.speak, line=first)
-    with pytest.raises(
-        ConfigurationError, match=r"\((transcribe|speak) after .*\)"
-    ):
+    with pytest.raises(ConfigurationError, match=r"\((transcribe|speak) after .*\)"):
         first.after(flow.add(studio.notify), said)
     assert (first.parents, said.parents) == ((), (first,))
     flow.check()

@@ -16,6 +16,7 @@ from tidemill import (
 from tidemill.core.changes import Cancel, Delete
 from tidemill.core.graph_state import FlowState, StepState
 from tidemill.core.states import State
+from tidemill.flows.sweeping import sweep
 from tidemill.testing.kits import AsyncKit
 
 
@@ -162,6 +163,22 @@ class TestTime:
         again = app.flow("dub", key="v")
         again.add(studio.extract, video="v")
         assert (await again.enqueue()).existing
+
+    async def test_it_goes_in_time_though_its_jobs_go_one_by_one(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        """Each of them is told as it goes, and somebody looks at the flow because of it."""
+        flow = app.flow("dub", key="v", keep=3600)
+        flow.map(studio.speak, line=["a", "b", "c"])
+        handle = await flow.enqueue()
+        await kit.run_until_idle()
+        kit.advance(3600)
+        for _ in range(3):
+            await app.store.prune(1)
+            await sweep(app.store, app.tasks)
+        await app.store.prune(1)
+        with pytest.raises(FlowNotFound):
+            await handle.status()
 
 
 class TestStrangers:

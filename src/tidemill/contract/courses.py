@@ -47,8 +47,9 @@ class Courses(Protocol):
             none is remembered. Otherwise nothing changes.
         F3  Its jobs are inserted as any job, but for length limits. One whose id is known stays as it is; one
             with an `error`, or with which the store finds a problem, is kept as a failed job.
-        F4  A course that ends is kept for `keep` seconds. A flow that is forgotten, or pruned, is remembered
-            by id for MEMORY_OF_IDS; a schedule is not, its name is free at once.
+        F4  A course that ends is kept for `keep` seconds from when it came into that state. A flow that is
+            forgotten, or pruned, is remembered by id for MEMORY_OF_IDS; a schedule is not, its name is free
+            at once.
         F5  An advance with a `core.courses.problem_with` is refused (ConfigurationError), and nothing of the
             call is done.
         """

@@ -129,9 +129,18 @@ def became(before: Course | None, item: Advance, then: Next, now: float) -> Cour
         revision=item.expected + 1,
         record=then.record,
         due=then.due if then.due_in is None else now + then.due_in,
-        finished=None if then.keep is None else now,
-        until=None if then.keep is None else now + then.keep,
+        **_ending(before, then, now),
     )
+
+
+def _ending(before: Course | None, then: Next, now: float) -> dict[str, float | None]:
+    """Whatever is told of one that has ended so, it goes when it was to go: that its jobs go first must not
+    keep it."""
+    if then.keep is None:
+        return {"finished": None, "until": None}
+    if before is not None and before.finished is not None and before.state == then.state:
+        return {"finished": before.finished, "until": before.until}
+    return {"finished": now, "until": now + then.keep}
 
 
 def memory_id(kind: Kind, course: str) -> str:

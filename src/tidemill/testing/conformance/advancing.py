@@ -173,7 +173,14 @@ class TestAdvance:
         now = drive.clock.wall()
         assert ended.course is not None
         assert (ended.course.finished, ended.course.until) == (now, now + 60)
-        (back,) = await advance(drive, going("f", 2))
+        drive.clock.advance(10)
+        (again,) = await advance(drive, going("f", 2, next={"state": "done", "keep": 60.0}))
+        assert again.course is not None
+        assert (again.course.finished, again.course.until) == (now, now + 60), "it goes when it was to go"
+        (other,) = await advance(drive, going("f", 3, next={"state": "failed", "keep": 60.0}))
+        assert other.course is not None
+        assert (other.course.finished, other.course.until) == (now + 10, now + 70)
+        (back,) = await advance(drive, going("f", 4))
         assert back.course is not None
         assert (back.course.finished, back.course.until) == (None, None)
 
