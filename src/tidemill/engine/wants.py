@@ -153,12 +153,6 @@ class ClaimsOn(Want, frozen=True):
     pool: str
 
 
-class LeftTo(Want, frozen=True):
-    """→ Left"""
-
-    claim: Claim
-
-
 class LeftOver(Want, frozen=True):
     """→ tuple of the claims that were left their units, and whose time is over or whose worker is dead"""
 

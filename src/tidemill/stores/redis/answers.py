@@ -205,8 +205,6 @@ def _row(want: Want, text: bytes | None) -> Any:
             return rows.account_of(text)
         case wants.ReservedBy():
             return rows.reserved_of(text)
-        case wants.LeftTo():
-            return rows.left_of(text)
         case wants.CourseOf(kind, id_):
             return rows.course_of(kind, id_, text)
     raise AssertionError(want)

@@ -13,7 +13,6 @@ from tidemill.core.ledger import PLACE
 from tidemill.core.states import FINAL, State
 from tidemill.engine.ledger import Claim
 
-SHARD = "shard"
 JOBS = "jobs"
 PAGES = "pages"
 QUEUES = "queues"
@@ -27,7 +26,6 @@ FORGET = "forget"
 WORKERS = "workers"
 ALIVE = "alive"
 NUMBERS = "numbers"
-LEADERS = "leaders"
 POOLS = "pools"
 LOOKED = "looked"
 RESERVED = "reserved"

@@ -114,8 +114,6 @@ def field_of(want: Want) -> tuple[str, Argument] | None:
             return keys.RESERVED, keys.claim(claim)
         case wants.ReservedAt(place):
             return keys.RESERVED_AT, keys.place(place)
-        case wants.LeftTo(claim):
-            return keys.LEFT, keys.claim(claim)
         case wants.CourseOf(kind, id_):
             return keys.courses(kind), id_
     return None
