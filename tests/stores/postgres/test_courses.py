@@ -45,13 +45,15 @@ async def outsider(prepared_postgres_url: str, store: Store) -> AsyncIterator[as
     await connection.close()
 
 
-def going(flow: str, expected: int = 0, steps: int = 0, **more: float) -> Advance:
+def going(
+    flow: str, expected: int = 0, steps: int = 0, taken: tuple[int, ...] = (), **more: float
+) -> Advance:
     jobs = tuple(
         Made("q", NewJob(id=f"{flow}/{n}", task="t", payload=b"1", flow=InFlow(flow, "step", n)))
         for n in range(steps)
     )
     then = Next(name="dub", state="done" if more else "running", record=b"{}", **more)
-    return Advance(kind=Kind.FLOW, id=flow, expected=expected, next=then, jobs=jobs)
+    return Advance(kind=Kind.FLOW, id=flow, expected=expected, next=then, jobs=jobs, taken=taken)
 
 
 def forgotten(flow: str, expected: int) -> Advance:

@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from tidemill.contract.store import Store
 from tidemill.core.changes import Cancel
@@ -136,6 +137,28 @@ async def test_j50_a_heartbeat_passes_over_a_job_that_is_locked_and_does_not_cal
     assert await open_claims(outsider) == [1]
     assert await states(store, "a", "b", "c") == [State.RUNNING] * 3
     assert (await store.settle(done(*jobs))).answers == [Answer.OK] * 3
+
+
+async def test_j50_a_heartbeat_and_a_settlement_of_several_claims_leave_them_in_the_same_order(
+    store: Store, outsider: asyncpg.Connection, prepared_postgres_url: str
+) -> None:
+    """Else each waits for a claim the other has, until the server ends one of them after a second."""
+    (first,) = await claimed(store, "a")
+    await store.insert([Group("q", tuple(NewJob(id=id_, task="t", payload=b"1") for id_ in "bc"))])
+    second, third = (await store.claim(request(2))).jobs
+    settling = await asyncpg.connect(prepared_postgres_url)
+    transaction = settling.transaction()
+    await transaction.start()  # what a settlement of `a` and `b` does, with a pause between the claims
+    await settling.execute("SELECT FROM tidemill.jobs WHERE id IN ('a', 'b') ORDER BY id FOR UPDATE")
+    await settling.execute("SELECT tidemill.leave_claim($1, 1)", first.fence)
+    held = replace(heartbeat(first, second, third), received=2)
+    beating = asyncio.create_task(store.extend(held))
+    await until_somebody_waits(outsider)
+    await settling.execute("SET lock_timeout = '300ms'")
+    await settling.execute("SELECT tidemill.leave_claim($1, 1)", second.fence)
+    await transaction.rollback()
+    await settling.close()
+    assert (await beating).lost == ()
 
 
 async def test_i5_a_heartbeat_and_a_settlement_take_the_same_job_out_of_its_claim_once(

@@ -88,7 +88,7 @@ async def analyse(url: str, *, emptied: bool) -> None:
             await connection.execute("DELETE FROM tidemill.jobs")
         for table in (
             *("jobs", "ready", "claims", "lanes", "queues", "workers"),
-            *("remembered", "reservations", "groups"),
+            *("remembered", "reservations", "groups", "courses", "stirs"),
         ):
             await connection.execute(f"VACUUM (ANALYZE) tidemill.{table}")
     finally:

@@ -22,8 +22,8 @@ SQL = load("courses")
 FIELDS = Course.__struct_fields__
 _COLUMNS = ", ".join(FIELDS)
 _BY_ID = SQL.by_id.format(columns=_COLUMNS)
-_AGENDA = SQL.agenda.format(columns=_COLUMNS, stirs="", dues="due")
-_AGENDA_OF = SQL.agenda.format(columns=_COLUMNS, stirs=SQL.stirs_of, dues=SQL.dues_of)
+_AGENDA = SQL.agenda.format(columns=_COLUMNS, stirred=SQL.stirred, due=SQL.due)
+_AGENDA_OF = SQL.agenda.format(columns=_COLUMNS, stirred=SQL.stirred_of, due=SQL.due_of)
 _NEWEST = (math.inf, "")
 
 

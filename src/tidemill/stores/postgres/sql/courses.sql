@@ -2,8 +2,8 @@
 
 -- name: by_id
 -- $1 kinds, $2 ids
-SELECT {columns} FROM unnest($1::text[], $2::text[]) AS w (of, named)
-CROSS JOIN LATERAL (SELECT * FROM tidemill.courses WHERE kind = w.of AND id = w.named OFFSET 0) AS course;
+SELECT {columns} FROM unnest($1::text[], $2::text[]) AS w (of_kind, its_id)
+CROSS JOIN LATERAL (SELECT * FROM tidemill.courses WHERE named = w.of_kind || ':' || w.its_id OFFSET 0) AS course;
 
 -- name: agenda (those with ends, then those that are due; some are both)
 -- $1 wall, $2 boot, $3 epoch, $4 kind, $5 how many, $6 how many ends of each, $7 ids if only these are meant
@@ -13,11 +13,7 @@ WITH clock AS MATERIALIZED (
     ) AS next_due
     FROM tidemill.read_clock($1, $2, $3) AS k
 ), waiting AS (
-    (SELECT course AS waits, false AS is_due, min(number)::double precision AS since FROM tidemill.stirs
-     WHERE kind = $4 {stirs} GROUP BY course ORDER BY min(number) LIMIT $5)
-    UNION ALL
-    (SELECT id, true, due FROM tidemill.courses
-     WHERE kind = $4 AND {dues} <= (SELECT wall FROM clock) ORDER BY due, id LIMIT $5)
+    ({stirred}) UNION ALL ({due})
 ), first AS (
     SELECT DISTINCT ON (waits) waits, is_due, since FROM waiting ORDER BY waits, is_due
 ), stirred AS (
@@ -27,7 +23,7 @@ SELECT clock.wall, clock.boot, clock.epoch, clock.next_due, {columns}, ends.numb
 FROM clock
 LEFT JOIN (
     stirred CROSS JOIN LATERAL (
-        SELECT * FROM tidemill.courses WHERE kind = $4 AND id = waits OFFSET 0
+        SELECT * FROM tidemill.courses WHERE named = $4 || ':' || waits OFFSET 0
     ) AS course
     CROSS JOIN LATERAL (
         SELECT array_agg(e.number ORDER BY e.number) AS numbers, array_agg(e.job ORDER BY e.number) AS jobs,
@@ -42,11 +38,24 @@ LEFT JOIN (
 ) ON true
 ORDER BY is_due, since, id;
 
--- name: stirs_of
-AND course = ANY($7::text[])
+-- name: stirred
+SELECT course AS waits, false AS is_due, min(number)::double precision AS since
+FROM tidemill.stirs WHERE kind = $4 GROUP BY course ORDER BY min(number) LIMIT $5
 
--- name: dues_of (the ids are few, whoever is due may not be)
-id = ANY($7::text[]) AND COALESCE(due, 'Infinity')
+-- name: stirred_of
+SELECT w.id COLLATE "C" AS waits, false AS is_due, min(s.number)::double precision AS since
+FROM unnest($7::text[]) AS w (id)
+CROSS JOIN LATERAL (SELECT number FROM tidemill.stirs WHERE kind = $4 AND course = w.id OFFSET 0) AS s
+GROUP BY w.id ORDER BY min(s.number) LIMIT $5
+
+-- name: due
+SELECT id, true, due FROM tidemill.courses
+WHERE kind = $4 AND due <= (SELECT wall FROM clock) ORDER BY due, id LIMIT $5
+
+-- name: due_of (the ids are few, whoever is due may not be)
+SELECT w.id COLLATE "C" AS waits, true, c.due FROM unnest($7::text[]) AS w (id)
+CROSS JOIN LATERAL (SELECT due FROM tidemill.courses WHERE named = $4 || ':' || w.id OFFSET 0) AS c
+WHERE c.due <= (SELECT wall FROM clock) ORDER BY c.due, waits LIMIT $5
 
 -- name: find
 -- $1 kind, $2 created and $3 id of the last one, $4 how many

@@ -1,5 +1,8 @@
 -- What a step wants to know. Rows that the hot path may change are locked as they are read: jobs by their ids,
 -- as settlements meet them, or one would wait for the other in a circle.
+--
+-- A step does not sort if there is another way (begin_step). Where a few rows have to be put in order, it is
+-- written so that no index has them in it: else all jobs would be read in that order, for the few that are meant.
 
 -- name: begin
 -- $1 wall, $2 boot, $3 epoch
@@ -27,14 +30,20 @@ SELECT {columns} FROM tidemill.lock_overdue($1, $2::text[], $3);
 -- $1 queues, $2 keys
 SELECT w.queue, w.key, j.id
 FROM unnest($1::text[], $2::text[]) AS w (queue, key)
-JOIN tidemill.jobs AS j ON j.queue = w.queue AND j.unique_key = w.key
-WHERE j.unique_key IS NOT NULL
-AND (j.unique_holds OR j.state IN ('scheduled', 'ready', 'waiting', 'running'))
+CROSS JOIN LATERAL (
+    SELECT o.id, o.seq FROM tidemill.jobs AS o
+    WHERE o.queue = w.queue AND o.unique_key = w.key
+    AND (o.unique_holds OR o.state IN ('scheduled', 'ready', 'waiting', 'running')) OFFSET 0
+) AS j
 ORDER BY j.seq;
 
 -- name: successors
 -- $1 ids
-SELECT after, id FROM tidemill.jobs WHERE state = 'waiting' AND after = ANY($1::text[]) ORDER BY seq;
+SELECT w.id AS after, j.id FROM unnest($1::text[]) AS w (id)
+CROSS JOIN LATERAL (
+    SELECT o.id, o.seq FROM tidemill.jobs AS o WHERE o.state = 'waiting' AND o.after = w.id OFFSET 0
+) AS j
+ORDER BY j.seq;
 
 -- name: running_in (a lane begins with its key)
 -- $1 queues

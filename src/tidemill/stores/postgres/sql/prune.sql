@@ -54,10 +54,14 @@ WHERE c.until <= $1 AND (c.until, c.kind, c.id) > ($2, $3, $4) ORDER BY c.until,
 -- $1 kinds, $2 ids
 WITH gone AS (
     DELETE FROM tidemill.courses AS c USING unnest($1::text[], $2::text[]) AS w (kind, id)
-    WHERE c.kind = w.kind AND c.id = w.id
+    WHERE c.named = ANY(ARRAY[w.kind || ':' || w.id])
 )
-DELETE FROM tidemill.stirs AS s USING unnest($1::text[], $2::text[]) AS w (kind, id)
-WHERE s.kind = w.kind AND s.course = w.id;
+DELETE FROM tidemill.stirs WHERE number = ANY(ARRAY(
+    SELECT s.number FROM unnest($1::text[], $2::text[]) AS w (kind, id)
+    CROSS JOIN LATERAL (
+        SELECT o.number FROM tidemill.stirs AS o WHERE o.kind = w.kind AND o.course = w.id OFFSET 0
+    ) AS s
+));
 
 -- name: remember_courses
 -- $1 ids under which they are remembered, $2 their own, $3 wall and $4 boot until when, $5 boot id

@@ -51,7 +51,7 @@ BEGIN
     SET state = 'running', fence = c.fence, claim = c.claim, worker = c.worker, number = c.number,
         lease = c.lease, alone = j.crashes > 0, started = c.started, progress = NULL, note = NULL, call = ''
     FROM unnest(ids, fences) AS w (id, fence) JOIN tidemill.claims AS c ON c.fence = w.fence
-    WHERE j.id = w.id;
+    WHERE j.id = ANY(ARRAY[w.id]);
     PERFORM tidemill.leave_claim(w.fence, count(*)::integer)
     FROM unnest(fences) AS w (fence) GROUP BY w.fence ORDER BY w.fence;
 END

@@ -4,7 +4,9 @@
 --
 -- Plans are made for indexes, once: a table that was empty when it was analysed would be read whole for ever.
 -- For the same reason a job that is named is not asked for its state by `state =`: the index of that state would
--- be read whole, as long as it was thought to be short. `state || '' =` says the same and knows no index.
+-- be read whole, as long as it was thought to be short. `state || '' =` says the same and knows no index. And jobs
+-- that are changed by a list are named by `id = ANY(ARRAY[…])`: of an equation of two columns either side may be
+-- looked up by the other, and a table that was small when that was planned is read whole until it is analysed again.
 -- Jobs in line that somebody else has locked are passed over.
 
 -- Has no rows. Whoever goes by what a queue is set to shares a lock on it, which costs nothing; a step that
@@ -282,7 +284,7 @@ BEGIN
             note = CASE WHEN j.state = 'running' THEN j.note END,
             call = CASE WHEN j.state = 'running' THEN j.call ELSE '' END
         FROM unnest(ids, results) WITH ORDINALITY AS s (id, result)
-        WHERE j.id = s.id AND (
+        WHERE j.id = ANY(ARRAY[s.id]) AND (
             j.state || '' = 'ready' AND j.fence < its.fence
             OR j.state || '' = 'running' AND j.fence = its_fence AND j.claim = its_claim
         )
@@ -353,7 +355,7 @@ BEGIN
             LEFT JOIN open AS o
                 ON o.fence = COALESCE(u.fence, fences[1]) AND o.claim = COALESCE(u.claim, claims[1])
         ) AS s
-        WHERE j.id = s.id AND (
+        WHERE j.id = ANY(ARRAY[s.id]) AND (
             j.state || '' = 'running' AND j.fence = s.fence AND j.claim = s.claim
             OR j.state || '' = 'ready' AND j.fence < s.folded
         )
@@ -462,8 +464,10 @@ DECLARE
 BEGIN
     SELECT c.wall, c.boot, c.epoch INTO wall, boot, epoch
     FROM tidemill.read_clock(given_wall, expected, heard) AS c;
+    -- Before any of them is left: a settlement of several claims leaves them in their order, too.
     known := ARRAY(
-        SELECT c.fence FROM tidemill.claims AS c WHERE c.worker = of_worker AND c.number <= received ORDER BY 1
+        SELECT c.fence FROM tidemill.claims AS c
+        WHERE c.worker = of_worker AND c.number <= received ORDER BY c.fence FOR UPDATE
     );
     IF known <> '{}' THEN
         PERFORM tidemill.unfold(known, waits => false);
@@ -474,12 +478,15 @@ BEGIN
         count(*) FILTER (WHERE j.state = 'running' AND j.number <= received AND j.worker = of_worker)
     INTO current, listed
     FROM unnest(ids, fences, claims) WITH ORDINALITY AS h (id, fence, claim)
-    LEFT JOIN tidemill.jobs AS j ON j.id = h.id AND (
-        j.state || '' = 'running' AND j.fence = h.fence AND j.claim = h.claim
-        OR j.state || '' = 'ready' AND j.fence < h.fence AND (
-            SELECT c.claim FROM tidemill.claims AS c WHERE c.fence = h.fence
-        ) = h.claim
-    );
+    LEFT JOIN LATERAL (
+        SELECT o.id, o.state, o.number, o.worker FROM tidemill.jobs AS o
+        WHERE o.id = h.id AND (
+            o.state || '' = 'running' AND o.fence = h.fence AND o.claim = h.claim
+            OR o.state || '' = 'ready' AND o.fence < h.fence AND (
+                SELECT c.claim FROM tidemill.claims AS c WHERE c.fence = h.fence
+            ) = h.claim
+        ) OFFSET 0
+    ) AS j ON true;
     current := COALESCE(current, '{}');
     plain := listed >= (
         SELECT count(*) FROM tidemill.jobs AS j
@@ -492,27 +499,29 @@ BEGIN
         SELECT j.id, h.renewed, h.progress, h.note
         FROM unnest(ids, fences, claims, renewed, progresses, notes)
             AS h (id, fence, claim, renewed, progress, note)
-        JOIN tidemill.jobs AS j ON j.id = h.id
-        WHERE j.fence = h.fence AND j.claim = h.claim AND j.state || '' = 'running'
-        AND (h.renewed OR h.progress IS NOT NULL OR h.note IS NOT NULL)
-        FOR UPDATE OF j SKIP LOCKED
+        CROSS JOIN LATERAL (
+            SELECT o.id FROM tidemill.jobs AS o
+            WHERE o.id = h.id AND o.fence = h.fence AND o.claim = h.claim AND o.state || '' = 'running'
+            FOR UPDATE SKIP LOCKED
+        ) AS j
+        WHERE h.renewed OR h.progress IS NOT NULL OR h.note IS NOT NULL
     )
     UPDATE tidemill.jobs AS j
     SET lease = CASE WHEN h.renewed THEN boot + for_seconds ELSE j.lease END,
         progress = COALESCE(h.progress, j.progress), note = COALESCE(h.note, j.note)
     FROM held AS h
-    WHERE j.id = h.id;
+    WHERE j.id = ANY(ARRAY[h.id]);
     IF cardinality(log_jobs) > 0 THEN
         INSERT INTO tidemill.logs (job, generation, attempt, at, line)
         SELECT j.id, j.generation, j.attempts + 1, wall - l.age, l.line
         FROM unnest(log_jobs, log_ages, log_lines) WITH ORDINALITY AS l (job, age, line)
-        JOIN tidemill.jobs AS j ON j.id = l.job
+        JOIN tidemill.jobs AS j ON j.id = ANY(ARRAY[l.job])
         WHERE j.id = ANY(SELECT h.id FROM unnest(ids, current) AS h (id, current) WHERE h.current)
         ORDER BY l.ordinality;
         DELETE FROM tidemill.logs AS l
         USING (
             SELECT DISTINCT j.id, j.generation, j.attempts + 1 AS attempt
-            FROM unnest(log_jobs) AS w (job) JOIN tidemill.jobs AS j ON j.id = w.job
+            FROM unnest(log_jobs) AS w (job) JOIN tidemill.jobs AS j ON j.id = ANY(ARRAY[w.job])
         ) AS of_job
         WHERE l.job = of_job.id AND l.generation = of_job.generation AND l.attempt = of_job.attempt
         AND l.number <= (

@@ -1,4 +1,4 @@
--- What slow steps lock, and what they write.
+-- What slow steps lock, and what they write. Why some rows are put in an order that no index has: see look.sql.
 
 -- Jobs with these ids, locked: those in line with their places there, which waits for a claim that is at it; those
 -- in folded claims unfolded.
@@ -46,7 +46,7 @@ BEGIN
         ARRAY(SELECT c.fence FROM tidemill.claims AS c WHERE c.worker = ANY(workers)), waits => true
     );
     RETURN QUERY SELECT j.* FROM tidemill.jobs AS j
-    WHERE j.state = 'running' AND j.worker = ANY(workers) ORDER BY j.id FOR UPDATE;
+    WHERE j.state = 'running' AND j.worker = ANY(workers) ORDER BY j.id || '' FOR UPDATE;
 END
 $$;
 
@@ -60,7 +60,7 @@ BEGIN
     ), waits => false);
     RETURN QUERY SELECT j.* FROM tidemill.jobs AS j
     WHERE j.state = 'running' AND (j.lease <= boot OR j.worker = ANY(dead))
-    ORDER BY j.seq LIMIT most FOR UPDATE SKIP LOCKED;
+    ORDER BY j.seq + 0 LIMIT most FOR UPDATE SKIP LOCKED;
 END
 $$;
 
