@@ -267,6 +267,26 @@ def test_another_program_on_the_store_keeps_its_schedules_and_fires_its_own() ->
     virtually(scenario)
 
 
+def test_a_leader_that_comes_upon_much_it_cannot_fire_sees_to_its_own_at_once() -> None:
+    """More of it than one round looks at, all due before ours."""
+
+    async def scenario(mill: Mill) -> None:
+        other = mill.program()
+
+        @other.task(name="other")
+        async def theirs() -> None: ...
+
+        rows: list[Any] = [(f"feed-{number}", theirs.job(), {"every": 60}) for number in range(1100)]
+        await other.schedules.upsert_many(rows)
+        await mill.app.schedules.upsert("ours", mill.note.job("x"), every=TURN)
+        await asyncio.sleep(TURN + 1)
+        await mill.start()
+        await asyncio.sleep(1)
+        assert mill.ran == ["x"]
+
+    virtually(scenario)
+
+
 def test_arguments_that_no_longer_fit_end_as_a_failed_job() -> None:
     async def scenario(mill: Mill) -> None:
         await mill.app.schedules.upsert("feed", mill.note.job("x"), every=60)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidemill.core.job import Job
 
 OnConflict = Literal["skip", "replace", "merge", "rerun"]
+_CHOICES = get_args(OnConflict)
 
 
 class Unique(msgspec.Struct, frozen=True):
@@ -43,9 +44,8 @@ class Unique(msgspec.Struct, frozen=True):
             return f"unique.key: must be a string, is {self.key!r}"
         if problem := problem_with_name("unique.key", self.key):
             return problem
-        if self.on_conflict not in get_args(OnConflict):
-            choices = ", ".join(get_args(OnConflict))
-            return f"unique.on_conflict: must be one of {choices}, is {self.on_conflict!r}"
+        if self.on_conflict not in _CHOICES:
+            return f"unique.on_conflict: must be one of {', '.join(_CHOICES)}, is {self.on_conflict!r}"
         if self.period is not None and self.at_most is not None:
             return "unique.period: give either period or at_most, not both"
         for field, value in (("period", self.period), ("at_most", self.at_most)):

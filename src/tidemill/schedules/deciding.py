@@ -14,10 +14,9 @@ from tidemill.schedules.schedule import (
     Outcome,
     Past,
     Schedule,
-    ScheduleState,
     in_force,
     rule_of,
-    state_of,
+    stopped,
 )
 from tidemill.schedules.settings import CatchUp, Settings
 from tidemill.schedules.ticks import due_ticks, jitter
@@ -39,7 +38,7 @@ class Decision(NamedTuple):
 def decide(schedule: Schedule, now: float, *, live: bool, make: Make) -> Decision:
     """`live`: the last job it made has not ended."""
     schedule = lapsed(schedule, now)
-    if state_of(schedule, now) is not ScheduleState.ACTIVE:
+    if stopped(schedule, now):
         return Decision(schedule, (), ())
     settings = in_force(schedule, now)
     ticks = due_ticks(rule_of(settings, schedule.anchor), schedule.passed, now).ticks

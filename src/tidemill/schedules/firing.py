@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -28,31 +28,33 @@ class Broken(NamedTuple):
 
 
 class Round(NamedTuple):
-    """`news` are ticks by the schedule's name. `left` are due and stay so: their task is not known here, or
-    they cannot be read. `next_due` is in so many seconds."""
+    """`left` are due and stay so: their task is not known here, or they cannot be read. `next_due` is in so
+    many seconds."""
 
-    news: list[tuple[str, Past]]
     left: set[str]
     broken: list[Broken]
     more: bool
     next_due: float | None
 
 
-async def fire_due(store: Store, tasks: Mapping[str, TaskDefinition], left: int) -> Round:
-    """`left` are those of the last round: they are due before all others, and hide nothing behind them."""
+Tell = Callable[[str, Past], None]
+"""Of each tick that was seen to, by the schedule's name."""
+
+
+async def fire_due(store: Store, tasks: Mapping[str, TaskDefinition], left: int, tell: Tell) -> Round:
+    """`left` are those of the last round: they are due before all others, and hide nothing behind them. A
+    round that finds as many as it looks for has made some go on, or leaves more of them than the last."""
     limit = AT_ONCE + left
     agenda = await store.agenda(Kind.SCHEDULE, limit)
     ours, others, broken = _read([stirred.course for stirred in agenda.stirred], tasks)
-    news: list[tuple[str, Past]] = []
     missed = False
     if ours:
         now = (await store.read_clock()).wall
         live = await _live(store, [schedule for _, schedule in ours], now)
         for step in _steps(_decided(ours, tasks, live, now, broken)):
-            missed |= await _advance(store, step, now, news)
+            missed |= await _advance(store, step, now, tell)
     others |= {one.schedule for one in broken}
-    more = missed or (bool(ours) and len(agenda.stirred) == limit)
-    return Round(news, others, broken, more, agenda.next_due)
+    return Round(others, broken, missed or len(agenda.stirred) == limit, agenda.next_due)
 
 
 def _read(
@@ -110,13 +112,11 @@ def _steps(decided: Iterable[tuple[Course, Decision]]) -> Iterator[list[tuple[Co
         yield step
 
 
-async def _advance(
-    store: Store, decided: Sequence[tuple[Course, Decision]], now: float, news: list[tuple[str, Past]]
-) -> bool:
+async def _advance(store: Store, decided: Sequence[tuple[Course, Decision]], now: float, tell: Tell) -> bool:
     """True when somebody else was quicker with one of them, who may have left it due."""
     advances = [advance_of(course, Changed(one.schedule, one.jobs), now) for course, one in decided]
     answers = await store.advance(advances) if advances else []
     for (course, one), answer in zip(decided, answers, strict=True):
-        if answer.done:
-            news += [(course.id, past) for past in one.news]
+        for past in one.news if answer.done else ():
+            tell(course.id, past)
     return not all(answer.done for answer in answers)

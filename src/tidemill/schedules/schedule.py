@@ -150,24 +150,32 @@ def upcoming(schedule: Schedule, now: float) -> float | None:
     return next_tick(rule_of(in_force(schedule, now), schedule.anchor), schedule.passed)
 
 
-def state_of(schedule: Schedule, now: float) -> ScheduleState:
+def stopped(schedule: Schedule, now: float) -> ScheduleState | None:
+    """The state in which it has no ticks, whatever its rule says."""
     if schedule.removed:
         return ScheduleState.REMOVED
     if schedule.disabled:
         return ScheduleState.DISABLED
-    if schedule.pause is not None and schedule.pause.closed(now):
-        return ScheduleState.PAUSED
-    return ScheduleState.ENDED if upcoming(schedule, now) is None else ScheduleState.ACTIVE
+    return ScheduleState.PAUSED if schedule.pause is not None and schedule.pause.closed(now) else None
+
+
+def state_of(schedule: Schedule, now: float) -> ScheduleState:
+    return stopped(schedule, now) or _going(upcoming(schedule, now))
+
+
+def _going(tick: float | None) -> ScheduleState:
+    return ScheduleState.ENDED if tick is None else ScheduleState.ACTIVE
 
 
 def as_next(schedule: Schedule, now: float) -> Next:
     """It wants to be looked at when a tick is due, and when a pause or an override ends."""
-    state = state_of(schedule, now)
     wakes: list[float | None] = []
-    if state is ScheduleState.PAUSED and schedule.pause is not None:
+    if (state := stopped(schedule, now)) is None:
+        tick = upcoming(schedule, now)
+        state = _going(tick)
+        wakes = [tick, None if schedule.override is None else schedule.override.until]
+    elif state is ScheduleState.PAUSED and schedule.pause is not None:
         wakes = [schedule.pause.until]
-    elif state in (ScheduleState.ACTIVE, ScheduleState.ENDED):
-        wakes = [upcoming(schedule, now), None if schedule.override is None else schedule.override.until]
     due = min((wake for wake in wakes if wake is not None), default=None)
     keep = {ScheduleState.REMOVED: REMOVED_KEPT, ScheduleState.ENDED: ENDED_KEPT if due is None else None}
     return Next(

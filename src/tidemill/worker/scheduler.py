@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from tidemill.worker.emitter import Emitter, described, with_traceback
 from tidemill.worker.leader import Leader
 
 if TYPE_CHECKING:
-    from tidemill.schedules.firing import Round
+    from tidemill.schedules.firing import Broken
     from tidemill.schedules.schedule import Past, Wanted
 
 LOOK_EVERY = 2.0
@@ -69,10 +69,9 @@ class Scheduler:
         from tidemill.schedules.firing import fire_due  # a client has no need of any of it
 
         async with self._turn:
-            done = await fire_due(self._store, self._tasks, len(self._left))
-            self._left, self._next_due = done.left, done.next_due
-            self.fired += len(done.news)
-            self._tell(done)
+            done = await fire_due(self._store, self._tasks, len(self._left), self._tell)
+            self._left, self._next_due = done.left, 0.0 if done.more else done.next_due
+            self._tell_broken(done.broken)
             return done.more
 
     async def finish(self) -> None:
@@ -103,17 +102,16 @@ class Scheduler:
                 await declare(self._store, self._declared, self._tasks)
                 self._is_declared = True
 
-    def _tell(self, done: Round) -> None:
-        for name, past in done.news:
-            self._tell_tick(name, past)
-        for schedule, error in done.broken:
+    def _tell_broken(self, broken: Sequence[Broken]) -> None:
+        for schedule, error in broken:
             if schedule not in self._told:
                 self._told.add(schedule)
                 self._emitter.worker_event(ChoreBroke, chore=f"schedule {schedule}", **with_traceback(error))
 
-    def _tell_tick(self, name: str, past: Past) -> None:
+    def _tell(self, name: str, past: Past) -> None:
         from tidemill.schedules.schedule import Outcome
 
+        self.fired += 1
         if past.outcome is Outcome.FIRED:
             self._emitter.worker_event(
                 ScheduleFired, schedule=name, tick=past.tick, job=past.job, seconds=past.at - past.tick

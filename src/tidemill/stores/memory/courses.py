@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,17 +13,15 @@ from tidemill.engine.records import Records
 
 def agenda(records: Records, kind: Kind, limit: int, ids: Sequence[str] | None) -> Agenda:
     """F10 to F12."""
-    waiting = _ends(records, kind)
-    now, next_due = records.clock.wall(), None
-    for due, id_ in records.dues[kind].walk():
-        if due > now:
-            next_due = due - now
-            break
+    waiting, dues, now = _ends(records, kind), records.dues[kind], records.clock.wall()
+    over = dues.place((math.nextafter(now, math.inf),))
+    for _, id_ in dues.slice(0, over if ids is not None else min(over, limit)):
         waiting.setdefault(id_, [])
     meant = [id_ for id_ in waiting if ids is None or id_ in ids][:limit]
+    following = dues.at(over)
     return Agenda(
         tuple(Stirred(records.courses[kind, id_], tuple(waiting[id_][:ENDS_AT_ONCE])) for id_ in meant),
-        next_due,
+        None if following is None else following[0] - now,
     )
 
 
