@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
 
 from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind, problem_with
+from tidemill.core.names import problem_with_name
 from tidemill.errors import ConfigurationError
 
 
@@ -25,10 +28,10 @@ def cursor_of(course: Course) -> str:
 
 def place_of(cursor: str) -> tuple[float, str]:
     created, _, id_ = cursor.partition(" ")
-    try:
-        return float(created), id_
-    except ValueError:
-        raise ConfigurationError(f"cursor: is none that a page of courses ended with: {cursor!r}") from None
+    with suppress(ValueError):
+        if math.isfinite(began := float(created)) and problem_with_name("id", id_) is None:
+            return began, id_
+    raise ConfigurationError(f"cursor: is none that a page of courses ended with: {cursor!r}")
 
 
 def checked(advances: Sequence[Advance]) -> None:

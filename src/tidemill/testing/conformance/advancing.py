@@ -413,8 +413,9 @@ class TestFindCourses:
         assert (await drive.store.find_courses(FLOW, states=[])).courses == ()
 
     async def test_f21_a_cursor_of_something_else(self, drive: Driver) -> None:
-        with pytest.raises(ConfigurationError, match="cursor"):
-            await drive.store.find_courses(FLOW, cursor="nonsense")
+        for wrong in ("nonsense", "nan f", "1.0", "1.0 f\0"):
+            with pytest.raises(ConfigurationError, match="cursor"):
+                await drive.store.find_courses(FLOW, cursor=wrong)
 
     async def test_f22_counts(self, drive: Driver) -> None:
         assert await drive.store.course_counts(FLOW) == {}
