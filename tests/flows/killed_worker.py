@@ -1,4 +1,4 @@
-"""A worker on SQLite whose steps append what they did to a file, until it is killed."""
+"""A worker whose steps append what they did to a file, until it is killed."""
 
 from __future__ import annotations
 
