@@ -174,6 +174,27 @@ async def test_a_flow_without_steps(app: Tidemill, kit: AsyncKit) -> None:
     assert await app.store.counts() == {}
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda flow, step, studio: flow.add(studio.notify),
+        lambda flow, step, studio: flow.map(studio.extract, video=["v"]),
+        lambda flow, step, studio: step.after(),
+        lambda flow, step, studio: step.named("x"),
+        lambda flow, step, studio: step.on_failure("continue"),
+    ],
+)
+async def test_a_flow_that_was_sent_stays_as_it_was(
+    app: Tidemill, studio: Studio, kit: AsyncKit, change: Callable[..., object]
+) -> None:
+    flow = app.flow("dub")
+    step = flow.add(studio.notify)
+    await flow.enqueue()
+    with pytest.raises(ConfigurationError, match=r"flow 'dub': was sent.*begin another"):
+        change(flow, step, studio)
+    await flow.enqueue()
+
+
 def test_names_and_options_of_steps(app: Tidemill, studio: Studio) -> None:
     flow = app.flow("dub", key="v", priority=3, timeout=timedelta(minutes=1))
     first = flow.add(studio.extract, "v")

@@ -202,6 +202,20 @@ class TestCancel:
         assert (await state(handle), studio.ran) == (FlowState.CANCELLED, [])
         assert await app.inspect.count(Filter(flow="dub/v", states=tuple(LIVE))) == 0
 
+    async def test_i19_of_one_that_had_failed_and_goes_again(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        """A job of it was brought back, and nobody has looked at the flow since."""
+        studio.broken.add("extract")
+        handle = await dub(app, studio)
+        await kit.run_until_idle(check=False)
+        studio.broken.clear()
+        await app.inspect.retry("dub/v/extract/0")
+        assert await state(handle) is FlowState.FAILED
+        assert await handle.cancel("enough")
+        await kit.run_until_idle(check=False)
+        assert (await state(handle), studio.ran) == (FlowState.CANCELLED, ["extract"])
+
     async def test_by_the_inspector_it_is_told_too(
         self, app: Tidemill, studio: Studio, kit: AsyncKit
     ) -> None:

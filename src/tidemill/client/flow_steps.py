@@ -84,6 +84,7 @@ class Step(Generic[R_co]):
 
     def named(self, name: str) -> Step[R_co]:
         """Call the step something else than its task."""
+        self.flow.refuse_if_sent()
         if not isinstance(name, str) or (problem := problem_with_step_name(name)):
             shown = problem if isinstance(name, str) else f"name: must be a string, is {name!r}"
             raise ConfigurationError(f"flow {self.flow.name!r}: step {self.name!r}: {shown}")
@@ -96,6 +97,7 @@ class Step(Generic[R_co]):
 
     def after(self, *steps: Step[Any]) -> Step[R_co]:
         """Wait for other steps without taking anything from them."""
+        self.flow.refuse_if_sent()
         for step in steps:
             self._check_step("after", step)
         known = len(self._after)
@@ -117,6 +119,7 @@ class Step(Generic[R_co]):
         """What becomes of the flow when a job of this step has failed for good. "fail", as it is if nothing
         is said: nothing new is started, and the flow fails. "continue": the flow goes on, and the result
         reads as None. `compensate=task`: that task runs in its place, and its result stands for it."""
+        self.flow.refuse_if_sent()
         if compensate is not None and what is None:
             self._check_compensation(compensate)
             self._on_failure, self._compensation = OnFailure.COMPENSATE, compensate

@@ -73,6 +73,7 @@ class Flow:
         _check(name, key, priority)
         self.id = f"{name}/{key if key is not None else client.requests.new_id()}"
         self.steps: list[Step[Any]] = []
+        self._is_sent = False
         if problem := problem_with_name("key", self.id):
             raise ConfigurationError(f"flow {name!r}: {problem}, with the name before it")
 
@@ -93,6 +94,13 @@ class Flow:
         here. One argument is mapped; another that is a step is wrapped in `whole(…)`. Given to another step
         it is the list of all results."""
         return self._add(task, args, kwargs, mapped=True)
+
+    def refuse_if_sent(self) -> None:
+        """Who changes a flow that was sent would change nothing."""
+        if self._is_sent:
+            raise ConfigurationError(
+                f"flow {self.name!r}: was sent, and goes on as it was then; begin another with app.flow(…)"
+            )
 
     def check(self) -> None:
         """Refuses, naming the step, what could never run."""
@@ -115,6 +123,7 @@ class Flow:
         store = await self._client.store()
         advance = await beginning(store, self._client.tasks, self.id, self.name, graph)
         answer = await self._insist(store, advance)
+        self._is_sent = True
         existing = self.key is not None and not _is_of(graph, answer)
         self._tell_begun(answer, existing=existing)
         return FlowHandle(self._client, self.id, existing=existing)
@@ -139,6 +148,7 @@ class Flow:
                 f"flow {self.name!r}: a step is a task with its arguments, flow.add(describe, songs=…); "
                 f"{task!r} is no task"
             )
+        self.refuse_if_sent()
         step: Step[R] = Step(self, self._free_name(task.name), task)
         step.check_options(task, REFUSED_OPTIONS)
         step.give(args, kwargs, mapped=mapped)

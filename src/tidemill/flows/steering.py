@@ -36,6 +36,8 @@ async def cancel(store: Store, flow: str, reason: str, tell: Tell) -> bool:
     while True:
         course = await find_flow(store, flow)
         if course.state in ENDED:
+            if (await sweep(store, {}, [flow], tell=tell)).advanced:  # a job of it may have been brought back
+                continue
             return False
         graph = replace(decode(course.record), stopped=Stopped(Why.CANCELLED, reason))
         if await _become(store, course, graph, tell):
