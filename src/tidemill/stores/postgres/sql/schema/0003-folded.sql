@@ -5,7 +5,8 @@
 -- who comes later is refused by the fence. Most claims are settled before anything else is asked of them.
 --
 -- To unfold is to write into the rows of the jobs what the claim would have written there.
--- Locks are taken in this order: rows of jobs by their ids, the line, rows of claims by their fences.
+-- Locks are taken in this order: rows of jobs by their ids, the line, rows of claims by their fences. Only a
+-- heartbeat takes its claims first: it waits for no row of a job.
 --
 -- Which rows are looked up by which is said by the way it is written (LATERAL with OFFSET 0, subqueries that give
 -- one value): a server that takes a table for empty would rather read it whole.
