@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -49,28 +49,31 @@ def courses(transaction: Transaction, kind: Kind, ids: Sequence[str]) -> list[Co
 
 
 def agenda(transaction: Transaction, kind: Kind, limit: int, ids: Sequence[str] | None) -> Agenda:
-    """F10 to F12."""
-    waiting = dict.fromkeys(_waiting(transaction, kind, limit, None if ids is None else tuple(ids)))
+    """F10 to F12. What is due and has no ends, as most schedules, costs no look for them."""
+    with_ends, due = _waiting(transaction, kind, limit, None if ids is None else tuple(ids))
     stirred = tuple(
-        Stirred(course, _ends(transaction, course))
-        for course in courses(transaction, kind, list(waiting)[:limit])
+        Stirred(course, _ends(transaction, course) if course.id in with_ends else ())
+        for course in courses(transaction, kind, list(with_ends | due)[:limit])
         if course is not None
     )
     next_due = transaction.execute(SQL.next_due, (kind.value, transaction.now)).get
     return Agenda(stirred, None if next_due is None else next_due - transaction.now)
 
 
-def _waiting(transaction: Transaction, kind: Kind, limit: int, ids: tuple[str, ...] | None) -> Iterator[str]:
-    """Those with ends, then those that are due; some are both."""
+def _waiting(
+    transaction: Transaction, kind: Kind, limit: int, ids: tuple[str, ...] | None
+) -> tuple[dict[str, None], dict[str, None]]:
+    """Those with ends, and those that are due; some are both."""
     of, now = kind.value, transaction.now
-    looks: list[tuple[str, tuple[Any, ...]]] = []
     if ids is None:
-        looks = [(SQL.stirred, (of, limit)), (SQL.due, (of, now, limit))]
+        stirred = transaction.execute(SQL.stirred, (of, limit))
+        due = transaction.execute(SQL.due, (of, now, limit))
     elif ids:
-        meant = apsw.carray(ids)
-        looks = [(SQL.stirred_of, (of, meant, limit)), (SQL.due_of, (of, meant, now))]
-    for sql, values in looks:
-        yield from (id_ for (id_,) in transaction.execute(sql, values))
+        stirred = transaction.execute(SQL.stirred_of, (of, apsw.carray(ids), limit))
+        due = transaction.execute(SQL.due_of, (of, apsw.carray(ids), now))
+    else:
+        return {}, {}
+    return dict.fromkeys(id_ for (id_,) in stirred), dict.fromkeys(id_ for (id_,) in due)
 
 
 def _ends(transaction: Transaction, course: Course) -> tuple[End, ...]:

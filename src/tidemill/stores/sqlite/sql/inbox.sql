@@ -24,7 +24,7 @@ FROM inbox ORDER BY seq;
 
 -- name: all  as `insert.sql: add_plain` takes them
 SELECT id, queue, task, payload, 'ready', priority, lane, created, created, expires, timeout, trace, tags,
-       NULL, NULL, NULL
+       NULL, NULL, NULL, NULL, NULL, 0
 FROM inbox ORDER BY seq;
 
 -- name: empty

@@ -1,4 +1,5 @@
--- Jobs come in. Plain jobs (no unique key) of a group go in through `add_plain`.
+-- Jobs come in. Plain jobs of a group (without a unique key, or with one that is free) go in through
+-- `add_plain`.
 
 -- name: answered  (carray of ids, now, boot) what ids seen before were told
 SELECT id, 'accepted', id FROM jobs WHERE id IN carray(?1)
@@ -10,8 +11,13 @@ SELECT id FROM jobs WHERE id IN carray(?);
 
 -- name: add_plain
 INSERT INTO jobs (seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
-                  needs, batching, flow)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                  needs, batching, flow, unique_key, unique_until, unique_holds)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: held  (queue, carray of unique keys) those there may be a holder of; the condition is the index's own
+SELECT DISTINCT unique_key FROM jobs
+WHERE queue = ? AND unique_key IN carray(?)
+  AND unique_key IS NOT NULL AND (unique_holds OR state IN ('scheduled', 'ready', 'waiting', 'running'));
 
 -- name: holders  (queue, unique_key) newest first; the condition is the index's own
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
