@@ -14,8 +14,8 @@ from tests.simulation.history import Verdict
 from tidemill.core import graph_next, graph_state
 from tidemill.core.courses import Advance, Advanced
 from tidemill.core.graph import Graph
-from tidemill.flows import advancing, steering
-from tidemill.stores.memory import MemoryStore
+from tidemill.flows import advancing, steering, sweeping
+from tidemill.stores.memory import MemoryStore, courses
 from tidemill.worker.advancer import Advancer
 
 SHARE = 2
@@ -29,6 +29,17 @@ def test_every_flow_ends_and_no_step_twice(seeds: range, request: pytest.Fixture
         verdict = run_flows(seed)
         if request.config.getoption("seed", default=None) is not None:
             print(verdict.trace.render())
+        if verdict.violation is not None:
+            pytest.fail(_story(verdict), pytrace=False)
+
+
+def test_in_pages_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As flows go whose steps have thousands of jobs: no agenda shows all, and no advance makes all."""
+    for module in (advancing, sweeping, courses):
+        monkeypatch.setattr(module, "ENDS_AT_ONCE", 1)
+    monkeypatch.setattr(advancing, "CANCELS_AT_ONCE", 1)
+    for seed in range(30):
+        verdict = run_flows(seed)
         if verdict.violation is not None:
             pytest.fail(_story(verdict), pytrace=False)
 
