@@ -35,8 +35,12 @@ INSERT INTO tidemill.jobs
     (seq, id, queue, task, payload, state, priority, created, due, finished, attempts, flow, in_flow)
 SELECT nextval('tidemill.places'), 'many' || n || '/step/0', 'q', 't', '1', 'done', 5, 1, 1, 2, 1,
     'many' || n, '{}'
-FROM generate_series(1, 20000) AS n
+FROM generate_series(1, 20000) AS n;
+INSERT INTO tidemill.queues (name, declared, inserts, gives, rings) VALUES ('other', '{}', true, true, false);
+INSERT INTO tidemill.lanes (queue, lane, grp, served)
+SELECT 'other', 'many' || n, '', 0 FROM generate_series(1, 20000) AS n
 """
+TABLES = ("jobs", "lanes", "courses", "stirs")
 FEW = 60
 """Blocks that a verb about a few rows may read of all indexes of a table; one alone has twice as many."""
 
@@ -44,12 +48,13 @@ FEW = 60
 class Worker:
     def __init__(self, store: Store) -> None:
         self.store, self._number = store, 0
+        self.held: list[Claimed] = []
 
-    async def take(self) -> list[Claimed]:
+    async def take(self) -> None:
         self._number += 1
         share = (Share("q", 10),)
         request = ClaimRequest(worker="w", number=self._number, shares=share, limit=10, lease=30.0)
-        return (await self.store.claim(request)).jobs
+        self.held = (await self.store.claim(request)).jobs
 
     async def beat(self, *jobs: Claimed) -> None:
         held = tuple(Held(job=job.id, fence=job.fence, claim=job.claim, note="goes on") for job in jobs)
@@ -64,7 +69,8 @@ async def verbs(worker: Worker, round_: str) -> AsyncIterator[tuple[str, Callabl
     """Each verb with its name: whoever gets it calls it."""
     store, flow = worker.store, f"flow{round_}"
     yield "advance", lambda: store.advance([going(flow, 0, 3)])
-    one, two, three = await worker.take()
+    yield "claim", worker.take
+    one, two, three = worker.held
     yield "extend, of a folded claim", lambda: worker.beat(one, two, three)
     yield "extend", lambda: worker.beat(one, two, three)
     yield "settle", lambda: store.settle(done(one))
@@ -72,14 +78,16 @@ async def verbs(worker: Worker, round_: str) -> AsyncIterator[tuple[str, Callabl
     yield "settle, not as done", lambda: store.settle([again])
     yield "amend", lambda: store.amend(Filter(flow=flow, states=(State.READY,)), Cancel())
     yield "reclaim", lambda: store.reclaim(["w"])
-    await store.settle(done(*await worker.take()))
+    await worker.take()
+    await store.settle(done(*worker.held))
     yield "agenda", lambda: store.agenda(Kind.FLOW, 9, [flow])
     ends = (await store.agenda(Kind.FLOW, 9, [flow])).stirred[0].ends
     taken = going(flow, 1, keep=0.0, taken=tuple(end.number for end in ends))
     yield "advance, to the end", lambda: store.advance([taken])
     yield "prune", store.prune
     yield "insert, with a unique key", lambda: insert(store, f"unique{round_}", unique=Unique(key="k"))
-    (unique,) = await worker.take()
+    await worker.take()
+    (unique,) = worker.held
     yield "settle, with a unique key", lambda: store.settle(done(unique))
 
 
@@ -118,7 +126,7 @@ async def test_plans_for_a_small_table_do_for_a_large_one(
         before = await blocks(store, outsider)
         await verb()
         after = await blocks(store, outsider)
-        counts = {table: after[table] - before[table] for table in ("jobs", "courses", "stirs")}
+        counts = {table: after[table] - before[table] for table in TABLES}
         read[name] = {table: count for table, count in counts.items() if count > FEW}
     await store.close()
     assert {name: counts for name, counts in read.items() if counts} == {}

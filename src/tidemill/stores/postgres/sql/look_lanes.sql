@@ -12,7 +12,7 @@ SELECT queue, grp, lanes, pool, key, until, again, urgency FROM tidemill.groups 
 -- $1 queues, $2 lanes
 SELECT l.queue, l.lane, l.served, l.pool, l.key, l.until, l.again, l.urgency, l.lacks, l.ripe
 FROM unnest($1::text[], $2::text[]) AS w (queue, lane)
-JOIN tidemill.lanes AS l ON l.queue = w.queue AND l.lane = w.lane;
+CROSS JOIN LATERAL (SELECT * FROM tidemill.lanes AS o WHERE o.queue = w.queue AND o.lane = w.lane OFFSET 0) AS l;
 
 -- name: keys (the first jobs of lanes)
 -- $1 queues, $2 lanes, $3 how many of each

@@ -45,7 +45,7 @@ SELECT c.until, c.kind, c.id, ARRAY(
     SELECT j.id FROM tidemill.jobs AS j
     WHERE c.kind = 'flow' AND j.flow = c.id AND j.finished IS NOT NULL ORDER BY j.seq LIMIT $6::integer
 ) AS ended, EXISTS (
-    SELECT FROM tidemill.jobs AS j WHERE c.kind = 'flow' AND j.flow = c.id AND j.finished IS NULL
+    SELECT FROM tidemill.jobs AS j WHERE c.kind = 'flow' AND j.flow = c.id AND j.finished IS NULL OFFSET 0
 ) AS held
 FROM tidemill.courses AS c
 WHERE c.until <= $1 AND (c.until, c.kind, c.id) > ($2, $3, $4) ORDER BY c.until, c.kind, c.id LIMIT $5::integer;

@@ -7,6 +7,7 @@
 -- be read whole, as long as it was thought to be short. `state || '' =` says the same and knows no index. And jobs
 -- that are changed by a list are named by `id = ANY(ARRAY[…])`: of an equation of two columns either side may be
 -- looked up by the other, and a table that was small when that was planned is read whole until it is analysed again.
+-- EXISTS has an OFFSET 0 where it is asked for each row of several: else all there are may be gathered first.
 -- Jobs in line that somebody else has locked are passed over.
 
 -- Has no rows. Whoever goes by what a queue is set to shares a lock on it, which costs nothing; a step that
@@ -154,10 +155,10 @@ BEGIN
         SELECT FROM tidemill.queues AS q
         WHERE q.name = ANY(queues) AND NOT EXISTS (SELECT FROM tidemill.passing FOR SHARE) AND (
             NOT q.gives
-            OR EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = q.name AND l.lane > '')
+            OR EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = q.name AND l.lane > '' OFFSET 0)
             OR EXISTS (
                 SELECT FROM tidemill.jobs AS j
-                WHERE j.queue = q.name AND j.state = 'scheduled' AND j.due <= clock.wall AND j.lane > ''
+                WHERE j.queue = q.name AND j.state = 'scheduled' AND j.due <= clock.wall AND j.lane > '' OFFSET 0
             )
             OR EXISTS (
                 SELECT FROM tidemill.jobs AS j
@@ -167,7 +168,7 @@ BEGIN
                     SELECT r.seq FROM tidemill.ready AS r
                     WHERE r.queue = j.queue AND r.lane = j.lane AND r.priority = j.priority AND r.due = j.due
                     AND r.seq = j.seq
-                ) IS NOT NULL)
+                ) IS NOT NULL) OFFSET 0
             )
         )
     ) THEN
@@ -291,7 +292,7 @@ BEGIN
         AND j.unique_key IS NULL AND j.needs IS NULL AND j.extra IS NULL
         AND NOT (held AND EXISTS (
             SELECT FROM tidemill.reservations AS r
-            WHERE r.job = s.id AND r.fence = its_fence AND r.claim = its_claim
+            WHERE r.job = s.id AND r.fence = its_fence AND r.claim = its_claim OFFSET 0
         ))
         RETURNING j.id, j.queue, s.ordinality AS number, j.folded, j.flow
     ), counted AS (
@@ -363,7 +364,7 @@ BEGIN
         AND (j.lane = '' OR s.kind IN ('done', 'fail', 'cancelled') OR s.delay > 0)
         AND NOT (held AND EXISTS (
             SELECT FROM tidemill.reservations AS r
-            WHERE r.job = s.id AND r.fence = s.fence AND r.claim = s.claim
+            WHERE r.job = s.id AND r.fence = s.fence AND r.claim = s.claim OFFSET 0
         ))
         RETURNING j.id, j.queue, j.state, s.ordinality AS number, s.kind, s.error, j.generation, j.attempts,
             j.started, j.worker, CASE WHEN j.folded THEN j.fence END AS left_claim, j.lane, j.priority, j.due,

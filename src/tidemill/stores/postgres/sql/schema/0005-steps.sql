@@ -82,6 +82,8 @@ CREATE FUNCTION tidemill.commit_step(
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
+DECLARE
+    plain_lane record;
 BEGIN
     IF new_queues IS NOT NULL THEN
         IF EXISTS (
@@ -151,11 +153,12 @@ BEGIN
         SELECT queue, lane, priority, due, seq, id, fence, expires
         FROM json_populate_recordset(NULL::tidemill.jobs, new_jobs) WHERE state = 'ready';
     END IF;
-    IF plain_lanes IS NOT NULL THEN
-        UPDATE tidemill.lanes AS l SET served = COALESCE(w.served, l.served), vacant = w.served IS NULL
-        FROM json_to_recordset(plain_lanes) AS w (queue text, served bigint)
-        WHERE l.queue = w.queue AND l.lane = '';
-    END IF;
+    -- One by one: there are few, and a list of them might be looked up from the other side.
+    FOR plain_lane IN SELECT w.queue, w.served FROM json_to_recordset(plain_lanes) AS w (queue text, served bigint) LOOP
+        UPDATE tidemill.lanes AS l
+        SET served = COALESCE(plain_lane.served, l.served), vacant = plain_lane.served IS NULL
+        WHERE l.queue = plain_lane.queue AND l.lane = '';
+    END LOOP;
     IF new_lanes IS NOT NULL THEN
         INSERT INTO tidemill.lanes (
             queue, lane, grp, served, pool, key, until, again, urgency, lacks, ripe
