@@ -23,6 +23,7 @@ from tidemill.core.courses import Advance, Advanced
 from tidemill.core.filters import Filter
 from tidemill.core.flow_jobs import RESULT_BYTES
 from tidemill.core.states import State
+from tidemill.flows.sweeping import sweep
 from tidemill.telemetry.events import Event, FlowBegun, FlowEnded
 from tidemill.testing.kits import AsyncKit
 
@@ -170,6 +171,25 @@ class TestFanOut:
         await kit.run_until_idle()
         assert len((await handle.result())["speech"]) == 1_203
         assert len(studio.ran) == len(set(studio.ran)) == 1_203 + 2
+
+    async def test_no_step_of_a_store_is_a_long_one(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Several wide flows have waited for a leader."""
+        for key in "abcd":
+            flow = app.flow("dub", key=key)
+            flow.map(studio.speak, line=[str(number) for number in range(400)])
+            await flow.enqueue()
+        await app.inspect.cancel(Filter(states=(State.READY,)))
+        advance, asked = app.store.advance, []
+
+        async def noted(advances: Sequence[Advance]) -> list[Advanced]:
+            asked.append(sum(len(one.jobs) + len(one.taken) for one in advances))
+            return await advance(advances)
+
+        monkeypatch.setattr(app.store, "advance", noted)
+        swept = await sweep(app.store, app.tasks)
+        assert (swept.advanced, asked) == (4, [800, 800])
 
     async def test_ten_thousand_into_a_queue_for_half_of_them(self, tmp_path: Path) -> None:
         app = Tidemill(f"sqlite:///{tmp_path / 'jobs.db'}")

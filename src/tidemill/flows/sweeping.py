@@ -14,6 +14,8 @@ from tidemill.flows.advancing import UnknownTask, advance_of, cancel_live, to_be
 from tidemill.tasks.definition import TaskDefinition
 
 FLOWS_AT_ONCE = 100
+WEIGHT_AT_ONCE = 2 * ENDS_AT_ONCE
+"""Jobs made and ends taken by one call: as much as a single flow may ask for."""
 
 Tell = Callable[[Course, Course], object]
 """Is given a flow that was advanced as it was, and as it is now."""
@@ -60,13 +62,19 @@ async def sweep(
         except Exception as error:  # noqa: BLE001 - the others go on
             swept.broken[flow] = error
         else:
-            pending += [(current.course, advance)] if advance is not None else []
-        if sum(len(one.jobs) for _, one in pending) >= ENDS_AT_ONCE:
-            await _send(store, pending, swept, tell)
-            pending = []
+            if advance is None:
+                continue
+            if sum(_weight(one) for _, one in pending) + _weight(advance) > WEIGHT_AT_ONCE:
+                await _send(store, pending, swept, tell)
+                pending = []
+            pending.append((current.course, advance))
     await _send(store, pending, swept, tell)
     swept.more |= len(agenda.stirred) == limit and swept.advanced > 0
     return swept
+
+
+def _weight(advance: Advance) -> int:
+    return len(advance.jobs) + len(advance.taken)
 
 
 async def _without_live(store: Store, stirred: Stirred) -> Stirred:
