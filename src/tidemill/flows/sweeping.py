@@ -24,12 +24,13 @@ Tell = Callable[[Course, Course], object]
 class Swept(msgspec.Struct):
     """`advanced` so many. `left` wait for somebody who knows a task of theirs, by the task, and `broken` are
     those that raised something else. `more`: there was more than went at once, or somebody else was
-    quicker."""
+    quicker. `next_due` is in how many seconds the next flow wants to be looked at."""
 
     advanced: int = 0
     left: dict[str, str] = {}
     broken: dict[str, Exception] = {}
     more: bool = False
+    next_due: float | None = None
 
 
 def _nobody(before: Course, after: Course) -> None:
@@ -47,8 +48,8 @@ async def sweep(
 ) -> Swept:
     """`given_up` are flows in which a task nobody knows has been waited for long enough. One flow that cannot
     be advanced stops no other, and `tell` hears of each at once, whatever becomes of the next."""
-    swept = Swept()
     agenda = await store.agenda(Kind.FLOW, limit, ids)
+    swept = Swept(next_due=agenda.next_due)
     pending: list[tuple[Course, Advance]] = []
     for stirred in agenda.stirred:
         flow = stirred.course.id

@@ -15,7 +15,10 @@ from tidemill.telemetry.events import ChoreBroke
 from tidemill.worker.emitter import Emitter, with_traceback
 from tidemill.worker.leader import Leader
 
-SWEEP_EVERY = 1.0
+SWEEP_EVERY = 5.0
+"""Only what somebody left behind waits for it: a worker that died, a person who brought a job back."""
+
+SHORTEST_REST = 0.001
 DUTY = "flows"
 
 
@@ -35,6 +38,7 @@ class Advancer:
         self._broken: set[str] = set()
         self._bell = asyncio.Event()
         self._turn = asyncio.Lock()
+        self._next_due: float | None = None
         self.advanced = 0
 
     def note(self, flow: str) -> None:
@@ -57,6 +61,10 @@ class Advancer:
         if self._left:
             await self._leader.pass_on(DUTY)
         return more
+
+    def rest(self) -> float:
+        """Until the timeout of the next flow."""
+        return SWEEP_EVERY if self._next_due is None else max(SHORTEST_REST, self._next_due)
 
     async def finish(self) -> None:
         """For a worker that runs until nothing is left to do."""
@@ -91,12 +99,12 @@ class Advancer:
             )
             self._tell_broken(swept.broken)
             if ids is None:
-                self._broken = set(swept.broken)
+                self._broken, self._next_due = set(swept.broken), swept.next_due
                 await self._leave(swept.left)
             return swept.more
 
     def _tell_broken(self, broken: Mapping[str, Exception]) -> None:
-        """Of each once: it is tried again every second."""
+        """Of each once: it is tried again and again."""
         for flow, error in broken.items():
             if flow not in self._broken:
                 error.add_note(f"This is what kept flow {flow!r} from going on.")

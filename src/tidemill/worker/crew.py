@@ -236,7 +236,14 @@ class Crew:
             every(options.prune_every, "prune", self._leader, pruner.prune, emitter),
             self._admit(),
             self._advancer.run(),
-            every(SWEEP_EVERY, "flows", self._leader, self._advancer.sweep, emitter),
+            every(
+                SWEEP_EVERY,
+                "flows",
+                self._leader,
+                self._advancer.sweep,
+                emitter,
+                rest=self._advancer.rest,
+            ),
             self._scheduler.run(),
             *self._tending(),
         ]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidemill.schedules.firing import Broken
     from tidemill.schedules.schedule import Past, Wanted
 
-LOOK_EVERY = 2.0
+LOOK_EVERY = 5.0
 """A leader that died is replaced within little more than twice as much."""
 
 SHORTEST_REST = 0.001
