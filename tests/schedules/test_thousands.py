@@ -26,7 +26,7 @@ class Feeds:
 
         @self.app.on(ScheduleFired)
         def fired(event: ScheduleFired) -> None:
-            self.late[event.schedule] = event.seconds
+            self.late[event.schedule] = self.app.clock.wall() - event.tick  # by now its job is in the store
 
         @self.app.task(name="refresh")
         async def refresh(feed: int, due: float) -> None:
