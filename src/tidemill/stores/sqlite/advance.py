@@ -62,7 +62,7 @@ def _is_remembered(transaction: Transaction, item: Advance) -> bool:
 
 def _become(transaction: Transaction, before: Course | None, item: Advance, then: Next) -> Course:
     after = became(before, item, then, transaction.now)
-    transaction.execute(SQL.save, row_of(after))
+    _save(transaction, before, after)
     if item.again:
         transaction.stir(item.kind, item.id)
     if after.due is not None and (before is None or before.due != after.due):
@@ -70,6 +70,19 @@ def _become(transaction: Transaction, before: Course | None, item: Advance, then
     if after.finished is not None:
         transaction.topics.add(course_topic(item.kind, item.id))
     return after
+
+
+def _save(transaction: Transaction, before: Course | None, after: Course) -> None:
+    if before is not None and _listed(before) == _listed(after):
+        values = (after.revision, after.record.decode(), after.due, after.kind.value, after.id)
+        transaction.execute(SQL.go_on, values)
+    else:
+        transaction.execute(SQL.save, row_of(after))
+
+
+def _listed(course: Course) -> tuple[object, ...]:
+    """By what it is found, but for when it is due."""
+    return course.name, course.state, course.finished, course.until
 
 
 def forget(transaction: Transaction, kind: Kind, course: str) -> None:

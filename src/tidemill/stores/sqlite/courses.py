@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import apsw
-from msgspec.structs import asdict
+from msgspec.structs import astuple
 
 from tidemill.contract.courses import CoursePage, cursor_of, place_of
 from tidemill.core.courses import ENDS_AT_ONCE, Agenda, Course, End, Kind, Stirred
@@ -35,8 +35,9 @@ def course_of(row: tuple[Any, ...]) -> Course:
     )
 
 
-def row_of(course: Course) -> dict[str, Any]:
-    return asdict(course) | {"kind": course.kind.value, "record": course.record.decode()}
+def row_of(course: Course) -> tuple[Any, ...]:
+    kind, id_, name, state, created, revision, record, *times = astuple(course)
+    return kind.value, id_, name, state, created, revision, record.decode(), *times
 
 
 def courses(transaction: Transaction, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
