@@ -211,6 +211,23 @@ def test_an_override_holds_through_a_deploy_and_ends_by_itself() -> None:
     virtually(scenario)
 
 
+def test_ticks_of_an_override_that_ended_while_nobody_looked_are_caught_up() -> None:
+    async def scenario(mill: Mill) -> None:
+        mill.app.schedule("often", mill.note, cron="0 * * * *", catch_up="all", overlap="allow")
+        await mill.start()
+        await asyncio.sleep(1)
+        await mill.app.schedules.override("often", by="ann", every=TURN, until=START + 2.5 * TURN)
+        await mill.stop()
+        await asyncio.sleep(6.5 * TURN)
+        await mill.start()
+        await asyncio.sleep(1)
+        view = await mill.app.schedules.get("often")
+        assert [round(past.tick - START, -2) for past in view.history] == [TURN, 2 * TURN, 6 * TURN]
+        assert view.override is None
+
+    virtually(scenario)
+
+
 def test_jitter_starts_jobs_later_never_earlier() -> None:
     async def scenario(mill: Mill) -> None:
         mill.app.schedule("spread", mill.note, cron="*/10 * * * *", jitter=120, overlap="allow")

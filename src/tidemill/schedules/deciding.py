@@ -19,7 +19,7 @@ from tidemill.schedules.schedule import (
     stopped,
 )
 from tidemill.schedules.settings import CatchUp, Settings
-from tidemill.schedules.ticks import due_ticks, jitter
+from tidemill.schedules.ticks import MOST_DUE, due_ticks, jitter
 
 LATE = 60.0
 """A tick that nobody saw to within a minute was missed. A leader that dies is replaced long before."""
@@ -37,11 +37,13 @@ class Decision(NamedTuple):
 
 def decide(schedule: Schedule, now: float, *, live: bool, make: Make) -> Decision:
     """`live`: the last job it made has not ended."""
+    earlier = _of_its_override(schedule, now)
     schedule = lapsed(schedule, now)
     if stopped(schedule, now):
         return Decision(schedule, (), ())
     settings = in_force(schedule, now)
-    ticks = due_ticks(rule_of(settings, schedule.anchor), schedule.passed, now).ticks
+    later = due_ticks(rule_of(settings, schedule.anchor), schedule.passed, now).ticks
+    ticks = [*earlier, *later][-MOST_DUE:]
     wanted = _caught_up(settings.catch_up, ticks, now)
     news = list(_missed([tick for tick in ticks if tick not in wanted], now))
     jobs: list[Made] = []
@@ -55,7 +57,7 @@ def decide(schedule: Schedule, now: float, *, live: bool, make: Make) -> Decisio
         last = made.job.id
         outcome = Outcome.FIRED if made.error is None else Outcome.FAILED
         news.append(Past(tick=tick, at=now, outcome=outcome, job=last))
-    after = replace(schedule, passed=ticks[-1] if ticks else schedule.passed, last=last)
+    after = replace(schedule, passed=later[-1] if later else schedule.passed, last=last)
     return Decision(with_history(after, news), tuple(jobs), tuple(news))
 
 
@@ -71,6 +73,19 @@ def lapsed(schedule: Schedule, now: float) -> Schedule:
             passed = max(passed, override.until or passed)
         override = None
     return replace(schedule, pause=pause, override=override, passed=passed)
+
+
+def _of_its_override(schedule: Schedule, now: float) -> list[float]:
+    """Ticks of an override that has ended since somebody looked, where it had another rule."""
+    override = schedule.override
+    if override is None or override.until is None or override.holds(now):
+        return []
+    rule = rule_of(override.changes.over(schedule.settings), schedule.anchor)
+    if rule == rule_of(schedule.settings, schedule.anchor):
+        return []
+    pause = schedule.pause
+    begin = schedule.passed if pause is None else max(schedule.passed, pause.until or override.until)
+    return due_ticks(rule, begin, override.until).ticks
 
 
 def job_id(name: str, tick: float) -> str:
