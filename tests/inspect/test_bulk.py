@@ -15,6 +15,7 @@ from tidemill.core.job import Error
 from tidemill.core.outcomes import Done, Fail
 from tidemill.errors import StoreUnavailable
 from tidemill.inspect import bulk
+from tidemill.telemetry.signals import Signals
 from tidemill.testing import ManualClock
 
 BOOM = Error("ValueError", "boom")
@@ -47,7 +48,7 @@ class Between:
         async def here() -> Store:
             return cast("Store", self)
 
-        return Inspector(here, {})
+        return Inspector(here, {}, Signals())
 
 
 async def fail_some(refresh: Refresh, hand: Hand, count: int) -> list[str]:

@@ -66,7 +66,7 @@ async def test_looking_at_one_thing_does_not_read_everything(
     async def here() -> Store:
         return cast("Store", store)
 
-    look = Inspector(here, app.tasks)
+    look = Inspector(here, app.tasks, app.signals)
     waiting = (await app.store.find(Filter(states=(State.READY,)), 1)).jobs[0]
     await look.queue("feeds")
     await look.queues()
