@@ -413,6 +413,8 @@ DECLARE
     parts text[];
     held boolean;
 BEGIN
+    -- A claim in the same transaction asks for it when the jobs are locked, and who closes a queue may want those.
+    PERFORM FROM tidemill.passing FOR SHARE;
     SELECT c.wall, c.boot, c.epoch INTO wall, boot, epoch
     FROM tidemill.read_clock(given_wall, expected, heard) AS c;
     held := EXISTS (SELECT FROM tidemill.reservations);
