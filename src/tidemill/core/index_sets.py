@@ -70,11 +70,11 @@ def to_json(value: Any) -> str:
     """For msgspec, as its `enc_hook`."""
     if isinstance(value, IndexSet):
         return value.as_text()
-    raise NotImplementedError(f"objects of type {type(value).__name__} are not data")
+    raise TypeError(f"objects of type {type(value).__name__} are not data")
 
 
 def from_json(wanted: type, value: Any) -> Any:
     """For msgspec, as its `dec_hook`."""
     if wanted is IndexSet:
         return IndexSet.from_text(value)
-    raise NotImplementedError(f"objects of type {wanted.__name__} are not data")
+    raise TypeError(f"objects of type {wanted.__name__} are not data")

@@ -10,7 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tidemill import Tidemill
+from tidemill.contract.store import Store
 from tidemill.core.courses import Kind
+from tidemill.stores.postgres import PostgresStore
 from tidemill.stores.redis import RedisStore
 
 WIDTH = 60
@@ -19,7 +21,7 @@ WIDTH = 60
 class Program:
     """An application and what its steps were called with."""
 
-    def __init__(self, store: RedisStore, ran: Counter[str]) -> None:
+    def __init__(self, store: Store, ran: Counter[str]) -> None:
         self.app = Tidemill(store=store)
 
         @self.app.task(name="count", queue="steps")
@@ -55,14 +57,15 @@ def ran() -> Counter[str]:
     return Counter()
 
 
-@pytest.fixture
-def store(redis_url: str, redis_prefix: str) -> RedisStore:
-    return RedisStore(redis_url, prefix=redis_prefix)
+@pytest.fixture(params=["redis", "postgres"])
+def store(request: pytest.FixtureRequest) -> Store:
+    if request.param == "postgres":
+        return PostgresStore(request.getfixturevalue("prepared_postgres_url"))
+    url, prefix = (request.getfixturevalue(name) for name in ("redis_url", "redis_prefix"))
+    return RedisStore(url, prefix=prefix)
 
 
-async def test_i17_a_fan_out_by_two_workers_runs_every_step_once(
-    store: RedisStore, ran: Counter[str]
-) -> None:
+async def test_i17_a_fan_out_by_two_workers_runs_every_step_once(store: Store, ran: Counter[str]) -> None:
     one, other = Program(store, ran), Program(store.another(), ran)
     async with one.working(), other.working():
         flow = one.app.flow("sums", key="a")
