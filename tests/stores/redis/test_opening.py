@@ -13,7 +13,7 @@ from tests.servers.certificates import Tls
 from tests.servers.program import HOST, free_port
 from tests.servers.redis import Redis
 from tests.stores.redis.conftest import Connect
-from tidemill.app import make_store
+from tidemill.app.stores import make_store
 from tidemill.clock import SystemClock, SystemEntropy
 from tidemill.errors import (
     ConfigurationError,
