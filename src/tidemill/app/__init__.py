@@ -1,8 +1,8 @@
 """The application: the one place where a store, a client and workers are put together.
 
 `application` is what one has: settings, a store, a client. Each of the others is what can be done with it:
-register tasks, declare queues, pools and schedules, put something around the handlers, send jobs, look at them,
-work on them. `stores` picks the store, by its URL.
+register tasks, declare queues, pools and schedules, put something around the handlers, send jobs, look at
+them, work on them. `stores` picks the store, by its URL.
 """
 
 from __future__ import annotations
