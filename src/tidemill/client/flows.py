@@ -124,8 +124,9 @@ class Flow:
         advance = await beginning(store, self._client.tasks, self.id, self.name, graph)
         answer = await self._insist(store, advance)
         self._is_sent = True
-        existing = self.key is not None and not _is_of(graph, answer)
-        self._tell_begun(answer, existing=existing)
+        ours = _is_of(graph, answer)
+        existing = self.key is not None and not ours
+        self._tell_begun(answer, existing=existing, ours=ours)
         return FlowHandle(self._client, self.id, existing=existing)
 
     def enqueue_sync(self) -> FlowHandle:
@@ -133,11 +134,12 @@ class Flow:
         refuse_on_a_loop("enqueue")
         return self._client.run_sync(self.enqueue)
 
-    def _tell_begun(self, answer: Advanced, *, existing: bool) -> None:
+    def _tell_begun(self, answer: Advanced, *, existing: bool, ours: bool) -> None:
+        """One that has gone on since, while no answer came, was ended by a worker, which tells."""
         signals, steps = self._client.signals, len(self.steps)
         if signals.wants(FlowBegun):
             signals.emit(FlowBegun(flow=self.id, name=self.name, steps=steps, existing=existing))
-        if answer.done and answer.course is not None:
+        if ours and answer.course is not None and answer.course.revision == 1:
             tell_ended(signals, None, answer.course)
 
     def _add(

@@ -171,6 +171,7 @@ class Crew:
         with contextlib.suppress(TimeoutError, StoreError):
             async with asyncio.timeout(2 * LAST_TRIP_WITHIN):
                 await pulse.stopped(within=LAST_TRIP_WITHIN)
+                await self._advancer.leave()
                 await self._leader.resign()
                 if not self._hands.held:
                     await self._heartbeat.farewell(self._store)

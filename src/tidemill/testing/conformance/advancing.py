@@ -150,12 +150,13 @@ class TestAdvance:
         assert back.course is not None
         assert (back.course.finished, back.course.until) == (None, None)
 
-    async def test_f4_forgotten_and_remembered(self, drive: Driver) -> None:
-        forget = Advance(kind=FLOW, id="f", expected=1, next=None)
+    async def test_f4_gone_and_remembered(self, drive: Driver) -> None:
+        ended = going("f", 1, next={"state": "done", "keep": 0.0})
         await advance(drive, going("f", next={"due_in": 1.0}))
-        assert await advance(drive, forget) == [Advanced(True, None)]
+        await advance(drive, ended)
+        await drive.store.prune()
         assert await drive.store.courses(FLOW, ["f"]) == [None]
-        assert await advance(drive, forget) == [Advanced(False, None)]
+        assert await advance(drive, ended) == [Advanced(False, None)]
         assert await advance(drive, going("f")) == [Advanced(False, None)]
         assert (await advance(drive, going("f", kind=SCHEDULE)))[0].done  # a schedule of that name is another
         drive.clock.advance(MEMORY_OF_IDS)
@@ -183,3 +184,14 @@ class TestAdvance:
                 await advance(drive, going("fine", 0, part("a")), wrong)
         assert await drive.store.courses(FLOW, ["fine"]) == [None]
         assert await drive.store.counts() == {}
+
+    async def test_f5_a_flow_is_not_forgotten_before_its_jobs(self, drive: Driver) -> None:
+        """No queue prunes them, and no flow would take them along (J83)."""
+        await advance(drive, going("f", 0, part("a")))
+        forget = Advance(kind=FLOW, id="f", expected=1, next=None)
+        with pytest.raises(ConfigurationError, match=r"next: .* keep=0"):
+            await advance(drive, going("fine", 0, part("b")), forget)
+        assert [course and course.revision for course in await drive.store.courses(FLOW, ["f", "fine"])] == [
+            1,
+            None,
+        ]
