@@ -19,13 +19,10 @@ from tidemill.worker.leader import Leader
 if TYPE_CHECKING:
     from tidemill.flows.doubts import Doubts
 
-SWEEP_EVERY = 5.0
-"""Only what somebody left behind waits for it: a worker that died, a person who brought a job back."""
-
-SHORTEST_REST = 0.001
 AGAIN_IN = 1.0
 """A store that did not answer is asked what it did."""
 DUTY = "flows"
+"""What somebody left behind waits for its leader: a worker that died, a person who brought a job back."""
 
 
 class Advancer:
@@ -37,6 +34,7 @@ class Advancer:
     ) -> None:
         self._store, self._tasks = store, tasks
         self._leader, self._emitter = leader, emitter
+        self.duty = leader.duty(DUTY)
         self._loop = asyncio.get_running_loop()
         self._noted: dict[str, None] = {}  # in order: a simulated history must replay
         self._left: dict[str, float] = {}  # since when, on the loop's clock
@@ -68,12 +66,12 @@ class Advancer:
         """A chore of the leader's. True when there is more to do."""
         more = await self._sweep(None)
         if self._left:
-            await self._leader.pass_on(DUTY)
+            await self._leader.pass_on(self.duty)
         return more
 
-    def rest(self) -> float:
+    def rest(self) -> float | None:
         """Until the timeout of the next flow."""
-        return SWEEP_EVERY if self._next_due is None else max(SHORTEST_REST, self._next_due)
+        return self._next_due
 
     async def leave(self) -> None:
         """The last that was settled here waits for no other worker to look."""

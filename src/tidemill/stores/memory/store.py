@@ -12,6 +12,7 @@ from typing import Self
 from msgspec import UNSET, UnsetType
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tidemill.contract.coordinator import Led
 from tidemill.contract.copying import Copies, IdPage, JobCopy
 from tidemill.contract.courses import CoursePage
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
@@ -295,13 +296,13 @@ class MemoryStore:
         with self.verb() as records:
             return courses.counts(records, kind)
 
-    async def lead(self, duty: str, worker: str, lease: float) -> bool:
+    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Led:
         with self.verb() as records:
-            return steering.lead(records, duty, worker, lease)
+            return steering.lead(records, duties, worker, lease)
 
-    async def resign(self, duty: str, worker: str) -> None:
+    async def resign(self, duties: Sequence[str], worker: str) -> None:
         with self.verb() as records:
-            steering.resign(records, duty, worker)
+            steering.resign(records, duties, worker)
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return self.blocking.get(ids)

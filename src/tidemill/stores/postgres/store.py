@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 from msgspec.structs import replace
 
 from tidemill.clock import Clock, Entropy, SystemEntropy
+from tidemill.contract.coordinator import Led
 from tidemill.contract.copying import Copies, IdPage, JobCopy
 from tidemill.contract.courses import CoursePage, checked
 from tidemill.contract.jobs import Arrival, Extended, Pruned, Reading, Reclaimed
@@ -188,11 +189,11 @@ class PostgresStore(SteppedVerbs):
 
     # -- chores
 
-    async def lead(self, duty: str, worker: str, lease: float) -> bool:
-        return await lead(self._home, duty, worker, lease)
+    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Led:
+        return await lead(self._home, duties, worker, lease)
 
-    async def resign(self, duty: str, worker: str) -> None:
-        await resign(self._home, duty, worker)
+    async def resign(self, duties: Sequence[str], worker: str) -> None:
+        await resign(self._home, duties, worker)
 
     # -- reading
 
