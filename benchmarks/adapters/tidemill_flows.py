@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from benchmarks.adapters.shapes import PRODUCERS
 from benchmarks.adapters.tidemill import Program
 from benchmarks.tally import Row
 from tidemill import Flow, Step
@@ -82,14 +81,11 @@ class Flows:
         return self._runner.run(what)
 
     def send_chains(self, chains: int, steps: int) -> None:
-        async def produce(number: int) -> None:
-            for _ in range(number, chains, PRODUCERS):
+        async def each() -> None:
+            for _ in range(chains):
                 await self._program.chain(steps).enqueue()
 
-        async def all_of_them() -> None:
-            await asyncio.gather(*(produce(number) for number in range(PRODUCERS)))
-
-        self._run(all_of_them())
+        self._run(each())
 
     def run_chain(self, steps: int) -> int:
         return self._run(self._result(self._program.chain(steps)))
