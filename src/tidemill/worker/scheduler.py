@@ -113,5 +113,13 @@ class Scheduler:
 
 
 def _mark(tasks: Mapping[str, TaskDefinition]) -> str:
-    """The same for workers with the same tasks."""
-    return blake2b("\0".join(sorted(tasks)).encode(), digest_size=6).hexdigest()
+    """The same for workers with the same tasks, which take the same arguments."""
+    known = sorted(f"{name}({_arguments(task)})" for name, task in tasks.items())
+    return blake2b("\0".join(known).encode(), digest_size=6).hexdigest()
+
+
+def _arguments(task: TaskDefinition) -> str:
+    """As far as every process of that version says the same."""
+    hints = task.payload.hints
+    types = {name: hint.__qualname__ for name, hint in hints.items() if isinstance(hint, type)}
+    return ", ".join(f"{name}: {types.get(name, '')}" for name in task.payload.names)

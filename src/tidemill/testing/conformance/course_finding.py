@@ -52,3 +52,15 @@ class TestFindCourses:
         await drive.store.prune()
         assert await drive.store.course_counts(FLOW) == {"running": 1}
         assert await drive.store.course_counts(SCHEDULE) == {}
+
+    @pytest.mark.parametrize("word", ["nul\0", "lone \ud800"])
+    async def test_f23_are_refused_by_every_verb_alike(self, drive: Driver, word: str) -> None:
+        for asked in (
+            drive.store.courses(FLOW, ["fine", word]),
+            drive.store.agenda(FLOW, ids=[word]),
+            drive.store.find_courses(FLOW, name=word),
+            drive.store.find_courses(FLOW, states=["fine", word]),
+            drive.store.advance([going(word)]),
+        ):
+            with pytest.raises(ConfigurationError, match="NUL characters or lone surrogates"):
+                await asked
