@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from benchmarks.choice import Choice
+from benchmarks.plan import Plan
 from benchmarks.targets import Results
 
 FOLDER = Path(__file__).parent / "results"
@@ -28,7 +29,11 @@ class Run:
     @property
     def complete(self) -> bool:
         """Whether it is the whole plan, to its end."""
-        return self.asked.complete and next(self.asked.left(self.store, self.results), None) is None
+        return self.asked.complete and not self.left()
+
+    def left(self) -> list[tuple[Plan, str]]:
+        """What is still to be measured."""
+        return list(self.asked.left(self.store, self.results))
 
 
 def new_file(store: str) -> Path:

@@ -42,13 +42,14 @@ def main() -> None:
         for path, run in runs.items():
             attempt(path, run, said.disk)
     except KeyboardInterrupt:
-        print("\nStopped early; this is what was measured so far. To go on:")
-        print("python -m benchmarks.run", *(f"--resume {path}" for path in runs))
+        print("\nStopped early; this is what was measured so far.")
     for path, run in runs.items():
         if run.results:
             save(path, run)
     if all(run.complete for run in runs.values()):
         show_page(runs)
+    elif left := to_go_on(runs):
+        print(f"To go on: make bench BENCH='{left}'")
 
 
 def begun(said: argparse.Namespace) -> dict[Path, Run]:
@@ -70,7 +71,7 @@ def attempt(path: Path, run: Run, disk: str | None) -> None:
 
 
 def measure(run: Run, around: Places, keep: Callable[[], None]) -> None:
-    left = list(run.asked.left(run.store, run.results))
+    left = run.left()
     progress = Progress(left)
     print(f"{run.store}: {progress.opening()}", flush=True)
     if bullmq_node.QUEUES & {queue for _, queue in left}:
@@ -141,6 +142,14 @@ def reason(error: Exception) -> str:
     if isinstance(error, subprocess.TimeoutExpired):
         return f"it did not end within {error.timeout:.0f} s"
     return ((said or "").strip().splitlines() or [str(error) or type(error).__name__])[-1][:200]
+
+
+def to_go_on(runs: dict[Path, Run]) -> str:
+    """What takes up those that have not come to their end."""
+    left = {path: run for path, run in runs.items() if run.left()}
+    return " ".join(
+        f"--resume {path}" if path.exists() else f"--store {run.store}" for path, run in left.items()
+    )
 
 
 def show_page(runs: dict[Path, Run]) -> None:
