@@ -272,6 +272,33 @@ class TestMaking:
         job = (await app.inspect.job("dub/v/translate/0")).job
         assert (job.key, job.needs[0].units) == ("a:0", {"tokens": 21})
 
+    async def test_one_that_could_not_be_made_takes_its_pools_when_it_is_retried(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        model = app.pool("model", Limit.tokens(10, per="minute"))
+        is_mended: list[bool] = []
+        ran: list[str] = []
+
+        @app.task(queue="studio", pool=model, cost=lambda line: {"tokens": len(line) / len(is_mended)})
+        async def translate(ctx: Context, line: str) -> None:
+            ran.append(line)
+            ctx.used(tokens=8)
+
+        flow = app.flow("dub", key="v")
+        flow.map(translate, line=["a" * 8, "b" * 8])
+        flow.add(translate.using(cost={"tokens": 9}), line="c").named("dear")
+        handle = await flow.enqueue()
+        await kit.run_until_idle(check=False)
+        assert (ran, (await app.inspect.job("dub/v/translate/0")).job.reason) == (["c"], "refused")
+        await kit.run_for(60, check=False)
+        is_mended.append(True)
+        assert await handle.retry()
+        await kit.run_for(30, check=False)
+        assert ran == ["c", "a" * 8], "the second has to wait"
+        await kit.run_for(120, check=False)
+        assert ran == ["c", "a" * 8, "b" * 8]
+        assert await handle.result(timeout=1) == {"translate": [None, None], "dear": None}
+
     async def test_a_job_that_cannot_be_made_fails(
         self, app: Tidemill, studio: Studio, kit: AsyncKit
     ) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
-from tidemill.core.courses import Made
+from tidemill.contract.store import Store
+from tidemill.core.claims import Claimed
+from tidemill.core.courses import Kind, Made
 from tidemill.core.flow_jobs import COMPENSATION, InFlow, Read, job_id
-from tidemill.core.graph import Graph, Node, Work
+from tidemill.core.graph import Graph, Node, Work, decode
 from tidemill.core.graph_next import Making
 from tidemill.core.job import Error, Job, NewJob
 from tidemill.core.needs import Need
@@ -146,6 +148,17 @@ def _needs(task: TaskDefinition, arguments: Mapping[str, Any], work: Work) -> tu
     from tidemill.tasks.costs import needs_of  # with all there is to pools: most tasks have none
 
     return needs_of(task, arguments, work.cost)
+
+
+async def needs_at_last(store: Store, job: Claimed, task: TaskDefinition) -> tuple[Need, ...]:
+    """Of a job that was not made with them: when it runs, its arguments are there."""
+    from tidemill.tasks.costs import needs_of
+
+    assert job.flow is not None  # noqa: S101 - made of one
+    [course] = await store.courses(Kind.FLOW, [job.flow.id])
+    node = None if course is None else decode(course.record).node(job.flow.step.removesuffix(COMPENSATION))
+    cost = None if node is None or job.flow.step != node.name else node.work.cost
+    return needs_of(task, task.payload.by_name(*task.payload.decode(job.payload)), cost)
 
 
 def _unknown(task: str) -> Error:

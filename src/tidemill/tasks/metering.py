@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -133,6 +133,14 @@ class Meter:
             raise
         finally:
             _INSIDE.reset(before)
+
+    async def take(self, needs: tuple[Need, ...], uses: Sequence[PoolUse]) -> None:
+        """What a claim takes, for a job that was not made with it: before its handler runs."""
+        for need, use in zip(needs, uses, strict=True):
+            self._meet(use.pool)
+            await self._reserve(need)
+            self._spends = together(self._spends, (need,))
+        self._needs = needs
 
     async def _reserve(self, need: Need) -> None:
         loop = asyncio.get_running_loop()

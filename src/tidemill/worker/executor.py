@@ -23,7 +23,7 @@ from tidemill.worker.call import Call
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.handling import Handling, arguments, begin
 from tidemill.worker.hands import Hands
-from tidemill.worker.in_flow import fitting, give_results
+from tidemill.worker.in_flow import fitting, give_results, lacks_needs, take_needs
 from tidemill.worker.judging import Judge
 from tidemill.worker.pace import Pace
 from tidemill.worker.runners.isolated import Isolation
@@ -132,6 +132,9 @@ class Executor:
         if attempt.job.flow is not None and attempt.job.flow.reads:
             self._stopper.watch(attempt)
             await give_results(attempt)
+        if lacks_needs(attempt):
+            self._stopper.watch(attempt)
+            await take_needs(attempt)
 
     async def _run_call(self, call: Attempt) -> None:
         """As `_run`, for several jobs at once: what becomes of each is in the call's verdicts."""

@@ -6,7 +6,7 @@ from tidemill.core.claims import Claimed
 from tidemill.core.flow_jobs import RESULT_BYTES
 from tidemill.core.job import Error
 from tidemill.core.outcomes import Done, Fail, Outcome, Snooze
-from tidemill.errors import InvalidPayload, StoreError
+from tidemill.errors import InvalidJob, InvalidPayload, StoreError
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.translate import Ends
 
@@ -27,6 +27,29 @@ async def give_results(attempt: Attempt) -> None:
         raise Ends(Fail(Error("ResultsTooLarge", str(error)), "results too large")) from None
     except StoreError as error:
         raise Ends(Snooze(AGAIN_IN, f"the results it takes could not be read: {error}")) from None
+
+
+def lacks_needs(attempt: Attempt) -> bool:
+    """One that could not be made, and was retried by hand, knows nothing of its task's pools."""
+    job, task = attempt.job, attempt.definition
+    return job.flow is not None and not job.needs and task is not None and bool(task.pools)
+
+
+async def take_needs(attempt: Attempt) -> None:
+    """As a handler does that asks for units while it runs: when there are none, its next claim takes them."""
+    from tidemill.flows.making import needs_at_last
+
+    task, job = attempt.definition, attempt.job
+    assert task is not None  # noqa: S101 - asked by the executor
+    try:
+        needs = await needs_at_last(attempt.metering.store, job, task)
+    except InvalidJob as error:
+        raise Ends(Fail(Error("InvalidJob", str(error)), "invalid payload")) from None
+    except InvalidPayload as error:
+        raise Ends(unreadable(job, error)) from None
+    except StoreError as error:
+        raise Ends(Snooze(AGAIN_IN, f"what it costs could not be read: {error}")) from None
+    await attempt.meter().take(needs, task.pools)
 
 
 def fitting(outcome: Outcome) -> Outcome:
