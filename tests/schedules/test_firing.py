@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidemill import State, Tidemill
+from tidemill import State, Tidemill, Unique
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.schedules.schedule import Outcome, ScheduleState
@@ -133,6 +133,30 @@ def test_overlap_skips_while_the_last_job_is_live_and_says_so() -> None:
         assert [event.reason for event in mill.told(ScheduleSkipped)] == ["overlap", "overlap"]
         assert len((await mill.app.schedules.get("slow too")).history) == 4
         assert len(await mill.jobs()) == 6
+
+    virtually(scenario)
+
+
+def test_a_tick_whose_tasks_own_key_is_held_is_noted_as_such() -> None:
+    """By a job that no schedule made; nobody looks for that before."""
+
+    async def scenario(mill: Mill) -> None:
+        @mill.app.task(name="alone", unique=Unique("alone"))
+        async def alone() -> None:
+            await asyncio.sleep(70)
+
+        mill.app.schedule("often", alone, every=60, overlap="allow")
+        await mill.start()
+        await asyncio.sleep(30)
+        by_hand = await alone.enqueue()
+        await asyncio.sleep(100)
+        view = await mill.app.schedules.get("often")
+        assert [(past.outcome, past.job) for past in view.history] == [
+            (Outcome.OVERLAP, by_hand.id),
+            (Outcome.FIRED, view.last_job),
+        ]
+        assert [event.reason for event in mill.told(ScheduleSkipped)] == ["overlap"]
+        assert len(mill.told(ScheduleFired)) == 1
 
     virtually(scenario)
 

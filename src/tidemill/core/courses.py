@@ -81,10 +81,12 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advanced(msgspec.Struct, frozen=True):
-    """`course` is as it is now; None when there is none, or one is remembered that is gone."""
+    """`course` is as it is now; None when there is none, or one is remembered that is gone. `jobs` are those
+    that stand for the ones it made, in order: each its own, or who holds its unique key."""
 
     done: bool
     course: Course | None
+    jobs: tuple[str, ...] = ()
 
 
 class End(msgspec.Struct, frozen=True):

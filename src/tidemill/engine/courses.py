@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from tidemill.contract.courses import checked
 from tidemill.contract.wakeups import agenda_topic, course_topic
 from tidemill.core.courses import REMEMBERED, Advance, Advanced, Course, Made, Next, became, memory_id
@@ -20,10 +22,10 @@ def advance(records: Records, advances: Sequence[Advance]) -> list[Advanced]:
     """F1 to F5. Advances are taken in order, each on top of the one before; then come the jobs of all."""
     checked(advances)
     answers = [_advance(records, item) for item in advances]
-    for item, answer in zip(advances, answers, strict=True):
-        for made in item.jobs if answer.done else ():
-            _make(records, made)
-    return answers
+    return [
+        replace(answer, jobs=tuple(_make(records, made) for made in item.jobs)) if answer.done else answer
+        for item, answer in zip(advances, answers, strict=True)
+    ]
 
 
 def _advance(records: Records, item: Advance) -> Advanced:
@@ -52,16 +54,16 @@ def _become(records: Records, before: Course | None, item: Advance, then: Next) 
     return after
 
 
-def _make(records: Records, made: Made) -> None:
-    """F3."""
+def _make(records: Records, made: Made) -> str:
+    """F3. Answers which job stands for it."""
     now, error = records.clock.wall(), made.error
     if error is None:
         problem = problem_with_jobs(Group(made.queue, (made.job,))) or problem_with_needs(records, [made.job])
         if problem is None:
-            insert_one(records, made.queue, made.job, now)
-            return
+            return insert_one(records, made.queue, made.job, now).id
         error = Error("InvalidJob", problem)
     keep_failed(records, made.queue, made.job, error, now)
+    return made.job.id
 
 
 def forget(records: Records, course: Course) -> None:

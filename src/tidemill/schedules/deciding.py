@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -91,6 +91,14 @@ def _of_its_override(schedule: Schedule, now: float) -> list[float]:
 def job_id(name: str, tick: float) -> str:
     """The same whoever makes it, so that it is one job. As the moment it stands for, in UTC."""
     return f"{name}@{(_EPOCH + timedelta(seconds=tick)).isoformat().removesuffix('+00:00')}Z"
+
+
+def given_way(ticks: Iterable[Past], held: Mapping[str, str]) -> tuple[Past, ...]:
+    """As they are when some of their jobs were not made because others held their unique keys."""
+    return tuple(
+        past if (by := held.get(past.job or "")) is None else replace(past, outcome=Outcome.OVERLAP, job=by)
+        for past in ticks
+    )
 
 
 def with_history(schedule: Schedule, news: Iterable[Past]) -> Schedule:

@@ -7,11 +7,12 @@ from functools import partial
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from tidemill.contract.store import Store
-from tidemill.core.courses import Course, Kind
+from tidemill.core.courses import Advance, Course, Kind
 from tidemill.core.states import LIVE
-from tidemill.schedules.deciding import Decision, decide
+from tidemill.schedules.deciding import Decision, decide, given_way
 from tidemill.schedules.keeping import Changed, advance_of
 from tidemill.schedules.making import fits, make
 from tidemill.schedules.schedule import Past, Schedule, in_force, schedule_of
@@ -23,8 +24,8 @@ STEP = 100
 
 
 PATIENCE = 30.0
-"""So long whoever does not know a tick's arguments leaves it to another version. Then it fails; a little later
-it would be taken for missed."""
+"""So long whoever does not know a tick's arguments leaves it to another version. Then it fails; a little
+later it would be taken for missed."""
 
 
 class Broken(NamedTuple):
@@ -129,7 +130,17 @@ async def _advance(store: Store, decided: Sequence[tuple[Course, Decision]], now
     """True when somebody else was quicker with one of them, who may have left it due."""
     advances = [advance_of(course, Changed(one.schedule, one.jobs), now) for course, one in decided]
     answers = await store.advance(advances) if advances else []
+    again: list[Advance] = []
     for (course, one), answer in zip(decided, answers, strict=True):
-        for past in one.news if answer.done else ():
+        if not answer.done:
+            continue
+        held = {made.job.id: by for made, by in zip(one.jobs, answer.jobs, strict=True) if made.job.id != by}
+        for past in given_way(one.news, held):
             tell(course.id, past)
+        if held:
+            last = schedule_of(course).last if one.schedule.last in held else one.schedule.last
+            noted = replace(one.schedule, history=given_way(one.schedule.history, held), last=last)
+            again.append(advance_of(answer.course, Changed(noted), now))
+    if again:
+        await store.advance(again)
     return not all(answer.done for answer in answers)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, islice
 
 import apsw
+from msgspec.structs import replace
 
 from tidemill.contract.courses import checked
 from tidemill.contract.wakeups import agenda_topic, course_topic
@@ -31,8 +32,11 @@ def advance(transaction: Transaction, advances: Sequence[Advance]) -> list[Advan
         standing[item.kind, item.id] = answer.course
         answers.append(answer)
     done = (item for item, answer in zip(advances, answers, strict=True) if answer.done)
-    _make(transaction, [made for item in done for made in item.jobs])
-    return answers
+    standing_for = iter(_make(transaction, [made for item in done for made in item.jobs]))
+    return [
+        replace(answer, jobs=tuple(islice(standing_for, len(item.jobs)))) if answer.done else answer
+        for item, answer in zip(advances, answers, strict=True)
+    ]
 
 
 def _standing(transaction: Transaction, advances: Sequence[Advance]) -> dict[tuple[Kind, str], Course | None]:
@@ -94,16 +98,21 @@ def forget(transaction: Transaction, kind: Kind, course: str) -> None:
     transaction.topics.add(course_topic(kind, course))
 
 
-def _make(transaction: Transaction, jobs: Sequence[Made]) -> None:
-    """F3. Neighbours that go into the same queue go together, and all keep their order."""
+def _make(transaction: Transaction, jobs: Sequence[Made]) -> list[str]:
+    """F3. Neighbours that go into the same queue go together, and all keep their order. Answers which job
+    stands for each."""
+    standing: list[str] = []
     judged = [(made, made.error or _problem(transaction, made)) for made in jobs]
     for (queue, is_good), some in groupby(judged, lambda pair: (pair[0].queue, pair[1] is None)):
         if is_good:
-            insert_admitted(transaction, Group(queue, tuple(made.job for made, _ in some)))
+            inserted = insert_admitted(transaction, Group(queue, tuple(made.job for made, _ in some)))
+            standing += [one.id for one in inserted]
             continue
         for made, error in some:
             if error is not None:
                 keep_failed(transaction, queue, made.job, error)
+            standing.append(made.job.id)
+    return standing
 
 
 def _problem(transaction: Transaction, made: Made) -> Error | None:

@@ -13,6 +13,7 @@ from tidemill.core.flow_jobs import InFlow, Read
 from tidemill.core.outcomes import Release
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import State
+from tidemill.core.uniqueness import Unique
 from tidemill.errors import ConfigurationError
 from tidemill.testing.conformance.courses import (
     FLOW,
@@ -42,10 +43,24 @@ class TestAdvance:
                 record=b'{"n":1}',
                 due=now + 60,
             ),
+            jobs=("a", "b"),
         )
         assert await drive.store.courses(FLOW, ["f", "g"]) == [begun.course, None]
         assert await drive.store.courses(SCHEDULE, ["f"]) == [None]
         assert ids(await drive.take()) == ["a", "b"]
+
+    async def test_f3_which_job_stands_for_each_is_answered(self, drive: Driver) -> None:
+        key = Unique("k")
+        await drive.add(new("held", unique=key))
+        (begun,) = await advance(
+            drive,
+            going("f", 0, new("a"), new("b", unique=key), new("c"), new("d", unique=Unique("free"))),
+        )
+        assert begun.jobs == ("a", "held", "c", "d")
+        (again,) = await advance(drive, going("f", 1, new("b", unique=key), new("a")))
+        assert again.jobs == ("held", "a")
+        (late,) = await advance(drive, going("f", 1, new("e")))
+        assert late.jobs == ()
 
     async def test_a_job_knows_its_flow(self, drive: Driver) -> None:
         flow = InFlow("f", "mux", 3, {"speech": Read("speak", 4), "video": Read("fetch")})
