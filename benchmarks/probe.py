@@ -1,4 +1,5 @@
-"""One measurement of one queue, in a process of its own. Prints one line of JSON.
+"""One measurement of one queue, in a process of its own. Prints one line of JSON: the figures, and how the
+queue was run.
 
 python -m benchmarks.probe <measurement> <store> <queue> <url> <pid of the server or -> <size>
 """
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.adapters import how
 from benchmarks.case import Case
 from benchmarks.places import Place
 
@@ -46,7 +48,8 @@ def main() -> None:
     place = Place(store, url, None if pid == "-" else int(pid))
     with tempfile.TemporaryDirectory(prefix="tidemill-tally-") as folder:
         case = Case(measurement, queue, place, float(size), Path(folder))
-        print(json.dumps(measure(measurement)(case)), flush=True)
+        figures = measure(measurement)(case)
+        print(json.dumps({"figures": figures, "how": how(store, queue)}), flush=True)
     os._exit(0)  # some libraries keep threads that never end
 
 

@@ -16,12 +16,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.servers.program import ends_with_us
 
 from benchmarks import kept, page
-from benchmarks.adapters import how, versions
+from benchmarks.adapters import versions
 from benchmarks.adapters.redis import bullmq_node
 from benchmarks.choice import Choice
 from benchmarks.kept import Run
@@ -95,18 +95,24 @@ def measured(run: Run, around: Places, plan: Plan, queue: str) -> dict[str, floa
     size = plan.size_for(queue, quick=run.asked.quick)
     try:
         with around.empty() as place:
-            figures = probe(plan.measurement, queue, place, size, plan.patience)
-        run.how[queue] = run.how.get(queue) or how(run.store, queue)
+            probed = probe(plan.measurement, queue, place, size, plan.patience)
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the others are measured
         fail(run, f"{plan.measurement} of {queue}: {reason(error)}")
         return {}
-    return figures
+    run.how[queue] = probed.how
+    return probed.figures
 
 
-def probe(measurement: str, queue: str, place: Place, size: float, patience: float) -> dict[str, float]:
+class Probed(NamedTuple):
+    figures: dict[str, float]
+    how: tuple[str, str]
+
+
+def probe(measurement: str, queue: str, place: Place, size: float, patience: float) -> Probed:
     said = [measurement, place.store, queue, place.url, str(place.pid or "-"), str(size)]
-    figures: dict[str, float] = json.loads(said_by("benchmarks.probe", said, patience).splitlines()[-1])
-    return figures
+    answer = json.loads(said_by("benchmarks.probe", said, patience).splitlines()[-1])
+    settings, forgets = answer["how"]
+    return Probed(answer["figures"], (settings, forgets))
 
 
 def said_by(module: str, words: list[str], patience: float) -> str:

@@ -20,7 +20,7 @@ def main() -> None:
         with places(store, None) as around:
             for measurement in ("schedules_at_once", "schedules_spread"):
                 with around.empty() as place:
-                    late = probe(measurement, "tidemill", place, SCHEDULES, PATIENCE)
+                    late = probe(measurement, "tidemill", place, SCHEDULES, PATIENCE).figures
                 figures = ", ".join(f"{name} {value:,.1f}" for name, value in late.items())
                 print(f"{store} {measurement}: {figures}", flush=True)
 

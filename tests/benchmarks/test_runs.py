@@ -35,19 +35,18 @@ class Probe:
     def __init__(self, *answers: float | BaseException) -> None:
         self.answers, self.asked = list(answers), list[str]()
 
-    def __call__(self, _: str, queue: str, *_rest: object) -> dict[str, float]:
+    def __call__(self, _: str, queue: str, *_rest: object) -> run.Probed:
         self.asked.append(queue)
         answer = self.answers.pop(0)
         if isinstance(answer, BaseException):
             raise answer
-        return {"jobs_per_second": answer}
+        return run.Probed({"jobs_per_second": answer}, (f"settings of {queue}", "never"))
 
 
 @pytest.fixture
 def probe(monkeypatch: pytest.MonkeyPatch) -> Probe:
     said = Probe()
     monkeypatch.setattr(run, "probe", said)
-    monkeypatch.setattr(run, "how", lambda _, queue: (f"settings of {queue}", "never"))
     return said
 
 

@@ -128,8 +128,9 @@ def test_cpu_time_of_a_process_is_what_it_says_itself() -> None:
 )
 def test_a_small_measurement_runs_from_end_to_end(tmp_path: Path, measurement: str, queue: str) -> None:
     """In processes of their own, as in a run; no peer is needed for it."""
-    figures = run.probe(measurement, queue, Place("sqlite", str(tmp_path)), 20, patience=60)
+    figures, how = run.probe(measurement, queue, Place("sqlite", str(tmp_path)), 20, patience=60)
     assert figures
+    assert "everything as it comes" in how[0]
     assert all(value > 0 for value in figures.values())
 
 
