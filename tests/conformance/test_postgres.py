@@ -20,6 +20,16 @@ def make_store(prepared_postgres_url: str) -> MakeStore:
     return lambda clock, entropy: PostgresStore(prepared_postgres_url, clock=clock, entropy=entropy)
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_asked_about_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncpg would do so on every new connection, for longer than most verbs take."""
+
+    async def asked(_: object, types: set[int], __: object) -> None:
+        pytest.fail(f"the server was asked what the types {sorted(types)} are made of: send them as text")
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", asked)
+
+
 async def arrive_by_sql(store: Store, job: str, task: str, payload: bytes, options: bytes) -> None:
     """As any program would that can reach the database."""
     assert isinstance(store, PostgresStore)

@@ -41,8 +41,16 @@ class Producer:
 
     @property
     def room(self) -> int:
-        ahead = 0 if self._limited else self._pace.ahead
-        return self._options.concurrency + ahead - self._hands.busy
+        return self._options.concurrency + self._ahead - self._hands.busy
+
+    @property
+    def is_ahead(self) -> bool:
+        """Jobs are claimed before there are slots for them."""
+        return self._ahead > 0
+
+    @property
+    def _ahead(self) -> int:
+        return 0 if self._limited else self._pace.ahead
 
     def request(self) -> ClaimRequest:
         self._number += 1

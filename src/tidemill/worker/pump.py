@@ -1,7 +1,9 @@
 """The one conversation with the store: settle what ended, claim what comes next, in one trip.
 
 One trip is in flight at a time. What ends meanwhile goes with the next one, so batches grow
-with the load by themselves and a lone outcome leaves at once.
+with the load by themselves and a lone outcome leaves at once. Where jobs are so short that they
+are claimed ahead, many outcomes go apart from the next claim: the store settles them while the
+worker takes in what it was given, and neither waits for the other.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable
 from tidemill.contract.store import Store
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.claims import ClaimRequest, Claims, Settled
+from tidemill.worker.attempt import Attempt
 from tidemill.worker.bell import Bell
 from tidemill.worker.hands import Hands
 from tidemill.worker.options import WorkerOptions
@@ -21,6 +24,11 @@ from tidemill.worker.settler import Settler
 
 STALL = 0.25
 """When no job claimed ahead started for this long, all of them go back to the others."""
+
+MANY = 64
+"""Outcomes that are worth a trip of their own ..."""
+UNTOLD_AT_MOST = 1000
+"""... and how many may gather behind one before nothing more is claimed."""
 
 _NOT_BEFORE = 0.001
 _LEFTOVERS = 0.02
@@ -54,6 +62,7 @@ class Pump:
         self._arming = False
         self._claiming = True
         self._idle = False
+        self._settling: asyncio.Task[None] | None = None
         self._stall: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
@@ -76,6 +85,8 @@ class Pump:
         """Ends when nothing is held and nothing more will be asked for."""
         try:
             while not self._over:
+                if self._settling is not None and self._settling.done():
+                    self._settling.result()  # an error: else it would be gone
                 if not self._has_reason:
                     await self._rest()
                 else:
@@ -86,19 +97,24 @@ class Pump:
         finally:
             if self._stall is not None:
                 self._stall.cancel()
+            if self._settling is not None:
+                self._settling.cancel()
+                await asyncio.wait([self._settling])
 
     @property
     def _over(self) -> bool:
         done = self._idle and self._options.until_idle
-        return (done or not self._claiming) and not self._hands.held
+        return (done or not self._claiming) and not self._hands.held and self._settling is None
 
     @property
     def _has_reason(self) -> bool:
-        return bool(self._hands.outcomes) or (self._wants_work and self._producer.room > 0)
+        return bool(self._hands.outcomes and self._settling is None) or self._wants_work
 
     @property
     def _wants_work(self) -> bool:
-        return self._looking and self._claiming
+        if self._settling is not None and len(self._hands.outcomes) >= UNTOLD_AT_MOST:
+            return False
+        return self._looking and self._claiming and self._producer.room > 0
 
     async def _rest(self) -> None:
         self.resting = self._loop.create_future()
@@ -108,11 +124,9 @@ class Pump:
             self.resting = None
 
     async def _trip(self) -> None:
-        batch, self._hands.outcomes = self._hands.outcomes, []
+        request = self._producer.request() if self._wants_work else None
+        batch = self._outcomes(apart=request is not None)
         alone = len(self._hands.held) == len(batch)
-        request = self._producer.request() if self._wants_work and self._producer.room > 0 else None
-        if request is None and not batch:
-            return
         self._idle = False
         if self._arming and request is not None:
             self._arming = False
@@ -125,7 +139,30 @@ class Pump:
             # Of a request that was sent again the first may be what claimed: units are as old as that.
             self._adopt(claims, began)
             self._received(request, claims, alone=alone)
-        elif not self._hands.held and self._options.until_idle:
+        else:
+            self._told()
+
+    def _outcomes(self, *, apart: bool) -> list[Attempt]:
+        """What goes with the trip. They leave later while others are being settled, and at once, on their
+        own, if there are many and jobs are claimed `apart` from them."""
+        if self._settling is not None:
+            return []
+        batch, self._hands.outcomes = self._hands.outcomes, []
+        if apart and len(batch) >= MANY and self._producer.is_ahead:
+            self._settling = self._loop.create_task(self._settle(batch))
+            return []
+        return batch
+
+    async def _settle(self, batch: list[Attempt]) -> None:
+        try:
+            await self._settler.deliver(self._store, batch, None)
+            self._settling = None
+            self._told()
+        finally:
+            self.wake()
+
+    def _told(self) -> None:
+        if not self._hands.held and self._options.until_idle:
             self._looking = True
 
     def _received(self, request: ClaimRequest, claims: Claims, *, alone: bool) -> None:

@@ -11,6 +11,7 @@ from tidemill.contract.wakeups import queue_topic
 from tidemill.core.claims import Claimed, ClaimRequest, Claims
 from tidemill.engine import claim as engine
 from tidemill.engine import plans
+from tidemill.stores.postgres.columns import words
 from tidemill.stores.postgres.home import Home
 from tidemill.stores.postgres.rows import in_flow_of
 from tidemill.stores.postgres.statements import load
@@ -44,7 +45,7 @@ def values_of(request: ClaimRequest, claim_id: int) -> tuple[Any, ...]:
         request.worker,
         request.number,
         [share.queue for share in request.shares],
-        [share.jobs for share in request.shares],
+        words(share.jobs for share in request.shares),
         request.limit,
         request.lease,
         claim_id,

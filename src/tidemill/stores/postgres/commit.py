@@ -15,6 +15,7 @@ from tidemill.engine import wants
 from tidemill.engine.changes import Changes
 from tidemill.engine.wants import Rows
 from tidemill.stores.postgres import commit_books, commit_lanes
+from tidemill.stores.postgres.columns import words
 from tidemill.stores.postgres.courses import row_of as course_row
 from tidemill.stores.postgres.rows import checkpoint_row, row_of, text_of, worker_row
 from tidemill.stores.postgres.statements import load
@@ -68,7 +69,7 @@ def _courses(changes: Changes) -> Parts:
         "new_stirs": [
             {"kind": stir.course[0], "course": stir.course[1], "job": stir.job} for stir in changes.stirs
         ],
-        "taken": changes.taken,
+        "taken": words(changes.taken),
     }
 
 
@@ -87,7 +88,7 @@ def _kept(changes: Changes) -> Parts:
             }
             for id_, known in changes.remembered.items()
         ],
-        "admitted": changes.arrivals,
+        "admitted": words(changes.arrivals),
         "new_workers": [worker_row(known) for known in changes.workers.values()],
     }
 

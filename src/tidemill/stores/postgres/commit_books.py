@@ -10,6 +10,7 @@ import msgspec
 from tidemill.core.pool_history import Remark
 from tidemill.engine.changes import Changes
 from tidemill.engine.ledger import Claim
+from tidemill.stores.postgres.columns import words
 from tidemill.stores.postgres.look_books import key_text
 from tidemill.stores.postgres.rows import text_of
 from tidemill.stores.postgres.statements import load
@@ -86,7 +87,7 @@ def remark_of(calls: int, units: str, refusals: str) -> Remark:
 async def pool_minutes(view: View, changes: Changes) -> list[dict[str, Any]]:
     """With what is there already: only steps add to it, and they come one after the other."""
     after = dict(changes.pool_history)
-    pools, minutes = [pool for pool, _ in after], [minute for _, minute in after]
+    pools, minutes = [pool for pool, _ in after], words(minute for _, minute in after)
     for pool, minute, *row in await view.fetch(SQL.pool_minutes, pools, minutes):
         after[pool, minute] = remark_of(*row).plus(after[pool, minute])
     return [

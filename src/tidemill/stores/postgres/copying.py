@@ -53,7 +53,7 @@ async def copy_in(home: Home, copies: Copies) -> None:
     async def work(step: Step) -> None:
         await home.run_in(step, plans.copy_in(copies), lambda records: copying.copy_in(records, copies))
         rows = [
-            (one.id, one.task, one.payload.decode(), one.options.decode(), one.arrived)
+            (one.id, one.task, one.payload.decode(), one.options.decode(), str(one.arrived))
             for one in copies.arrivals
         ]
         if rows:

@@ -70,7 +70,8 @@ async def agenda(connection: Connection, kind: Kind, limit: int, ids: Sequence[s
 def _ends(row: Record) -> tuple[End, ...]:
     columns = [row[column] or () for column in ("numbers", "jobs", "states")]
     return tuple(
-        End(at, job, None if state is None else State(state)) for at, job, state in zip(*columns, strict=True)
+        End(int(at), job, None if state is None else State(state))
+        for at, job, state in zip(*columns, strict=True)
     )
 
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 
+from tidemill.stores.postgres.columns import words
 from tidemill.stores.postgres.faults import TROUBLE
 from tidemill.stores.postgres.links import Link, Links, hang_up, terminate
 from tidemill.stores.postgres.statements import load
@@ -122,7 +123,7 @@ class Ear:
                 raise ConnectionResetError
             leaving, self._leaving = self._leaving, []
             if leaving:
-                await link.fetch(self._here(SQL.leave), leaving)
+                await link.fetch(self._here(SQL.leave), words(leaving))
             self._under_way, self._parking = self._parking, {}
             if self._under_way:
                 await link.fetch(self._here(SQL.park), *_columns(self._under_way.items()))
@@ -141,6 +142,6 @@ class Ear:
         self._heard(int(arming), topic)
 
 
-def _columns(parking: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[list[str], list[int]]:
+def _columns(parking: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[list[str], list[str | None]]:
     rows = [(topic, arming) for arming, topics in parking for topic in topics]
-    return [topic for topic, _ in rows], [arming for _, arming in rows]
+    return [topic for topic, _ in rows], words(arming for _, arming in rows)

@@ -12,7 +12,7 @@ from tidemill.core.job import Group, NewJob, problem_with
 from tidemill.core.queues import Inserted, QueueSettings, Verdict
 from tidemill.engine import insert as engine
 from tidemill.engine import plans
-from tidemill.stores.postgres.columns import given, shared
+from tidemill.stores.postgres.columns import given, shared, words
 from tidemill.stores.postgres.home import Home, patience_for
 from tidemill.stores.postgres.rows import text_of
 from tidemill.stores.postgres.statements import load
@@ -89,11 +89,11 @@ async def _send_all(home: Home, queues: list[str], groups: list[Group], jobs: li
         shared([group.queue for group in groups for _ in group.jobs]),
         shared([job.task for job in jobs]),
         [job.payload.decode() for job in jobs],
-        shared([job.priority for job in jobs]),
-        given([job.delay or None for job in jobs]),
-        given([job.at for job in jobs]),
-        given([job.expires for job in jobs]),
-        given([job.timeout for job in jobs]),
+        words(shared([job.priority for job in jobs])),
+        words(given([job.delay or None for job in jobs])),
+        words(given([job.at for job in jobs])),
+        words(given([job.expires for job in jobs])),
+        words(given([job.timeout for job in jobs])),
         given([job.trace for job in jobs]),
         given([text_of(job.tags) if job.tags else None for job in jobs]),
         patience=patience_for(len(jobs)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -13,6 +12,7 @@ from tidemill.core.ledger import PLACE, Reserved
 from tidemill.core.pools import PoolOverride, PoolSettings
 from tidemill.engine import wants
 from tidemill.engine.ledger import Claim, Pool
+from tidemill.stores.postgres.columns import words
 from tidemill.stores.postgres.statements import load
 from tidemill.stores.postgres.view import Found, View
 
@@ -45,8 +45,9 @@ def _split(places: Iterable[PLACE]) -> tuple[list[str], list[str]]:
     return [pool for pool, _ in listed], [key_text(key) for _, key in listed]
 
 
-def _apart(claims: Sequence[Claim]) -> tuple[list[Any], list[Any], list[Any]]:
-    return [job for job, _, _ in claims], [fence for _, fence, _ in claims], [claim for *_, claim in claims]
+def _apart(claims: Sequence[Claim]) -> tuple[list[str], list[str | None], list[str | None]]:
+    jobs, fences, numbers = zip(*claims, strict=True)
+    return list(jobs), words(fences), words(numbers)
 
 
 async def pools(view: View, wanted: Iterable[wants.PoolOf], found: Found) -> None:

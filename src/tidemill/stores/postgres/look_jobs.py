@@ -13,6 +13,7 @@ from tidemill.core.checkpoints import Checkpoint, Step, Try
 from tidemill.core.queues import Verdict
 from tidemill.engine import wants
 from tidemill.engine.records import KnownWorker, Remembered, Term
+from tidemill.stores.postgres.columns import words
 from tidemill.stores.postgres.rows import COLUMNS
 from tidemill.stores.postgres.statements import load
 from tidemill.stores.postgres.view import Found, View, put_jobs
@@ -122,7 +123,7 @@ def checkpoint_of(  # noqa: PLR0917 - a row
 async def arrivals(view: View, wanted: Iterable[wants.ArrivalOf], found: Found) -> None:
     seqs = [want.seq for want in wanted]
     found.update(dict.fromkeys(map(wants.ArrivalOf, seqs)))
-    for row in await view.fetch(SQL.arrivals, seqs):
+    for row in await view.fetch(SQL.arrivals, words(seqs)):
         found[wants.ArrivalOf(row["seq"])] = arrival_of(*row)
 
 

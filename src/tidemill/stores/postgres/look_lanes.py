@@ -17,6 +17,7 @@ from tidemill.core.queues import Override, Pause, QueueSettings
 from tidemill.engine import wants
 from tidemill.engine.order import Key
 from tidemill.engine.wants import Beginning, GroupRow, LaneRow, QueueRow
+from tidemill.stores.postgres.columns import words
 from tidemill.stores.postgres.look_books import key_text, place_of
 from tidemill.stores.postgres.rows import COLUMNS, job_of
 from tidemill.stores.postgres.statements import load
@@ -82,9 +83,9 @@ async def lanes(view: View, wanted: Mapping[wants.LaneOf, int], found: Found) ->
         await _put_lanes(view, counts, keys, found)
 
 
-def _counted(counts: Mapping[Lane, int]) -> tuple[list[str], list[str], list[int]]:
+def _counted(counts: Mapping[Lane, int]) -> tuple[list[str], list[str], list[str | None]]:
     """One more than is wanted of each: it tells whether that is all."""
-    return [queue for queue, _ in counts], [lane for _, lane in counts], [n + 1 for n in counts.values()]
+    return [queue for queue, _ in counts], [lane for _, lane in counts], words(n + 1 for n in counts.values())
 
 
 async def _put_lanes(

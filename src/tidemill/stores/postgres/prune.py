@@ -14,6 +14,7 @@ from tidemill.core.windows import Instant
 from tidemill.engine import plans
 from tidemill.engine.moves import move
 from tidemill.engine.records import Records
+from tidemill.stores.postgres.columns import words
 from tidemill.stores.postgres.home import Home
 from tidemill.stores.postgres.look_books import account_of, pool_of
 from tidemill.stores.postgres.look_lanes import settings_of
@@ -78,7 +79,7 @@ async def _drop_ended(step: Step, limit: int) -> int:
 async def _filled(step: Step, shelves: list[Shelf], limit: int) -> list[tuple[Shelf, int]]:
     """Those with jobs, and how many. Of a surplus no more is counted than can be dropped at once: a million
     ended jobs are not counted for every thousand of them that go."""
-    counted = [1 if kept.count is None else kept.count + limit for _, _, kept in shelves]
+    counted = words(1 if kept.count is None else kept.count + limit for _, _, kept in shelves)
     names, states = [queue for queue, _, _ in shelves], [state.value for _, state, _ in shelves]
     rows = await step.fetch(SQL.shelves, names, states, counted)
     return [(shelf, row["jobs"]) for shelf, row in zip(shelves, rows, strict=True) if row["jobs"]]

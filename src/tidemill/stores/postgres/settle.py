@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from tidemill.core.outcomes import Answer, Cancelled, Done, Fail, Outcome, Relea
 from tidemill.engine import plans
 from tidemill.engine import settle as engine
 from tidemill.stores.postgres.claim import claim, claim_slowly, claims_of, may_be_plain, values_of
-from tidemill.stores.postgres.columns import given, shared
+from tidemill.stores.postgres.columns import given, shared, words
 from tidemill.stores.postgres.home import Home
 from tidemill.stores.postgres.rows import text_of
 from tidemill.stores.postgres.statements import load
@@ -21,9 +20,6 @@ from tidemill.stores.postgres.step import Step
 
 SQL = load("plain")
 
-MANY = 64
-"""Settlements that are worth a trip of their own beside that of the next claim. Only such as end their jobs:
-nothing of them could be claimed again."""
 _FINAL = (Done, Fail, Cancelled)
 
 
@@ -61,14 +57,9 @@ async def _send(
     else:
         claim_id = home.peek_claim_id()
         wanted = values_of(request, claim_id)
-        if len(settlements) >= MANY and all(map(_ends, settlements)):
-            rows, claimed = await asyncio.gather(
-                home.connection.fetch(SQL.settle, *values), home.connection.fetch(SQL.claim, *asked, *wanted)
-            )
-        else:
-            rows = claimed = await home.connection.fetch(SQL.settle_and_claim, *values, *wanted)
-        claims = claims_of(home, claimed, claim_id)
-    left = set(rows[0]["left_over"])
+        rows = await home.connection.fetch(SQL.settle_and_claim, *values, *wanted)
+        claims = claims_of(home, rows, claim_id)
+    left = set(map(int, rows[0]["left_over"]))
     ended = [item.job for number, item in enumerate(settlements, 1) if _ends(item) and number not in left]
     topics = [queue_topic(queue) for queue in rows[0]["rung"] or ()]
     if rows[0]["stirred"]:
@@ -113,17 +104,21 @@ def _may_be_plain(item: Settlement) -> bool:
 
 
 def _columns(settlements: Sequence[Settlement]) -> tuple[list[Any], ...]:
-    kinds, *words = map(list, zip(*[_words(item.outcome) for item in settlements], strict=True))
+    kinds, result, error, reason, delay, priority = map(
+        list, zip(*[_said(item.outcome) for item in settlements], strict=True)
+    )
     return (
         [item.job for item in settlements],
-        shared([item.fence for item in settlements]),
-        shared([item.claim for item in settlements]),
+        words(shared([item.fence for item in settlements])),
+        words(shared([item.claim for item in settlements])),
         shared(kinds),
-        *map(given, words),
+        *map(given, (result, error, reason)),
+        words(given(delay)),
+        words(given(priority)),
     )
 
 
-def _words(outcome: Outcome) -> tuple[Any, ...]:
+def _said(outcome: Outcome) -> tuple[Any, ...]:
     """Kind, result, error, reason, delay, priority."""
     match outcome:
         case Done(result):

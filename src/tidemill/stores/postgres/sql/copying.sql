@@ -14,7 +14,7 @@ WHERE id > $1 AND (wall > $3 OR (boot_id = $5 AND boot > $4)) ORDER BY id LIMIT 
 -- name: arrivals
 -- $1 ids, $2 tasks, $3 payloads, $4 options, $5 arrived
 INSERT INTO tidemill.arrivals (id, task, payload, options, arrived)
-SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::double precision[]);
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]::double precision[]);
 
 -- name: raise_fence (never set to what it is: a claim may be given the next one meanwhile)
 -- $1 at least

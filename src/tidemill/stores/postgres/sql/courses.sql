@@ -26,7 +26,7 @@ LEFT JOIN (
         SELECT * FROM tidemill.courses WHERE named = $4 || ':' || waits OFFSET 0
     ) AS course
     CROSS JOIN LATERAL (
-        SELECT array_agg(e.number ORDER BY e.number) AS numbers, array_agg(e.job ORDER BY e.number) AS jobs,
+        SELECT array_agg(e.number::text ORDER BY e.number) AS numbers, array_agg(e.job ORDER BY e.number) AS jobs,
             array_agg(e.state ORDER BY e.number) AS states
         FROM (
             SELECT s.number, s.job, (

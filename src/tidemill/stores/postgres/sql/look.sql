@@ -83,4 +83,4 @@ WHERE job = ANY($1::text[]) ORDER BY number;
 -- name: arrivals
 -- $1 seqs
 SELECT seq, id, task, payload, options, arrived FROM tidemill.arrivals
-WHERE seq = ANY($1::bigint[]) ORDER BY seq FOR UPDATE;
+WHERE seq = ANY($1::text[]::bigint[]) ORDER BY seq FOR UPDATE;

@@ -20,7 +20,7 @@ SELECT pool, key FROM tidemill.accounts WHERE pool = ANY($1::text[]) ORDER BY po
 -- name: reserved
 -- $1 jobs, $2 fences, $3 claims
 SELECT r.job, r.fence, r.claim, r.reserved
-FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS w (job, fence, claim)
+FROM unnest($1::text[], $2::text[]::bigint[], $3::text[]::bigint[]) AS w (job, fence, claim)
 JOIN tidemill.reservations AS r ON r.job = w.job AND r.fence = w.fence AND r.claim = w.claim
 ORDER BY r.number;
 
@@ -44,5 +44,5 @@ WHERE lease <= $1 OR worker = ANY($2::text[]) ORDER BY fence, job;
 -- name: unheard
 -- $1 jobs, $2 fences, $3 claims
 SELECT u.job, u.fence, u.claim, u.since
-FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS w (job, fence, claim)
+FROM unnest($1::text[], $2::text[]::bigint[], $3::text[]::bigint[]) AS w (job, fence, claim)
 JOIN tidemill.unheard AS u ON u.job = w.job AND u.fence = w.fence AND u.claim = w.claim;

@@ -17,7 +17,7 @@ CROSS JOIN LATERAL (SELECT * FROM tidemill.lanes AS o WHERE o.queue = w.queue AN
 -- name: keys (the first jobs of lanes)
 -- $1 queues, $2 lanes, $3 how many of each
 SELECT w.queue, w.lane, j.priority, j.due, j.seq, j.id
-FROM unnest($1::text[], $2::text[], $3::integer[]) AS w (queue, lane, jobs)
+FROM unnest($1::text[], $2::text[], $3::text[]::integer[]) AS w (queue, lane, jobs)
 CROSS JOIN LATERAL (
     SELECT o.priority, o.due, o.seq, o.id FROM tidemill.ready AS o
     WHERE o.queue = w.queue AND o.lane = w.lane ORDER BY o.priority, o.due, o.seq LIMIT w.jobs
@@ -26,7 +26,7 @@ CROSS JOIN LATERAL (
 -- name: heads (the same as whole jobs; of lanes that only steps touch)
 -- $1 queues, $2 lanes, $3 how many of each
 WITH heads AS MATERIALIZED (
-    SELECT o.id FROM unnest($1::text[], $2::text[], $3::integer[]) AS w (queue, lane, jobs)
+    SELECT o.id FROM unnest($1::text[], $2::text[], $3::text[]::integer[]) AS w (queue, lane, jobs)
     CROSS JOIN LATERAL (
         SELECT r.id FROM tidemill.ready AS r
         WHERE r.queue = w.queue AND r.lane = w.lane ORDER BY r.priority, r.due, r.seq LIMIT w.jobs

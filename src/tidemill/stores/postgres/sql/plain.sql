@@ -2,8 +2,8 @@
 
 -- name: insert
 SELECT tidemill.insert_plain($1, $2, $3, $4::text[], $5, $6::text[], $7::text[], $8::text[], $9::text[],
-    $10::integer[], $11::double precision[], $12::double precision[], $13::double precision[],
-    $14::double precision[], $15::text[], $16::text[]) AS inserted;
+    $10::text[]::integer[], $11::text[]::double precision[], $12::text[]::double precision[], $13::text[]::double precision[],
+    $14::text[]::double precision[], $15::text[], $16::text[]) AS inserted;
 
 -- name: insert_one (the same for one job, on a session that plans for indexes)
 -- $1 wall, $2 queue, $3 id, $4 task, $5 payload, $6 priority, $7 delay, $8 at, $9 expires, $10 timeout, $11 trace,
@@ -36,23 +36,23 @@ WITH clock AS MATERIALIZED (
 SELECT 1 AS inserted FROM made;
 
 -- name: claim
-SELECT * FROM tidemill.claim_plain($1, $2, $3, $4, $5, $6::text[], $7::integer[], $8, $9, $10);
+SELECT * FROM tidemill.claim_plain($1, $2, $3, $4, $5, $6::text[], $7::text[]::integer[], $8, $9, $10);
 
 -- name: settle
-SELECT left_over, rung, stirred, wall, boot, epoch FROM tidemill.settle_plain(
-    $1, $2, $3, $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
-    $11::double precision[], $12::integer[]);
+SELECT left_over::text[], rung, stirred, wall, boot, epoch FROM tidemill.settle_plain(
+    $1, $2, $3, $4::text[], $5::text[]::bigint[], $6::text[]::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
+    $11::text[]::double precision[], $12::text[]::integer[]);
 
 -- name: settle_and_claim (nothing is claimed before everything is settled)
-SELECT c.*, s.left_over, s.rung, s.stirred
+SELECT c.*, s.left_over::text[], s.rung, s.stirred
 FROM tidemill.settle_plain(
-    $1, $2, $3, $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
-    $11::double precision[], $12::integer[]) AS s
+    $1, $2, $3, $4::text[], $5::text[]::bigint[], $6::text[]::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
+    $11::text[]::double precision[], $12::text[]::integer[]) AS s
 CROSS JOIN LATERAL tidemill.claim_plain(
-    $1, $2, $3, CASE WHEN s.left_over = '{}' THEN $13::text END, $14, $15::text[], $16::integer[], $17, $18, $19
+    $1, $2, $3, CASE WHEN s.left_over = '{}' THEN $13::text END, $14, $15::text[], $16::text[]::integer[], $17, $18, $19
 ) AS c;
 
 -- name: extend
-SELECT plain, current, wall, boot, epoch FROM tidemill.extend_plain(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::text[], $12::bigint[], $13::bigint[], $14::boolean[],
-    $15::double precision[], $16::text[], $17::text[], $18::double precision[], $19::text[]);
+SELECT plain, current::text[], wall, boot, epoch FROM tidemill.extend_plain(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::text[], $12::text[]::bigint[], $13::text[]::bigint[], $14::text[]::boolean[],
+    $15::text[]::double precision[], $16::text[], $17::text[], $18::text[]::double precision[], $19::text[]);

@@ -14,7 +14,7 @@ SELECT w.queue, w.state, (
         WHERE j.finished IS NOT NULL AND j.flow IS NULL AND j.queue = w.queue AND j.state = w.state LIMIT w.most
     ) AS counted
 ) AS jobs
-FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (queue, state, most);
+FROM unnest($1::text[], $2::text[], $3::text[]::bigint[]) AS w (queue, state, most);
 
 -- name: oldest (that hold no key for a period)
 -- $1 queue, $2 state, $3 wall, $4 how many
