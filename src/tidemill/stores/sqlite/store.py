@@ -40,6 +40,7 @@ from tidemill.stores.sqlite.admit import admit, arrivals
 from tidemill.stores.sqlite.advance import advance
 from tidemill.stores.sqlite.amend import amend
 from tidemill.stores.sqlite.backup import backup
+from tidemill.stores.sqlite.blocking import BlockingStore
 from tidemill.stores.sqlite.claim import claim
 from tidemill.stores.sqlite.extend import extend
 from tidemill.stores.sqlite.insert import insert
@@ -357,23 +358,3 @@ class SqliteStore:
 
     def ring(self, topics: Iterable[str]) -> None:
         self._wakeups.ring(topics)
-
-
-class BlockingStore:
-    """For programs without an event loop: the caller's thread does the work itself."""
-
-    def __init__(self, writer: Writer, reads: ReadConnection, wakeups: Wakeups) -> None:
-        self._writer, self._reads, self._wakeups = writer, reads, wakeups
-
-    def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        appended = self._writer.append(groups)
-        if appended is None:
-            return self._writer.run(lambda transaction: insert(transaction, groups), durable=True)
-        self._wakeups.ring((queue_topic(groups[0].queue),))
-        return appended
-
-    def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
-        return self._writer.run(lambda transaction: amend(transaction, wanted, change, limit), durable=True)
-
-    def get(self, ids: Sequence[str]) -> list[Job | None]:
-        return self._reads.run_here(lambda transaction: reader.get(transaction, ids))
