@@ -1,0 +1,113 @@
+"""A server whose answers to `advance` are cut off: nothing is lost or done twice, and every end is told."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tests.servers.proxy import Proxy
+from tidemill import Filter, FlowHandle, State, Tidemill
+from tidemill.contract.store import Store
+from tidemill.core.courses import Advance, Advanced, Kind
+from tidemill.stores.postgres import PostgresStore
+from tidemill.stores.redis import RedisStore
+from tidemill.telemetry.events import FlowEnded
+
+FLOWS, PARTS = 4, 3
+MOST_BYTES = 150
+
+
+class Cut:
+    """Some answer to two advances of three is cut off: what was asked for may or may not be done."""
+
+    def __init__(self, straight: Store, proxy: Proxy) -> None:
+        self._advance, self._proxy = type(straight).advance, proxy
+        self._chance, self._calls, self.cuts = random.Random(5), 0, 0
+
+    async def advance(self, store: Any, advances: Sequence[Advance]) -> list[Advanced]:
+        if not advances[0].expected:  # a client begins
+            return await self._advance(store, advances)
+        self._calls += 1
+        cut = self._proxy.cut_after(self._chance.randrange(MOST_BYTES)) if self._calls % 3 else None
+        try:
+            return await self._advance(store, advances)
+        finally:
+            if cut is not None:
+                self.cuts += cut.done()
+                cut.cancel()
+
+
+def cutting(cut: Cut) -> Callable[..., Awaitable[list[Advanced]]]:
+    async def advance(self: Store, advances: Sequence[Advance]) -> list[Advanced]:
+        return await cut.advance(self, advances)
+
+    return advance
+
+
+@pytest.fixture(params=["redis", "postgres"])
+async def stores(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Store, Store, Proxy]]:
+    """The same store past the proxy, and through it."""
+    server = request.getfixturevalue(f"{request.param}_server")
+    async with Proxy(server.port) as proxy:
+        if request.param == "postgres":
+            url = request.getfixturevalue("prepared_postgres_url")
+            yield PostgresStore(url), PostgresStore(url.replace(f":{server.port}", f":{proxy.port}")), proxy
+        else:
+            url, prefix = (request.getfixturevalue(name) for name in ("redis_url", "redis_prefix"))
+            through = url.replace(f":{server.port}", f":{proxy.port}")
+            yield RedisStore(url, prefix=prefix), RedisStore(through, prefix=prefix), proxy
+
+
+class Program:
+    def __init__(self, store: Store, told: list[FlowEnded]) -> None:
+        self.app = app = Tidemill(store=store)
+        app.on(FlowEnded)(told.append)
+
+        @app.task(name="split", queue="steps")
+        async def split() -> list[int]:
+            return list(range(PARTS))
+
+        @app.task(name="part", queue="steps")
+        async def part(number: int) -> int:
+            return number
+
+        @app.task(name="join", queue="steps")
+        async def join(numbers: list[int]) -> int:
+            return sum(numbers)
+
+        self.split, self.part, self.join = split, part, join
+
+    async def send(self, key: str) -> FlowHandle:
+        flow = self.app.flow("sum", key=key)
+        flow.add(self.join, numbers=flow.map(self.part, number=flow.add(self.split)))
+        return await flow.enqueue()
+
+
+@pytest.mark.timeout(120)
+async def test_i17_answers_that_are_cut_off(
+    stores: tuple[Store, Store, Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight, through, proxy = stores
+    told: list[FlowEnded] = []
+    sender, working = Program(straight, told), Program(through, told)
+    async with sender.app, working.app:
+        cut = Cut(straight, proxy)
+        monkeypatch.setattr(type(through), "advance", cutting(cut))
+        worker = working.app.worker(heartbeat_thread=False, isolation=False)
+        task = asyncio.create_task(worker.run())
+        for number in range(FLOWS):
+            handle = await sender.send(str(number))
+            assert await handle.result(timeout=60) == sum(range(PARTS))
+        worker.stop()
+        await task
+        found = (await sender.app.inspect.find(Filter(states=tuple(State)), limit=1000)).jobs
+        assert Counter(job.state for job in found) == {State.DONE: FLOWS * (PARTS + 2)}
+        assert {job.generation for job in found} == {0}
+        assert (await straight.agenda(Kind.FLOW)).stirred == ()
+    assert Counter(one.flow for one in told) == {f"sum/{number}": 1 for number in range(FLOWS)}
+    assert cut.cuts > 0, "the fault did not happen"
