@@ -1,10 +1,13 @@
 -- The jobs, and everything that is kept with them.
 
--- Places in line, fences, and how many picks there were: given without waiting for anybody's commit.
+-- Places in line, fences, how many picks there were, and how often jobs were put before a floor: given without
+-- waiting for anybody's commit.
 CREATE SEQUENCE tidemill.places MINVALUE 0;
 CREATE SEQUENCE tidemill.fences MINVALUE 0;
 CREATE SEQUENCE tidemill.picks MINVALUE 0;
-SELECT setval('tidemill.places', 0), setval('tidemill.fences', 0), setval('tidemill.picks', 0);
+CREATE SEQUENCE tidemill.lowerings MINVALUE 0;
+SELECT setval('tidemill.places', 0), setval('tidemill.fences', 0), setval('tidemill.picks', 0),
+    setval('tidemill.lowerings', 0);
 
 -- One row per job, in every state. Partial indexes keep each question about the jobs it concerns: pruning
 -- never sees jobs that are yet to run. No index holds what a heartbeat changes. Those of all jobs have room for a
@@ -119,10 +122,19 @@ CREATE TABLE tidemill.queues (
     rings     boolean NOT NULL
 );
 
+-- How far the line of plain jobs of a queue was taken: no job of this priority stands at this place or before it.
+-- `since` is when, by the boot clock, the line was last looked through from its beginning, `shift` what was to take
+-- from the wall clock for the boot clock then, and `lowerings` how many there had been; 0004-plain.sql has more.
+CREATE TYPE tidemill.floor AS (
+    priority integer, due double precision, seq bigint,
+    since double precision, shift double precision, lowerings bigint
+);
+
 -- The lanes that have something ready, with the priority and the place of their heads. The lane '' is here
 -- for good and without a head: plain jobs come and go without touching it. `vacant` is a hint that it was
 -- left without a job: then the next one counts as the birth of the lane. `grp` are the pools its jobs share
--- with other lanes, '' for none. A lane with `again` is shut, as core.ledger.Shut; its `key` is '' for none.
+-- with other lanes, '' for none. A lane with `again` is shut, as core.ledger.Shut; its `key` is '' for none. Only
+-- the lane '' has a floor.
 CREATE TABLE tidemill.lanes (
     queue     text COLLATE "C" NOT NULL,
     lane      text COLLATE "C" NOT NULL,
@@ -138,6 +150,7 @@ CREATE TABLE tidemill.lanes (
     urgency   integer,
     lacks     integer          NOT NULL DEFAULT 0,
     ripe      double precision,
+    floor     tidemill.floor,
     PRIMARY KEY (queue, lane)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX lanes_open ON tidemill.lanes (queue, grp, priority, served, seq)

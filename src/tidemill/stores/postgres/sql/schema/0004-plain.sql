@@ -28,6 +28,109 @@ BEGIN
 END
 $$;
 
+-- The floor. Rows that were taken from the line stay where they were until they are vacuumed, and while anybody has
+-- an old snapshot open, that is never: a claim would walk over all of them to the first that is left. So it begins
+-- where the last one ended: at the floor of the queue. First come more urgent jobs, since those may arrive at any
+-- time; what stands before the floor comes last, if there were not enough.
+-- Whoever puts a job before a floor counts a lowering, which ends all floors there are, and waits for nobody. What
+-- is put there unseen, by two at the same time, is found within a second: so long a floor is good, and then the line
+-- is looked through from its beginning. New jobs are due now, and so behind the floor, unless the wall clock was
+-- put back: a floor from before that is not gone by.
+
+-- From where a line is to be looked through.
+CREATE FUNCTION tidemill.usable(
+    known tidemill.floor, wall double precision, boot double precision, lowerings bigint
+) RETURNS tidemill.floor LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF known.lowerings = lowerings AND boot - known.since BETWEEN 0 AND 1
+        AND abs(wall - boot - known.shift) < 0.001
+    THEN
+        RETURN known;
+    END IF;
+    RETURN ROW(-32769, '-Infinity', 0, boot, wall - boot, lowerings)::tidemill.floor;
+END
+$$;
+
+-- Jobs have come into the line, perhaps before a floor.
+CREATE FUNCTION tidemill.lower_floors(came tidemill.ready[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM (SELECT DISTINCT c.queue FROM unnest(came) AS c) AS q
+        CROSS JOIN LATERAL (
+            SELECT (l.floor).* FROM tidemill.lanes AS l WHERE l.queue = q.queue AND l.lane = '' OFFSET 0
+        ) AS its
+        JOIN LATERAL unnest(came) AS c ON c.queue = q.queue AND c.lane = ''
+        WHERE c.priority = its.priority AND (c.due, c.seq) <= (its.due, its.seq)
+    ) THEN
+        PERFORM nextval('tidemill.lowerings');
+    END IF;
+END
+$$;
+
+-- The reaches of a line, in the order they are looked through: each from behind one place to another. The first ends
+-- with a priority: at a row that is too high by a later column only, an index is not left.
+CREATE FUNCTION tidemill.reaches(at tidemill.floor) RETURNS TABLE (
+    priority integer, due double precision, seq bigint,
+    last_priority integer, last_due double precision, last_seq bigint
+) LANGUAGE sql IMMUTABLE AS $$
+    VALUES
+        (-32769, '-Infinity'::double precision, 0::bigint, at.priority - 1, 'Infinity'::double precision, 0::bigint),
+        (at.priority, at.due, at.seq, 32767, 'Infinity', 0),
+        (at.priority, '-Infinity', 0, at.priority, at.due, at.seq)
+$$;
+
+-- Takes up to `wanted` jobs out of a line whose last claims, if `below` is given, had lower fences. Answers them and
+-- the floor for the next claim: none when there were not enough, or when jobs were found before the one there was.
+-- This and the next are called by claim_plain, which says how to plan.
+CREATE FUNCTION tidemill.take_from_line(
+    name text, wanted integer, wall double precision, below bigint, at tidemill.floor,
+    OUT ids text[], OUT next tidemill.floor
+) LANGUAGE plpgsql AS $$
+DECLARE
+    final record;
+BEGIN
+    WITH picked AS MATERIALIZED (
+        SELECT place.* FROM tidemill.reaches(at) AS reach
+        CROSS JOIN LATERAL (
+            SELECT o.ctid AS spot, o.priority, o.due, o.seq FROM tidemill.ready AS o
+            WHERE o.queue = name AND o.lane = ''
+            AND (o.priority, o.due, o.seq) > (reach.priority, reach.due, reach.seq)
+            AND (o.priority, o.due, o.seq) <= (reach.last_priority, reach.last_due, reach.last_seq)
+            AND (o.expires IS NULL OR o.expires > wall) AND (below IS NULL OR o.fence < below)
+            ORDER BY o.priority, o.due, o.seq LIMIT wanted FOR UPDATE SKIP LOCKED
+        ) AS place LIMIT wanted
+    ), gone AS (
+        DELETE FROM tidemill.ready AS r WHERE r.ctid = ANY(ARRAY(SELECT p.spot FROM picked AS p))
+        RETURNING r.id
+    )
+    SELECT taken.ids, p.priority, p.due, p.seq INTO final
+    FROM (SELECT array_agg(g.id) AS ids FROM gone AS g) AS taken
+    LEFT JOIN (SELECT p.priority, p.due, p.seq FROM picked AS p OFFSET wanted - 1) AS p ON true;
+    ids := final.ids;
+    IF (final.priority, final.due, final.seq) > (at.priority, at.due, at.seq) THEN
+        next := ROW(final.priority, final.due, final.seq, at.since, at.shift, at.lowerings)::tidemill.floor;
+    ELSIF final.priority < at.priority THEN
+        next := at;
+    END IF;
+END
+$$;
+
+-- Whether there is a job in a line.
+CREATE FUNCTION tidemill.is_in_line(name text, at tidemill.floor) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM tidemill.reaches(at) AS reach
+        CROSS JOIN LATERAL (
+            SELECT FROM tidemill.ready AS o
+            WHERE o.queue = name AND o.lane = ''
+            AND (o.priority, o.due, o.seq) > (reach.priority, reach.due, reach.seq)
+            AND (o.priority, o.due, o.seq) <= (reach.last_priority, reach.last_due, reach.last_seq)
+            ORDER BY o.priority, o.due, o.seq LIMIT 1
+        ) AS place
+    );
+END
+$$;
+
 -- Groups of plain jobs, all or none. Answers how many are new: none when one of them may be known, or one of
 -- the queues has a limit, and then nothing was changed. A queue that nobody knows has the settings given.
 -- A list of queues, tasks or priorities may end early: whoever has none has the first. Any other list may be
@@ -126,10 +229,13 @@ DECLARE
     wanted integer;
     taken integer;
     at integer := 0;
-    is_more boolean := false;
+    came tidemill.ready[];
+    beginning tidemill.floor;
+    known record;
+    picked record;
+    is_left boolean[] := '{}'; -- of each queue that jobs were taken from, whether there are more
     its_fence bigint;
     its_ids text[] := '{}';
-    picks text[];
     its_picks bigint;
     total integer;
 BEGIN
@@ -151,6 +257,7 @@ BEGIN
         ON CONFLICT DO NOTHING;
     END LOOP;
     total := cardinality(queues);
+    beginning := tidemill.usable(NULL, clock.wall, clock.boot, 0);
     IF last_number >= its_number OR EXISTS (
         SELECT FROM tidemill.queues AS q
         WHERE q.name = ANY(queues) AND NOT EXISTS (SELECT FROM tidemill.passing FOR SHARE) AND (
@@ -195,9 +302,13 @@ BEGIN
                     UPDATE tidemill.jobs AS j SET state = 'ready'
                     WHERE j.ctid = ANY(ARRAY(SELECT d.at FROM now_due AS d))
                     RETURNING j.queue, j.lane, j.priority, j.due, j.seq, j.id, j.fence, j.expires
+                ), in_line AS (
+                    INSERT INTO tidemill.ready AS r (queue, lane, priority, due, seq, id, fence, expires)
+                    SELECT m.queue, m.lane, m.priority, m.due, m.seq, m.id, m.fence, m.expires FROM made AS m
+                    RETURNING r AS row
                 )
-                INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence, expires)
-                SELECT m.queue, m.lane, m.priority, m.due, m.seq, m.id, m.fence, m.expires FROM made AS m;
+                SELECT array_agg(i.row) INTO came FROM in_line AS i;
+                PERFORM tidemill.lower_floors(came);
                 rung := rung || name;
             END IF;
             wanted := LEAST(shares[at + 1], left_over);
@@ -206,34 +317,30 @@ BEGIN
         END IF;
         at := at + 1;
         CONTINUE WHEN wanted <= 0;
-        WITH picked AS MATERIALIZED (
-            SELECT o.ctid AS at FROM tidemill.ready AS o
-            WHERE o.queue = name AND o.lane = '' AND (o.expires IS NULL OR o.expires > clock.wall)
-            AND (its_fence IS NULL OR o.fence < its_fence)
-            ORDER BY o.priority, o.due, o.seq LIMIT wanted FOR UPDATE SKIP LOCKED
-        ), gone AS (
-            DELETE FROM tidemill.ready AS r WHERE r.ctid = ANY(ARRAY(SELECT p.at FROM picked AS p))
-            RETURNING r.id
-        )
-        SELECT array_agg(g.id) INTO picks FROM gone AS g;
-        CONTINUE WHEN picks IS NULL;
+        SELECT l.floor, c.last_value INTO known
+        FROM tidemill.lanes AS l, tidemill.lowerings AS c WHERE l.queue = name AND l.lane = '';
+        SELECT t.ids, t.next INTO picked FROM tidemill.take_from_line(
+            name, wanted, clock.wall, its_fence,
+            tidemill.usable(known.floor, clock.wall, clock.boot, known.last_value)
+        ) AS t;
+        CONTINUE WHEN picked.ids IS NULL;
         -- Not before all of them are out of the line: nobody can have given any of them a later fence.
         its_fence := COALESCE(its_fence, nextval('tidemill.fences'));
-        its_ids := its_ids || picks;
-        taken := cardinality(picks);
+        its_ids := its_ids || picked.ids;
+        taken := cardinality(picked.ids);
         RETURN QUERY
         SELECT j.id, j.queue, j.task, j.payload, j.attempts, j.priority, j.crashes, j.generation, j.timeout,
             j.trace, j.created, j.due, j.part, j.in_flow, its_fence,
             true, clock.wall, clock.boot, clock.epoch, NULL::boolean, NULL::double precision, NULL::text[]
-        FROM tidemill.jobs AS j WHERE j.id = ANY(picks) ORDER BY j.priority, j.due, j.seq;
+        FROM tidemill.jobs AS j WHERE j.id = ANY(picked.ids) ORDER BY j.priority, j.due, j.seq;
         left_over := left_over - taken;
         SELECT setval('tidemill.picks', p.last_value + taken) INTO its_picks FROM tidemill.picks AS p;
+        is_left[(at - 1) % total + 1] := tidemill.is_in_line(name, COALESCE(picked.next, beginning));
         PERFORM FROM tidemill.lanes AS l WHERE l.queue = name AND l.lane = '' FOR UPDATE SKIP LOCKED;
         IF FOUND THEN
             UPDATE tidemill.lanes AS l
-            SET served = its_picks, vacant = NOT EXISTS (
-                SELECT FROM tidemill.ready AS r WHERE r.queue = name AND r.lane = ''
-            )
+            SET served = its_picks, vacant = NOT is_left[(at - 1) % total + 1],
+                floor = picked.next
             WHERE l.queue = name AND l.lane = '';
         END IF;
     END LOOP;
@@ -242,17 +349,16 @@ BEGIN
         VALUES (its_fence, claim_id, of_worker, its_number, clock.boot + for_seconds, clock.wall,
             cardinality(its_ids), its_ids);
     END IF;
-    FOREACH name IN ARRAY queues LOOP
-        is_more := is_more OR EXISTS (
-            SELECT FROM tidemill.ready AS r WHERE r.queue = name AND r.lane = ''
-        );
+    more := COALESCE(true = ANY(is_left), false);
+    FOR at IN 1..total LOOP
+        name := queues[at];
+        more := more OR COALESCE(is_left[at], tidemill.is_in_line(name, beginning));
         next_due := LEAST(next_due, (
             SELECT j.due FROM tidemill.jobs AS j WHERE j.queue = name AND j.state = 'scheduled'
             ORDER BY j.due LIMIT 1
         ));
     END LOOP;
     id := NULL;
-    more := is_more;
     promoted := rung;
     fence := its_fence;
     RETURN NEXT;
@@ -319,6 +425,7 @@ CREATE FUNCTION tidemill.settle_others(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     left_claims bigint[];
+    came tidemill.ready[];
 BEGIN
     WITH open AS MATERIALIZED (
         SELECT c.fence, c.claim, c.worker, c.number, c.lease, c.started
@@ -370,9 +477,10 @@ BEGIN
             j.started, j.worker, CASE WHEN j.folded THEN j.fence END AS left_claim, j.lane, j.priority, j.due,
             j.seq, j.fence, j.expires, j.flow
     ), in_line AS (
-        INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence, expires)
+        INSERT INTO tidemill.ready AS r (queue, lane, priority, due, seq, id, fence, expires)
         SELECT s.queue, s.lane, s.priority, s.due, s.seq, s.id, s.fence, s.expires
         FROM settled AS s WHERE s.state = 'ready'
+        RETURNING r AS row
     ), counted AS (
         INSERT INTO tidemill.history (queue, minute, done, failed, cancelled, retried)
         SELECT s.queue, floor(wall / 60) * 60, count(*) FILTER (WHERE s.kind = 'done'),
@@ -388,8 +496,10 @@ BEGIN
         array_agg(DISTINCT s.queue) FILTER (WHERE s.state IN ('ready', 'scheduled') OR EXISTS (
             SELECT FROM tidemill.queues AS q WHERE q.name = s.queue AND q.rings
         )),
-        array_agg(s.id) FILTER (WHERE s.flow IS NOT NULL AND s.state NOT IN ('ready', 'scheduled'))
-    INTO done, left_claims, rung, parts FROM settled AS s;
+        array_agg(s.id) FILTER (WHERE s.flow IS NOT NULL AND s.state NOT IN ('ready', 'scheduled')),
+        ARRAY(SELECT i.row FROM in_line AS i)
+    INTO done, left_claims, rung, parts, came FROM settled AS s;
+    PERFORM tidemill.lower_floors(came);
     PERFORM tidemill.leave_claim(l.fence, count(*)::integer)
     FROM unnest(left_claims) AS l (fence) GROUP BY l.fence ORDER BY l.fence;
 END
@@ -439,8 +549,9 @@ BEGIN
         );
     END IF;
     FOREACH name IN ARRAY COALESCE(rung, '{}') LOOP
-        PERFORM FROM tidemill.ready AS r WHERE r.queue = name AND r.lane = '' LIMIT 1;
-        IF FOUND THEN
+        IF EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = name AND l.lane = '' AND l.vacant)
+            AND EXISTS (SELECT FROM tidemill.ready AS r WHERE r.queue = name AND r.lane = '')
+        THEN
             PERFORM tidemill.open_lane(name);
         END IF;
     END LOOP;

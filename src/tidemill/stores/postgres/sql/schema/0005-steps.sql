@@ -84,6 +84,7 @@ SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     plain_lane record;
+    came tidemill.ready[];
 BEGIN
     IF new_queues IS NOT NULL THEN
         IF EXISTS (
@@ -149,9 +150,14 @@ BEGIN
             reason = EXCLUDED.reason, progress = EXCLUDED.progress, note = EXCLUDED.note,
             part = EXCLUDED.part, unknown_for = EXCLUDED.unknown_for, needs = EXCLUDED.needs,
             batching = EXCLUDED.batching, call = EXCLUDED.call, extra = EXCLUDED.extra, flow = EXCLUDED.flow, in_flow = EXCLUDED.in_flow;
-        INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence, expires)
-        SELECT queue, lane, priority, due, seq, id, fence, expires
-        FROM json_populate_recordset(NULL::tidemill.jobs, new_jobs) WHERE state = 'ready';
+        WITH in_line AS (
+            INSERT INTO tidemill.ready AS r (queue, lane, priority, due, seq, id, fence, expires)
+            SELECT queue, lane, priority, due, seq, id, fence, expires
+            FROM json_populate_recordset(NULL::tidemill.jobs, new_jobs) WHERE state = 'ready'
+            RETURNING r AS row
+        )
+        SELECT array_agg(i.row) INTO came FROM in_line AS i;
+        PERFORM tidemill.lower_floors(came);
     END IF;
     -- One by one: there are few, and a list of them might be looked up from the other side.
     FOR plain_lane IN SELECT w.queue, w.served FROM json_to_recordset(plain_lanes) AS w (queue text, served bigint) LOOP
