@@ -7,17 +7,17 @@
 -- at some of each shelf only, and goes on behind them the next time (hash `passed`). Nor are more records read than
 -- one step may take on.
 -- uses: full clock records many
-local CHUNK, PASSED = 8, 500
+local CHUNK, PASSED = 250, 500
 local limit, memory = tonumber(ARGV[2]), tonumber(ARGV[3])
 local boot_id = clock.boot_id
 local term = pack('>dd', clock.wall + memory, clock.boot + memory) .. pack('>H', #boot_id) .. boot_id
 local NOBODY = string.rep('\0', 14)
 
-local dropped, bytes = 0, 0
+local dropped, left = 0, BYTES
 local gone, remembered, forgotten, pages, details, keys = {}, {}, {}, {}, {}, {}
 
 local function is_enough()
-  return dropped >= limit or bytes >= BYTES
+  return dropped >= limit or left <= 0
 end
 
 -- What a job that is gone leaves behind; nothing where its key is still held.
@@ -46,19 +46,20 @@ local function leaving(key, age, keep, before)
     local members = redis.call('ZRANGE', key, from, from + CHUNK - 1, 'WITHSCORES')
     local ids = {}
     for at = 1, #members, 2 do ids[#ids + 1] = id_of(members[at]) end
-    for at, record in ipairs(get_many(root .. 'jobs', ids)) do
-      bytes = bytes + #record
+    local records, count
+    records, count, left = get_some(root .. 'jobs', ids, left)
+    for at = 1, count do
       local is_young = tonumber(members[2 * at]) > oldest_kept
       if is_young and #found >= surplus then return found, 0 end
       if dropped >= limit then return found, before end
-      if leave(members[2 * at - 1], record) then
+      if leave(members[2 * at - 1], records[at]) then
         found[#found + 1] = members[2 * at - 1]
         dropped = dropped + 1
       else
         passed = passed + 1
       end
     end
-    if #ids < CHUNK then return found, 0 end
+    if count == #ids and #ids < CHUNK then return found, 0 end
     from = from + CHUNK
   end
   return found, dropped < limit and passed or before
