@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.adapters import Adapter, load
+from benchmarks.adapters import Adapter, FlowAdapter, load, load_flows
 from benchmarks.places import Place
 
 
@@ -21,3 +21,6 @@ class Case:
 
     def adapter(self) -> Adapter:
         return load(self.place.store, self.queue)
+
+    def flows(self) -> FlowAdapter:
+        return load_flows(self.place.store, self.queue)

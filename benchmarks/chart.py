@@ -27,6 +27,9 @@ PANELS = (
     Panel("Enqueued by 64 at once", "enqueue_together", "jobs_per_second", "jobs/s"),
     Panel("Enqueued in bulk", "enqueue_bulk", "jobs_per_second", "jobs/s"),
     Panel("Enqueue to start, median (less is better)", "latency", "p50_ms", "ms", more_is_better=False),
+    Panel("Chains of five steps ended", "chains", "chains_per_second", "chains/s"),
+    Panel("A lone chain, median (less is better)", "lone_chain", "p50_ms", "ms", more_is_better=False),
+    Panel("1 → 1 000 → 1 (less is better)", "fan_out", "seconds", "s", more_is_better=False),
     Panel("A ready job (less is better)", "footprint", "bytes_per_job", "bytes", more_is_better=False),
 )
 

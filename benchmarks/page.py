@@ -5,13 +5,13 @@ python -m benchmarks.page benchmarks/results/<redis>.json benchmarks/results/<po
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.chart import chart
-from benchmarks.report import NAMES, Run, failures, numbers, settings, steadiness, targets
+from benchmarks.kept import Run, read
+from benchmarks.report import NAMES, failures, numbers, settings, steadiness, targets
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "benchmarks.md"
 
@@ -42,4 +42,4 @@ def _picture(run: Run) -> str:
 
 
 if __name__ == "__main__":
-    write(Run(**json.loads(Path(name).read_text())) for name in sys.argv[1:])
+    write(read(Path(name)) for name in sys.argv[1:])

@@ -9,7 +9,8 @@ STORES = ("redis", "postgres", "sqlite")
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """`size` is a number of jobs, samples or seconds; `per_queue` where one size would be unfair."""
+    """`size` is a number of jobs, samples or seconds; `per_queue` where one size would be unfair, or
+    needless. `seconds` is about how long it takes once."""
 
     measurement: str
     queues: tuple[str, ...]
@@ -17,14 +18,35 @@ class Plan:
     quick: float
     rounds: int
     per_queue: dict[str, int] = field(default_factory=dict)
+    seconds: float = 2.5
 
     def size_for(self, queue: str, *, quick: bool) -> float:
         full = self.per_queue.get(queue, self.size)
         return full * self.quick / self.size if quick else full
 
+    @property
+    def patience(self) -> float:
+        """Seconds after which it is given up."""
+        return 120 + 10 * self.seconds
+
 
 OWN = ("tidemill",)
 AWAITED = ("tidemill-async",)
+FLOWS = ("tidemill-flows",)
+
+SCHEDULES = (
+    Plan("schedules_at_once", OWN, 10_000, 1_000, 3, seconds=15),
+    Plan("schedules_spread", OWN, 10_000, 1_000, 1, seconds=75),
+)
+
+
+def _flows(*queues: str, slower: dict[str, int] | None = None) -> tuple[Plan, ...]:
+    return (
+        Plan("chains", queues, 500, 50, 3, slower or {}, seconds=5),
+        Plan("lone_chain", queues, 100, 20, 3),
+        Plan("fan_out", queues, 1_000, 100, 3),
+    )
+
 
 REDIS_PYTHON = (
     "arq",
@@ -45,15 +67,18 @@ REDIS_DRAINS = {"tidemill": 100_000, "bullmq-node": 40_000, "celery": 2_000, "rq
 
 REDIS = (
     Plan("ceilings", ("asyncio-loop", "lua-claim"), 1, 0.3, 3),
-    Plan("enqueue_lone", ("bare", *OWN, "bare-async", *AWAITED, *REDIS_PEERS), 1, 0.3, 11),
+    Plan("enqueue_lone", ("bare", *OWN, "bare-async", *AWAITED), 1, 0.3, 11),
+    Plan("enqueue_lone", REDIS_PEERS, 1, 0.3, 3),
     Plan("enqueue_together", (*AWAITED, *REDIS_PEERS), 1, 0.3, 3),
-    Plan("enqueue_bulk", (*AWAITED, "bullmq-node", "bullmq-python", "rq", "streaq"), 1, 0.3, 5),
-    Plan("drain", (*OWN, *REDIS_PEERS), 6_000, 2_000, 5, REDIS_DRAINS),
-    Plan("drain_two", (*OWN, *REDIS_PEERS), 6_000, 2_000, 3, REDIS_DRAINS),
-    Plan("latency", (*AWAITED, *REDIS_PEERS), 1_000, 60, 2),
+    Plan("enqueue_bulk", (*AWAITED, "bullmq-node", "bullmq-python", "rq", "streaq"), 1, 0.3, 3, seconds=3),
+    Plan("drain", (*OWN, *REDIS_PEERS), 6_000, 2_000, 3, REDIS_DRAINS, seconds=4.5),
+    Plan("drain_two", (*OWN, *REDIS_PEERS), 6_000, 2_000, 3, REDIS_DRAINS, seconds=4.5),
+    Plan("latency", (*AWAITED, *REDIS_PEERS), 300, 60, 3, {"tidemill-async": 1_000}, seconds=5),
     Plan("footprint", (*AWAITED, *REDIS_PEERS), 20_000, 1_000, 1, {"celery": 5_000, "rq": 5_000}),
-    Plan("idle", (*OWN, *REDIS_PEERS), 20, 1, 1),
-    Plan("growth", OWN, 1_000_000, 100_000, 1),
+    Plan("idle", (*OWN, *REDIS_PEERS), 6, 1, 1, {"tidemill": 20}, seconds=9),
+    *_flows(*FLOWS, "bullmq-flows", "celery-canvas", slower={"celery-canvas": 200}),
+    *SCHEDULES,
+    Plan("growth", OWN, 1_000_000, 100_000, 1, seconds=60),
 )
 
 POSTGRES_PEERS = ("pgqueuer", "chancy", "procrastinate", "saq")
@@ -63,36 +88,42 @@ POSTGRES_DRAINS = {"procrastinate": 2_000, "saq": 2_000}
 
 POSTGRES = (
     Plan("ceilings", ("asyncio-loop",), 1, 0.3, 3),
-    Plan("enqueue_lone", ("bare-async", *AWAITED, *POSTGRES_PEERS), 1, 0.3, 7),
-    Plan("enqueue_together", (*AWAITED, *POSTGRES_PEERS), 1, 0.3, 3),
-    Plan("enqueue_bulk", (*AWAITED, "pgqueuer", "chancy", "procrastinate"), 1, 0.3, 5),
-    Plan("drain", (*OWN, *POSTGRES_PEERS), 10_000, 5_000, 5, POSTGRES_DRAINS),
-    Plan("drain_100k", (*OWN, "pgqueuer"), 100_000, 20_000, 3),
-    Plan("drain_two", (*OWN, *POSTGRES_PEERS), 10_000, 5_000, 3, POSTGRES_DRAINS),
-    Plan("latency", (*AWAITED, *POSTGRES_PEERS), 1_000, 60, 2),
+    Plan("enqueue_lone", ("bare-async", *AWAITED, "pgqueuer"), 1, 0.3, 11, seconds=3),
+    Plan("enqueue_lone", ("chancy", "procrastinate", "saq"), 1, 0.3, 3, seconds=3),
+    Plan("enqueue_together", (*AWAITED, *POSTGRES_PEERS), 1, 0.3, 3, seconds=3),
+    Plan("enqueue_bulk", (*AWAITED, "pgqueuer", "chancy", "procrastinate"), 1, 0.3, 3, seconds=4),
+    Plan("drain", (*OWN, *POSTGRES_PEERS), 10_000, 5_000, 5, POSTGRES_DRAINS, seconds=6),
+    Plan("drain_100k", (*OWN, "pgqueuer"), 100_000, 20_000, 3, seconds=20),
+    Plan("drain_two", (*OWN, *POSTGRES_PEERS), 10_000, 5_000, 3, POSTGRES_DRAINS, seconds=6),
+    Plan("latency", (*AWAITED, *POSTGRES_PEERS), 300, 60, 3, {"tidemill-async": 1_000}, seconds=6),
     Plan("footprint", (*AWAITED, *POSTGRES_PEERS), 10_000, 1_000, 1),
-    Plan("idle", (*OWN, *POSTGRES_PEERS), 20, 1, 1),
-    Plan("growth", OWN, 1_000_000, 60_000, 1),
-    Plan("growth_under_snapshot", OWN, 1_000_000, 60_000, 1),
+    Plan("idle", (*OWN, *POSTGRES_PEERS), 10, 1, 1, {"tidemill": 20}, seconds=14),
+    *_flows(*FLOWS),
+    *SCHEDULES,
+    Plan("growth", OWN, 1_000_000, 60_000, 1, seconds=60),
+    Plan("growth_under_snapshot", OWN, 1_000_000, 60_000, 1, seconds=60),
 )
 
 SQLITE_PEERS = ("huey", "huey-nosync", "litequeue", "persist-queue")
 SQLITE_DRAINS = {"tidemill": 60_000, "huey-nosync": 20_000, "litequeue": 4_000, "persist-queue": 3_000}
 
 SQLITE = (
-    Plan("enqueue_lone", ("bare", *OWN, *AWAITED, *SQLITE_PEERS), 1, 0.3, 5),
+    Plan("enqueue_lone", ("bare", *OWN, *AWAITED), 1, 0.3, 11),
+    Plan("enqueue_lone", SQLITE_PEERS, 1, 0.3, 3),
     Plan("enqueue_together", (*AWAITED, *SQLITE_PEERS), 1, 0.3, 5),
     Plan("enqueue_bulk", AWAITED, 1, 0.3, 5),
-    Plan("drain", (*OWN, *SQLITE_PEERS), 5_000, 1_500, 5, SQLITE_DRAINS),
-    Plan("drain_two", (*OWN, *SQLITE_PEERS), 5_000, 1_500, 3, SQLITE_DRAINS),
-    Plan("worker_cost", OWN, 60_000, 20_000, 5),
-    Plan("latency_in_process", (*OWN, *SQLITE_PEERS), 100, 10, 2),
-    Plan("latency", (*OWN, *SQLITE_PEERS), 500, 60, 2),
-    Plan("footprint", (*OWN, *SQLITE_PEERS), 10_000, 1_000, 1),
-    Plan("idle", (*OWN, *SQLITE_PEERS), 30, 1, 1),
-    Plan("growth", OWN, 1_000_000, 60_000, 1),
-    Plan("small", OWN, 10, 3, 1),
-    Plan("blocked_lane", OWN, 100_000, 20_000, 1),
+    Plan("drain", (*OWN, *SQLITE_PEERS), 5_000, 1_500, 5, SQLITE_DRAINS, seconds=8),
+    Plan("drain_two", (*OWN, *SQLITE_PEERS), 5_000, 1_500, 3, SQLITE_DRAINS, seconds=8),
+    Plan("worker_cost", OWN, 60_000, 20_000, 5, seconds=6),
+    Plan("latency_in_process", (*OWN, *SQLITE_PEERS), 100, 10, 3, seconds=8),
+    Plan("latency", (*OWN, *SQLITE_PEERS), 300, 60, 3, {"tidemill": 1_000}, seconds=6),
+    Plan("footprint", (*OWN, *SQLITE_PEERS), 10_000, 1_000, 1, seconds=10),
+    Plan("idle", (*OWN, *SQLITE_PEERS), 10, 1, 1, {"tidemill": 30}, seconds=16),
+    *_flows(*FLOWS),
+    *SCHEDULES,
+    Plan("growth", OWN, 1_000_000, 60_000, 1, seconds=60),
+    Plan("small", OWN, 10, 3, 1, seconds=20),
+    Plan("blocked_lane", OWN, 100_000, 20_000, 1, seconds=10),
 )
 
 PLANS = {"redis": REDIS, "postgres": POSTGRES, "sqlite": SQLITE}

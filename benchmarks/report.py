@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks.adapters import ADAPTERS, load
 from benchmarks.chart import chart
+from benchmarks.kept import Run
 from benchmarks.targets import TARGETS, Results, Source
 
-FOLDER = Path(__file__).parent / "results"
 NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite"}
 
 
-@dataclass
-class Run:
-    store: str
-    about: dict[str, str]
-    results: Results = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-
-
-def save(run: Run) -> Path:
-    FOLDER.mkdir(exist_ok=True)
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{run.store}"
+def save(kept: Path, run: Run) -> None:
+    """Beside the file it is kept in."""
     report = markdown(run)
-    (FOLDER / f"{name}.json").write_text(json.dumps(asdict(run), indent=1) + "\n")
-    (FOLDER / f"{name}.md").write_text(report)
-    (FOLDER / f"{name}.svg").write_text(chart(NAMES[run.store], run.results))
-    print(f"\n{report}\nWritten to {FOLDER / name}.md, .json and .svg")
-    return FOLDER / f"{name}.json"
+    kept.with_suffix(".md").write_text(report)
+    kept.with_suffix(".svg").write_text(chart(NAMES[run.store], run.results))
+    print(f"\n{report}\nWritten to {kept}, .md and .svg")
 
 
 def markdown(run: Run) -> str:
@@ -96,16 +81,5 @@ def short(value: float) -> str:
 def settings(run: Run) -> Iterator[str]:
     yield "| queue | settings | when it forgets a job |"
     yield "|---|---|---|"
-    measured = {queue for queues in run.results.values() for queue, rounds in queues.items() if any(rounds)}
-    for queue in sorted(measured & ADAPTERS[run.store].keys()):
-        adapter = load(run.store, queue)
-        yield f"| {queue} | {adapter.settings} | {adapter.acknowledges} |"
-    for queue, said in ceiling_settings():
-        if queue in measured:
-            yield f"| {queue} | {said} | not a queue |"
-
-
-def ceiling_settings() -> Iterator[tuple[str, str]]:
-    from benchmarks.measure.ceilings import SETTINGS
-
-    yield from SETTINGS.items()
+    for queue, (said, acknowledges) in sorted(run.how.items()):
+        yield f"| {queue} | {said} | {acknowledges} |"

@@ -1,6 +1,7 @@
 """Run the measurements, queues taking turns, and write the report.
 
 python -m benchmarks.run [--store redis] [--quick] [--only drain] [--without rq] [--rounds 3]
+python -m benchmarks.run --resume benchmarks/results/<file>.json
 """
 
 from __future__ import annotations
@@ -13,132 +14,168 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from benchmarks import page
-from benchmarks.adapters import versions
+from tests.servers.program import ends_with_us
+
+from benchmarks import kept, page
+from benchmarks.adapters import how, versions
 from benchmarks.adapters.redis import bullmq_node
+from benchmarks.choice import Choice
+from benchmarks.kept import Run
 from benchmarks.places import Place, Places, places
-from benchmarks.plan import MEASUREMENTS, PLANS, STORES, Plan
-from benchmarks.report import Run, save
+from benchmarks.plan import MEASUREMENTS, STORES, Plan
+from benchmarks.progress import Progress
+from benchmarks.report import save
 
-PATIENCE = 1800
-
-
-@dataclass
-class Chosen:
-    stores: list[str]
-    only: list[str]
-    queues: list[str]
-    without: list[str]
-    rounds: int | None
-    disk: str | None
-    quick: bool
-    plans: dict[str, list[Plan]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.plans = {
-            store: [plan for plan in PLANS[store] if not self.only or plan.measurement in self.only]
-            for store in self.stores
-        }
-
-    @property
-    def complete(self) -> bool:
-        return not (self.only or self.queues or self.without or self.rounds or self.quick)
-
-    def queues_of(self, plan: Plan) -> Iterator[str]:
-        for queue in plan.queues:
-            if queue not in self.without and (not self.queues or queue in self.queues):
-                yield queue
-
-    def steps(self, store: str) -> Iterator[tuple[Plan, str]]:
-        """Round by round through all measurements, the queues taking turns inside each: what is divided
-        by each other was measured close together."""
-        plans = self.plans[store]
-        wanted = {plan: self.rounds or (1 if self.quick else plan.rounds) for plan in plans}
-        for number in range(max(wanted.values(), default=0)):
-            for plan in plans:
-                if number < wanted[plan]:
-                    yield from ((plan, queue) for queue in self.queues_of(plan))
+TRIES = 2
+"""Failures after which a measurement of a queue is not tried again."""
 
 
 def main() -> None:
-    chosen = parse()
-    runs: list[Run] = []
+    said = parse()
+    runs = begun(said)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for store in chosen.stores:
-            with places(store, chosen.disk) as around:
-                runs.append(Run(store, machine(chosen) | around.described() | versions(store)))
-                measure(store, chosen, around, runs[-1])
+        for path, run in runs.items():
+            attempt(path, run, said.disk)
     except KeyboardInterrupt:
         print("\nStopped early; this is what was measured so far.")
-        chosen.rounds = 1  # not complete
-    files = [save(run) for run in runs]
-    if chosen.complete and len(runs) == len(STORES):
-        page.write(runs)
-    elif chosen.complete:
-        print("For the page in the documentation, with those of the other stores:")
-        print("python -m benchmarks.page", *files)
+    for path, run in runs.items():
+        if run.results:
+            save(path, run)
+    if all(run.complete for run in runs.values()):
+        show_page(runs)
+    elif left := to_go_on(runs):
+        print(f"To go on: make bench BENCH='{left}'")
 
 
-def measure(store: str, chosen: Chosen, around: Places, run: Run) -> None:
-    if any(queue == "bullmq-node" for _, queue in chosen.steps(store)):
-        bullmq_node.install()
-    for plan, queue in chosen.steps(store):
-        size = plan.size_for(queue, quick=chosen.quick)
-        rounds = run.results.setdefault(plan.measurement, {}).setdefault(queue, [])
+def begun(said: argparse.Namespace) -> dict[Path, Run]:
+    """What is taken up again, and what is new."""
+    taken_up = {path: kept.read(path) for path in said.resume}
+    stores = said.store or ([] if taken_up else STORES)
+    asked = Choice(said.only, said.queue, said.without, said.rounds, said.quick)
+    return taken_up | {kept.new_file(store): Run(store, {}, asked=asked) for store in stores}
+
+
+def attempt(path: Path, run: Run, disk: str | None) -> None:
+    try:
+        with places(run.store, disk) as around:
+            run.about = run.about or machine(run.asked) | around.described() | versions(run.store)
+            measure(run, around, lambda: kept.write(path, run))
+    except Exception as error:  # noqa: BLE001 - the other stores are measured all the same
+        fail(run, f"{run.store}: {reason(error)}")
+        kept.write(path, run)
+
+
+def measure(run: Run, around: Places, keep: Callable[[], None]) -> None:
+    left = run.left()
+    progress = Progress(left)
+    print(f"{run.store}: {progress.opening()}", flush=True)
+    if bullmq_node.QUEUES & {queue for _, queue in left}:
+        try:
+            bullmq_node.install()
+        except (OSError, subprocess.SubprocessError) as error:
+            fail(run, f"BullMQ on Node could not be installed: {reason(error)}")
+    for plan, queue in left:
+        figures = measured(run, around, plan, queue)
+        run.results.setdefault(plan.measurement, {}).setdefault(queue, []).append(figures)
+        keep()
+        shown = ", ".join(f"{name} {value:,.3f}" for name, value in figures.items()) or "failed"
+        print(f"{progress.step()} {run.store} {plan.measurement} {queue}: {shown}", flush=True)
+
+
+def measured(run: Run, around: Places, plan: Plan, queue: str) -> dict[str, float]:
+    """Nothing when it failed: the report says so, and why; it does not end the run."""
+    earlier = run.results.get(plan.measurement, {}).get(queue, [])
+    if earlier.count({}) >= TRIES:
+        return {}
+    size = plan.size_for(queue, quick=run.asked.quick)
+    try:
         with around.empty() as place:
-            try:
-                numbers = probe(plan.measurement, queue, place, size)
-            except (subprocess.SubprocessError, IndexError, ValueError) as error:
-                # A peer that fails is missing from the report, which says so; it does not end the run.
-                rounds.append({})
-                run.failed.append(f"{plan.measurement} of {queue}: {_reason(error)}")
-                print(f"{store:<10}{plan.measurement:<26}{queue:<16}{run.failed[-1]}", flush=True)
-                continue
-        rounds.append(numbers)
-        figures = ", ".join(f"{name} {value:,.3f}" for name, value in numbers.items())
-        print(f"{store:<10}{plan.measurement:<26}{queue:<16}{figures}", flush=True)
+            figures = probe(plan.measurement, queue, place, size, plan.patience)
+        run.how[queue] = run.how.get(queue) or how(run.store, queue)
+    except Exception as error:  # noqa: BLE001 - whatever went wrong, the others are measured
+        fail(run, f"{plan.measurement} of {queue}: {reason(error)}")
+        return {}
+    return figures
 
 
-def probe(measurement: str, queue: str, place: Place, size: float) -> dict[str, float]:
+def probe(measurement: str, queue: str, place: Place, size: float, patience: float) -> dict[str, float]:
     said = [measurement, place.store, queue, place.url, str(place.pid or "-"), str(size)]
-    command = [sys.executable, "-m", "benchmarks.probe", *said]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
-    numbers: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return numbers
+    figures: dict[str, float] = json.loads(said_by("benchmarks.probe", said, patience).splitlines()[-1])
+    return figures
 
 
-def _reason(error: Exception) -> str:
+def said_by(module: str, words: list[str], patience: float) -> str:
+    """In a session of its own: whoever has to be stopped is stopped with the workers it started."""
+    command = [sys.executable, "-m", module, *words]
+    ends = ends_with_us()
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=ends,  # noqa: PLW1509 - one system call, looked up before the fork
+    ) as process:
+        try:
+            out, complaints = process.communicate(timeout=patience)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, out, complaints)
+    return out
+
+
+def fail(run: Run, what: str) -> None:
+    run.failed.append(what)
+    print(what, flush=True)
+
+
+def reason(error: Exception) -> str:
+    """The last line of what it said, which is where Python names the error."""
     said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
-    return (said.strip().splitlines() or [str(error)])[-1][:200]
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"it did not end within {error.timeout:.0f} s"
+    return ((said or "").strip().splitlines() or [str(error) or type(error).__name__])[-1][:200]
 
 
-def parse() -> Chosen:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--store", action="append", choices=STORES, help="all of them unless named")
-    parser.add_argument("--quick", action="store_true", help="small and short: a look, not a result")
-    parser.add_argument("--only", action="append", choices=MEASUREMENTS, help="this measurement")
-    parser.add_argument("--queue", action="append", help="this queue")
-    parser.add_argument("--without", action="append", help="not this queue")
-    parser.add_argument("--rounds", type=int, help="instead of each measurement's own number")
-    parser.add_argument("--disk", help="a folder on the disk to measure SQLite on; else the temporary folder")
-    said = parser.parse_args()
-    return Chosen(
-        stores=said.store or list(STORES),
-        only=said.only or [],
-        queues=said.queue or [],
-        without=said.without or [],
-        rounds=said.rounds,
-        disk=said.disk,
-        quick=said.quick,
+def to_go_on(runs: dict[Path, Run]) -> str:
+    """What takes up those that have not come to their end."""
+    left = {path: run for path, run in runs.items() if run.left()}
+    return " ".join(
+        f"--resume {path}" if path.exists() else f"--store {run.store}" for path, run in left.items()
     )
 
 
-def machine(chosen: Chosen) -> dict[str, str]:
-    kind = "" if chosen.complete else " (a look, not a result)"
+def show_page(runs: dict[Path, Run]) -> None:
+    if {run.store for run in runs.values()} == set(STORES):
+        page.write(runs.values())
+    else:
+        print("For the page in the documentation, with those of the other stores:")
+        print("python -m benchmarks.page", *runs)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    many: dict[str, Any] = {"action": "append", "default": []}
+    parser.add_argument("--store", **many, choices=STORES, help="all of them unless named")
+    parser.add_argument("--quick", action="store_true", help="small and short: a look, not a result")
+    parser.add_argument("--only", **many, choices=MEASUREMENTS, help="this measurement")
+    parser.add_argument("--queue", **many, help="this queue")
+    parser.add_argument("--without", **many, help="not this queue")
+    parser.add_argument("--rounds", type=int, help="instead of each measurement's own number")
+    parser.add_argument("--disk", help="a folder on the disk to measure SQLite on; else the temporary folder")
+    parser.add_argument("--resume", **many, type=Path, help="a file of results: measure what it has not")
+    return parser.parse_args()
+
+
+def machine(asked: Choice) -> dict[str, str]:
+    kind = "" if asked.complete else " (a look, not a result)"
     return {
         "run": time.strftime("%Y-%m-%d %H:%M") + kind,
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",

@@ -1,68 +1,28 @@
-"""How late the jobs of many schedules are that all come due in one second, or spread over a minute.
+"""How late the jobs of ten thousand schedules are: those that come due at one instant, and in one minute.
 
-python -m benchmarks.schedules [sqlite] [10000]
+python -m benchmarks.schedules [redis] [postgres] [sqlite]
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import tempfile
-from pathlib import Path
 
-from tidemill import JobRequest, Tidemill
-from tidemill.schedules.settings import ScheduleOptions
-from tidemill.telemetry.events import ScheduleFired
+from benchmarks.places import places
+from benchmarks.plan import STORES
+from benchmarks.run import probe
 
-AHEAD = 5.0
-
-
-async def measure(url: str, count: int, spread: float) -> None:
-    app = Tidemill(url)
-    late: list[float] = []
-    all_fired = asyncio.Event()
-
-    @app.on(ScheduleFired)
-    def note(event: ScheduleFired) -> None:
-        late.append(app.clock.wall() - event.tick)  # by now its job is in the store
-        if len(late) == count:
-            all_fired.set()
-
-    @app.task
-    async def refresh(feed: int) -> None: ...
-
-    async with app:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        per = max(1.0, AHEAD * count / 5000)
-        start = (await app.store.read_clock()).wall + per
-        rows: list[tuple[str, JobRequest[None], ScheduleOptions]] = [
-            (
-                f"feed-{number}",
-                refresh.job(number),
-                {"every": 3600, "start": start + spread * number / count},
-            )
-            for number in range(count)
-        ]
-        await app.schedules.upsert_many(rows)
-        print(f"{url}: {count} schedules made in {loop.time() - began:.1f} s", end="; ")
-        worker = app.worker(queues=["nobody"])
-        running = asyncio.create_task(worker.run())
-        await all_fired.wait()
-        worker.stop()
-        await running
-    late.sort()
-    middle, last = late[len(late) // 2], late[-1]
-    print(f"due within {spread:g} s: median {middle:.3f} s late, last {last:.3f} s", flush=True)
+SCHEDULES = 10_000
+PATIENCE = 300.0
 
 
 def main() -> None:
-    kind = sys.argv[1] if len(sys.argv) > 1 else "memory"
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 10_000
-    for spread in (0.0, 10.0):
-        with tempfile.TemporaryDirectory() as folder:
-            url = "memory://" if kind == "memory" else f"sqlite:///{Path(folder) / 'jobs.db'}"
-            asyncio.run(measure(url, count, spread))
+    for store in sys.argv[1:] or STORES:
+        with places(store, None) as around:
+            for measurement in ("schedules_at_once", "schedules_spread"):
+                with around.empty() as place:
+                    late = probe(measurement, "tidemill", place, SCHEDULES, PATIENCE)
+                figures = ", ".join(f"{name} {value:,.1f}" for name, value in late.items())
+                print(f"{store} {measurement}: {figures}", flush=True)
 
 
 if __name__ == "__main__":

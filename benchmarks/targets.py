@@ -84,6 +84,15 @@ def _where(of: tuple[str, str]) -> tuple[str, tuple[str, ...], str]:
 
 OWN, AWAITED = "tidemill", "tidemill-async"
 
+SCHEDULES = (
+    _below(
+        "10 000 schedules due at one instant, the last job", 1_000, "ms", ("schedules_at_once", OWN, "max_ms")
+    ),
+    _below(
+        "10 000 schedules due in a minute, the latest job", 1_000, "ms", ("schedules_spread", OWN, "max_ms")
+    ),
+)
+
 REDIS = (
     _faster("drained by one process, beside BullMQ on Node", ("drain", OWN), 1.5, "bullmq-node"),
     _faster("the same, aimed at", ("drain", OWN), 2.5, "bullmq-node"),
@@ -99,6 +108,7 @@ REDIS = (
     _below("idle worker asks", 2, "times a second", ("idle", OWN, "asked_per_second")),
     _below("idle worker", 0.5, "% of a core", ("idle", OWN, "cpu_percent_of_a_core")),
     _grows("CPU per job, server included: last 10 000 beside first", 1.5, "growth"),
+    *SCHEDULES,
 )
 
 POSTGRES = (
@@ -110,6 +120,7 @@ POSTGRES = (
     _below("enqueue to start at 100 a second, p50", 3, "ms", ("latency", AWAITED, "p50_ms")),
     _grows("CPU per job, server included: last 10 000 beside first", 1.5, "growth"),
     _grows("the same under an open snapshot", 3, "growth_under_snapshot"),
+    *SCHEDULES,
 )
 
 SQLITE = (
@@ -131,6 +142,7 @@ SQLITE = (
     _grows("CPU per job: last 10 000 beside first", 1.5, "growth"),
     _grows("CPU per job: last 10 000 beside 1 000 ready", 1.5, "growth", than=("small", "small_us")),
     _below("start in an open lane beside a blocked one, p99", 50, "ms", ("blocked_lane", OWN, "p99_ms")),
+    *SCHEDULES,
 )
 
 TARGETS = {"redis": REDIS, "postgres": POSTGRES, "sqlite": SQLITE}

@@ -149,7 +149,7 @@ def _bare(annotation: Any) -> Any:
 
 def _members(owner: type, *, silent: bool = True) -> Iterator[str]:
     """`silent` ones have no docstring; a value's are for the package itself, ways to make one for users."""
-    for name, found in vars(owner).items():
+    for name, found in _own(owner):
         made = isinstance(found, classmethod)
         member = found.__func__ if made else found
         if name.startswith("_") or not (inspect.isfunction(member) or isinstance(member, property)):
@@ -165,6 +165,13 @@ def _members(owner: type, *, silent: bool = True) -> Iterator[str]:
             whole = f"{owner.__name__}.{name}" if made else name
             yield _code(kind + whole, _parameters(function), inspect.signature(function).return_annotation)
         yield f"{_prose(member)}\n"
+
+
+def _own(owner: type) -> Iterator[tuple[str, Any]]:
+    """Of the class and of those it is put together of."""
+    for part in owner.__mro__:
+        if part.__module__.startswith("tidemill"):
+            yield from vars(part).items()
 
 
 def _parameters(function: Any) -> list[str]:

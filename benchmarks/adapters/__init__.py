@@ -10,18 +10,27 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from benchmarks.tally import Row
 
 
-class Adapter(Protocol):
+class Opened(Protocol):
     settings: str
     acknowledges: str
 
     def open(self, url: str) -> None: ...
+
+    def work(self, row: Row) -> None:
+        """Run whatever arrives and note every start in `row`, until the process is killed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Adapter(Opened, Protocol):
     def preload(self, jobs: int, text: str = "") -> None:
         """The fastest way in there is; not measured. `text` is an argument of every job."""
         ...
@@ -42,17 +51,28 @@ class Adapter(Protocol):
         """One job after each gap in seconds; a job carries the time at which it was sent."""
         ...
 
-    def work(self, row: Row) -> None:
-        """Run whatever arrives and note every start in `row`, until the process is killed."""
+
+class FlowAdapter(Opened, Protocol):
+    """Every step notes that it started; what one returns is given to the next."""
+
+    def send_chains(self, chains: int, steps: int) -> None:
+        """The fastest way in there is; not measured."""
         ...
 
-    def close(self) -> None: ...
+    def run_chain(self, steps: int) -> int:
+        """Send one and wait for its result: the number of its steps, each of which adds one."""
+        ...
+
+    def run_fan_out(self, width: int) -> int:
+        """A job, then `width` jobs, then one that gets all their results: how many there were."""
+        ...
 
 
 ADAPTERS = {
     "sqlite": {
         "tidemill": "tidemill:Sync",
         "tidemill-async": "tidemill:Async",
+        "tidemill-flows": "tidemill_flows:Flows",
         "huey": "sqlite.huey:Durable",
         "huey-nosync": "sqlite.huey:NoSync",
         "litequeue": "sqlite.litequeue:Litequeue",
@@ -62,10 +82,13 @@ ADAPTERS = {
     "redis": {
         "tidemill": "tidemill:Sync",
         "tidemill-async": "tidemill:Async",
+        "tidemill-flows": "tidemill_flows:Flows",
         "arq": "redis.arq:Arq",
+        "bullmq-flows": "redis.bullmq_flows:BullFlows",
         "bullmq-node": "redis.bullmq_node:BullNode",
         "bullmq-python": "redis.bullmq:Bull",
         "celery": "redis.celery:CeleryOnRedis",
+        "celery-canvas": "redis.celery_canvas:Canvas",
         "dramatiq": "redis.dramatiq:Dramatiq",
         "huey": "redis.huey:HueyOnRedis",
         "rq": "redis.rq:RQ",
@@ -79,6 +102,7 @@ ADAPTERS = {
     "postgres": {
         "tidemill": "tidemill:Sync",
         "tidemill-async": "tidemill:Async",
+        "tidemill-flows": "tidemill_flows:Flows",
         "chancy": "postgres.chancy:ChancyQueue",
         "pgqueuer": "postgres.pgqueuer:PgQueuerQueue",
         "procrastinate": "postgres.procrastinate:Procrastinate",
@@ -99,15 +123,40 @@ PACKAGES = {
 
 
 def versions(store: str) -> dict[str, str]:
-    """Of everything that was measured, for the report."""
-    found = [f"{name} {version(name)}" for name in PACKAGES[store]]
+    """Of everything that can be measured here, for the report."""
+    found = [f"{name} {number}" for name in PACKAGES[store] if (number := _installed(name))]
     if store == "redis":
         pinned = json.loads((Path(__file__).parents[1] / "node" / "package.json").read_text())
         found += [f"{name} {number} (Node)" for name, number in pinned["dependencies"].items()]
     return {"versions": ", ".join(found)}
 
 
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def how(store: str, queue: str) -> tuple[str, str]:
+    """Its settings, and when it forgets a job."""
+    if queue in ADAPTERS[store]:
+        adapter = load(store, queue)
+        return adapter.settings, adapter.acknowledges
+    from benchmarks.measure.ceilings import SETTINGS
+
+    return SETTINGS[queue], "not a queue"
+
+
 def load(store: str, name: str) -> Adapter:
+    return cast("Adapter", _made(store, name))
+
+
+def load_flows(store: str, name: str) -> FlowAdapter:
+    return cast("FlowAdapter", _made(store, name))
+
+
+def _made(store: str, name: str) -> object:
     module, _, attribute = ADAPTERS[store][name].partition(":")
-    adapter: Adapter = getattr(importlib.import_module(f"benchmarks.adapters.{module}"), attribute)()
-    return adapter
+    made: object = getattr(importlib.import_module(f"benchmarks.adapters.{module}"), attribute)()
+    return made

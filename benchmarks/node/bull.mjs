@@ -2,20 +2,17 @@
 //
 //   node bull.mjs send <url>                             a request per line of input, "done" per line of output
 //   node bull.mjs work <url> <tally> <row> <room>        runs what arrives until it is killed
-import fs from "node:fs";
 import readline from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Queue, Worker } from "bullmq";
 import { Redis } from "ioredis";
+import { now, tally } from "./tally.mjs";
 
 const CONCURRENCY = 100;
 const AT_ONCE = 1000;
 const FORGOTTEN = { removeOnComplete: true };
 const [mode, url, ...rest] = process.argv.slice(2);
 const connection = new Redis(url, { maxRetriesPerRequest: null });
-
-// The machine's monotonic clock in seconds, as Python's time.monotonic reads it.
-const now = () => Number(process.hrtime.bigint()) / 1e9;
 
 async function send() {
   const queue = new Queue("bench", { connection });
@@ -50,32 +47,9 @@ async function send() {
   process.exit(0);
 }
 
-// The same row as benchmarks/tally.py writes. Node has no shared memory with a file: what changed is written
-// a few milliseconds later, with the times at which it happened.
 function work() {
-  const [path, row, room] = [rest[0], Number(rest[1]), Number(rest[2])];
-  const [COUNT, FIRST, LAST, HEAD] = [0, 1, 2, 3];
-  const file = fs.openSync(path, "r+");
-  const kept = new Float64Array(HEAD + room);
-  let waiting = false;
-  const write = () => {
-    waiting = false;
-    const [start, count] = [row * kept.byteLength, kept.BYTES_PER_ELEMENT];
-    // The count last: whoever reads it must find the rest.
-    fs.writeSync(file, kept, count, kept.byteLength - count, start + count);
-    fs.writeSync(file, kept, 0, count, start);
-  };
-  const noop = async (job) => {
-    const started = now();
-    if (!kept[COUNT]) kept[FIRST] = started;
-    if (kept[COUNT] < room) kept[HEAD + kept[COUNT]] = started - job.data.sent;
-    kept[LAST] = started;
-    kept[COUNT] += 1;
-    if (!waiting) {
-      waiting = true;
-      setTimeout(write, 5);
-    }
-  };
+  const started = tally(rest[0], Number(rest[1]), Number(rest[2]));
+  const noop = async (job) => started(job.data.sent);
   new Worker("bench", noop, { connection, concurrency: CONCURRENCY });
 }
 

@@ -12,13 +12,13 @@ import pytest
 from benchmarks.adapters import ADAPTERS
 from benchmarks.case import Case
 from benchmarks.chart import chart
+from benchmarks.kept import Run
 from benchmarks.measure import drains, footprint, latency
 from benchmarks.measure.ceilings import CEILINGS, SETTINGS
 from benchmarks.places import Place
 from benchmarks.plan import PLANS
 from benchmarks.processes import cpu_seconds
-from benchmarks.report import Run, markdown
-from benchmarks.run import Chosen
+from benchmarks.report import markdown
 from benchmarks.tally import Tally
 from benchmarks.targets import TARGETS, Source, Target
 from benchmarks.team import Team
@@ -26,18 +26,6 @@ from benchmarks.team import Team
 from benchmarks import page, probe, run
 
 REPOSITORY = Path(__file__).parents[2]
-
-
-def _chosen(**said: object) -> Chosen:
-    nothing: dict[str, object] = {
-        "only": [],
-        "queues": [],
-        "without": [],
-        "rounds": None,
-        "disk": None,
-        "quick": False,
-    }
-    return Chosen(**{"stores": ["redis"], **nothing, **said})  # type: ignore[arg-type]
 
 
 def test_every_queue_and_every_measurement_of_the_plans_exists() -> None:
@@ -65,11 +53,13 @@ def test_every_measure_is_a_function_of_a_case() -> None:
 
 def test_every_target_is_about_something_that_is_measured() -> None:
     for store, targets in TARGETS.items():
-        measured = {plan.measurement: plan.queues for plan in PLANS[store]}
+        measured: dict[str, set[str]] = {}
+        for plan in PLANS[store]:
+            measured.setdefault(plan.measurement, set()).update(plan.queues)
         for target in targets:
             for source in (target.own, target.against):
                 if source is not None:
-                    assert set(source.queues) <= set(measured[source.measurement]), target.what
+                    assert set(source.queues) <= measured[source.measurement], target.what
 
 
 def test_a_ratio_is_taken_round_by_round_against_the_fastest_of_the_others() -> None:
@@ -124,10 +114,21 @@ def test_cpu_time_of_a_process_is_what_it_says_itself() -> None:
     assert after >= before
 
 
-@pytest.mark.parametrize("measurement", ["drain", "drain_two", "latency", "footprint"])
-def test_a_small_measurement_runs_from_end_to_end(tmp_path: Path, measurement: str) -> None:
+@pytest.mark.parametrize(
+    ("measurement", "queue"),
+    [
+        ("drain", "tidemill"),
+        ("drain_two", "tidemill"),
+        ("latency", "tidemill"),
+        ("footprint", "tidemill"),
+        ("chains", "tidemill-flows"),
+        ("fan_out", "tidemill-flows"),
+        ("schedules_at_once", "tidemill"),
+    ],
+)
+def test_a_small_measurement_runs_from_end_to_end(tmp_path: Path, measurement: str, queue: str) -> None:
     """In processes of their own, as in a run; no peer is needed for it."""
-    figures = run.probe(measurement, "tidemill", Place("sqlite", str(tmp_path)), 40)
+    figures = run.probe(measurement, queue, Place("sqlite", str(tmp_path)), 20, patience=60)
     assert figures
     assert all(value > 0 for value in figures.values())
 
@@ -141,30 +142,21 @@ def test_p99_of_a_hundred_is_the_last_but_one() -> None:
     assert said == pytest.approx({"p50_ms": 50.5, "p99_ms": 99.0, "max_ms": 100.0})
 
 
-def test_the_queues_take_turns_inside_each_round() -> None:
-    chosen = _chosen(only=["drain"], queues=["huey", "rq"], rounds=2)
-    steps = [queue for _, queue in chosen.steps("redis")]
-    assert steps == ["huey", "rq", "huey", "rq"]
-    assert not chosen.complete
-    assert _chosen().complete
-
-
 def _run() -> Run:
     drained = {
         "tidemill": [{"jobs_per_second": 9000.0, "worker_us_per_job": 10.0}],
         "bullmq-node": [{"jobs_per_second": 3000.0, "worker_us_per_job": 60.0}],
     }
-    return Run("redis", {"run": "today"}, {"drain": drained}, ["drain of rq: it is <not> here"])
+    how = {"bullmq-node": ("concurrency=100", "removes the job after it ran")}
+    return Run("redis", {"run": "today"}, {"drain": drained}, ["drain of rq: it is <not> here"], how)
 
 
-def test_a_report_says_what_was_reached_what_was_missed_and_what_did_not_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("benchmarks.report.settings", lambda _: iter(()))  # those of the peers need the peers
+def test_a_report_says_what_was_reached_what_was_missed_and_what_did_not_run() -> None:
     said = markdown(_run())
     assert "| drained by one process, beside BullMQ on Node | at least 1.5 x | 3 | 3 to 3 | met |" in said
     assert "bulk, beside BullMQ on Node | at least 3 x | not measured" in said
     assert "- drain of rq: it is <not> here" in said
+    assert "| bullmq-node | concurrency=100 | removes the job after it ran |" in said
     slower = _run()
     slower.results["drain"]["tidemill"][0]["jobs_per_second"] = 30.0
     assert "| at least 1.5 x | 0.01 | 0.01 to 0.01 | **missed** |" in markdown(slower)
@@ -179,7 +171,6 @@ def test_a_chart_is_drawn_with_the_best_first() -> None:
 def test_a_page_has_a_section_and_a_picture_for_each_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchmarks.page.settings", lambda _: iter(()))
     monkeypatch.setattr("benchmarks.page.PAGE", tmp_path / "benchmarks.md")
     page.write([_run()])
     said = (tmp_path / "benchmarks.md").read_text()

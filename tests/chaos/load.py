@@ -31,11 +31,11 @@ class Load:
         async def work(number: int) -> None:
             self.runs[number] += 1
 
-        self._work = work
+        self.work = work
 
     async def send(self) -> None:
         while not self._over:
-            request = self._work.job(len(self.sent))
+            request = self.work.job(len(self.sent))
             while not await self._accepted(request):
                 self.refused += 1
             await asyncio.sleep(0.005)

@@ -1,12 +1,17 @@
 """A worker on a full disk keeps its outcomes, and goes on when there is space again (I24, I1)."""
 
 import asyncio
+import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.chaos.disk import fill, small_disk
+from tests.chaos.load import Load
+from tests.servers.postgres import DATABASE, UNPRIVILEGED, Postgres
 from tidemill import Filter, State, Tidemill
 from tidemill.errors import StoreFull
 from tidemill.stores.sqlite import SqliteStore
@@ -54,3 +59,36 @@ async def test_a_worker_outlives_a_full_disk(tmp_path: Path) -> None:
     assert len(jobs) == 300
     assert {(job.state, job.attempts, job.crashes) for job in jobs} == {(State.DONE, 1, 0)}
     assert set(runs.values()) == {1}
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """`tmp_path` is in a folder that only its own user may enter."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(120)
+async def test_a_full_disk_of_a_server_heals(open_to_all: Path) -> None:
+    """That of the tables. Where that of the log is full, PostgreSQL itself ends until somebody starts it."""
+    with small_disk(open_to_all / "small", megabytes=60) as folder, Postgres() as server:
+        tables = folder / "tables"
+        tables.mkdir()
+        if UNPRIVILEGED is not None:
+            shutil.chown(tables, UNPRIVILEGED)
+        with server.client("postgres") as client:
+            client.execute(f"CREATE TABLESPACE small LOCATION '{tables}'")
+            client.execute(f"ALTER DATABASE {DATABASE} SET TABLESPACE small")
+        load = Load(server.url)
+        async with load.under_way():
+            await load.goes_on()
+            ballast = fill(folder)
+            while load.refused < 5:  # noqa: ASYNC110 - until somebody was told
+                await asyncio.sleep(0.01)
+            with pytest.raises(StoreFull, match="No space left on device; free some space"):
+                await load.app.enqueue_many([load.work.job(-1) for _ in range(1000)])
+            ballast.unlink()
+            await load.goes_on()
+        await load.check(server.url)

@@ -14,6 +14,8 @@ from tests.servers.postgres import Postgres
 from tests.servers.program import HOST
 from tests.servers.redis import Redis
 from tests.servers.redis_cluster import RedisCluster
+from tidemill import Tidemill
+from tidemill.errors import StoreReadOnly
 
 TIMES = 3 if "TIDEMILL_CHAOS_SECONDS" not in os.environ else 50
 SNAPSHOT = 3.0 if "TIDEMILL_CHAOS_SECONDS" not in os.environ else 60.0
@@ -33,6 +35,26 @@ async def test_a_killed_server_that_comes_back(store: str, tmp_path: Path) -> No
                 where.server.kill()
                 await asyncio.to_thread(where.server.start)
         await load.check(where.url)
+
+
+async def test_a_server_that_is_a_standby_for_a_while() -> None:
+    """As after a failover to it, before it is promoted: whoever just comes is told what to do, whoever is
+    there goes on when it can be written to."""
+    with Postgres() as server:
+        load = Load(server.url)
+        async with load.under_way():
+            await load.goes_on()
+            await asyncio.to_thread(server.end)
+            (server.data / "standby.signal").touch()
+            await asyncio.to_thread(server.start)
+            with pytest.raises(StoreReadOnly, match=r"is a standby .*; name the primary in the URL"):
+                await Tidemill(server.url).__aenter__()
+            while not load.refused:  # noqa: ASYNC110 - until somebody was told
+                await asyncio.sleep(0.01)
+            with server.client() as client:
+                client.execute("SELECT pg_promote()")
+            await load.goes_on()
+        await load.check(server.url)
 
 
 async def test_scripts_that_are_flushed(redis_url: str, redis_server: Redis) -> None:

@@ -30,7 +30,6 @@ from tidemill.engine import (
 )
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
-from tidemill.engine.verbs import SteppedVerbs
 from tidemill.stores.memory import MemoryStore
 
 T = TypeVar("T")
@@ -38,7 +37,7 @@ T = TypeVar("T")
 TRIES = 5
 
 
-class LookingStore(SteppedVerbs, MemoryStore):
+class LookingStore(MemoryStore):
     """Keeps its records as the memory store does, and lets no verb touch them."""
 
     usual = 200

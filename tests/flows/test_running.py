@@ -23,6 +23,7 @@ from tidemill.core.courses import Advance, Advanced
 from tidemill.core.filters import Filter
 from tidemill.core.flow_jobs import RESULT_BYTES
 from tidemill.core.states import State
+from tidemill.flows import results
 from tidemill.flows.sweeping import sweep
 from tidemill.telemetry.events import Event, FlowBegun, FlowEnded
 from tidemill.testing.kits import AsyncKit
@@ -330,6 +331,32 @@ class TestMaking:
         assert job.error is not None
         assert (job.reason, job.error.type) == ("result too large", "ResultTooLarge")
         await film.enqueue()
+        await kit.run_until_idle()
+
+    async def test_results_that_are_too_large_together(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each is small enough; there are many. Who looks first is the job, or who makes one by its key."""
+
+        @app.task(queue="studio", key=lambda speech: speech[0])
+        async def keyed(speech: list[str]) -> None: ...
+
+        flow = app.flow("dub", key="v")
+        said = flow.map(studio.speak, line=[str(number) for number in range(250)])
+        flow.add(studio.mux, video="v", speech=said)
+        flow.add(keyed, speech=said)
+        await flow.enqueue()
+        most = sum(len(f'"anna says {number}"') for number in range(250))
+        monkeypatch.setattr(results, "GATHERED_BYTES", most - 1)
+        await kit.run_until_idle(check=False)
+        jobs = [(await app.inspect.job(f"dub/v/{step}/0")).job for step in ("mux", "keyed")]
+        assert [(job.error and job.error.type, job.reason) for job in jobs] == [
+            ("ResultsTooLarge", "results too large"),
+            ("ResultsTooLarge", "refused"),
+        ]
+        assert all("speech: what step 'speak' returned is too much" in str(job.error) for job in jobs)
+        monkeypatch.setattr(results, "GATHERED_BYTES", most)
+        await app.flow_handle("dub/v").retry()
         await kit.run_until_idle()
 
     async def test_sync_handlers_and_middleware_get_results_too(

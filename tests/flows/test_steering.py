@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from unittest.mock import AsyncMock
+
 import pytest
 
 from tests.flows.support import Studio, claim_of, dub, state
 from tidemill import (
     FlowCancelled,
     FlowNotFound,
+    JobNotFound,
     Tidemill,
 )
 from tidemill.contract.store import Store
+from tidemill.core.changes import Amended, Cancel, Change, Delete
 from tidemill.core.claims import Settlement
 from tidemill.core.courses import ENDS_AT_ONCE, Kind
 from tidemill.core.filters import Filter
@@ -20,6 +24,7 @@ from tidemill.core.states import LIVE, State
 from tidemill.errors import StoreUnavailable
 from tidemill.flows import steering
 from tidemill.flows.sweeping import sweep
+from tidemill.stores.memory import MemoryStore
 from tidemill.telemetry.events import FlowEnded
 from tidemill.testing.kits import AsyncKit
 
@@ -132,6 +137,18 @@ class TestRetry:
         assert await state(handle) is FlowState.DONE
         assert studio.ran.count("extract") == 2, "once when it failed, and once more"
 
+    async def test_a_job_that_was_deleted_cannot_go_again(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        studio.broken.add("speak v.wav:1")
+        handle = await dub(app, studio)
+        await kit.run_until_idle(check=False)
+        await app.inspect.change("dub/v/speak/1", Delete())
+        await kit.run_until_idle(check=False)
+        with pytest.raises(JobNotFound, match=r"deleted its job 'dub/v/speak/1'.*another key"):
+            await handle.retry()
+        assert await state(handle) is FlowState.FAILED
+
     async def test_a_flow_that_had_only_to_be_told_it_is_done(
         self, app: Tidemill, studio: Studio, kit: AsyncKit
     ) -> None:
@@ -215,6 +232,44 @@ class TestCancel:
         assert await handle.cancel("enough")
         await kit.run_until_idle(check=False)
         assert (await state(handle), studio.ran) == (FlowState.CANCELLED, ["extract"])
+
+    async def test_one_that_was_taken_up_since_is_left_alone(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Somebody slow is to finish the cancel, and comes when it was finished and the flow retried."""
+        handle = await dub(app, studio)
+        with monkeypatch.context() as patch:
+            patch.setattr(steering, "sweep", AsyncMock(side_effect=StoreUnavailable("killed")))
+            with pytest.raises(StoreUnavailable):
+                await handle.cancel()
+        inner, looks = MemoryStore.amend, 0
+
+        async def late(self: MemoryStore, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+            nonlocal looks
+            looks += isinstance(change, Cancel)
+            if looks == 1 and isinstance(change, Cancel):
+                assert await handle.retry()
+            return await inner(self, wanted, change, limit)
+
+        monkeypatch.setattr(MemoryStore, "amend", late)
+        await sweep(app.store, app.tasks, [handle.id])
+        assert looks == 2
+        assert (await app.inspect.job("dub/v/extract/0")).job.state is State.READY
+        await kit.run_until_idle()
+        assert await state(handle) is FlowState.DONE
+
+    async def test_nothing_is_taken_up_before_its_jobs_are_cancelled(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Or whoever finishes the cancel could not tell one from the other."""
+        handle = await dub(app, studio)
+        with monkeypatch.context() as patch:
+            patch.setattr(steering, "sweep", AsyncMock(side_effect=StoreUnavailable("killed")))
+            with pytest.raises(StoreUnavailable):
+                await handle.cancel()
+        assert await handle.retry()
+        job = (await app.inspect.job("dub/v/extract/0")).job
+        assert (job.state, job.generation) == (State.READY, 1)
 
     async def test_by_the_inspector_it_is_told_too(
         self, app: Tidemill, studio: Studio, kit: AsyncKit

@@ -1,4 +1,4 @@
-"""A worker on SQLite whose schedules tick every second, until it is killed."""
+"""A worker whose schedules tick every second, until it is killed."""
 
 from __future__ import annotations
 

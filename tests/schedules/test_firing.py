@@ -313,12 +313,34 @@ def test_arguments_that_no_longer_fit_end_as_a_failed_job() -> None:
         async def note(number: int) -> None: ...
 
         await mill.start(newer)
-        await asyncio.sleep(90)
+        await asyncio.sleep(80)
+        assert await mill.jobs() == [], "another version may know them"
+        await asyncio.sleep(20)
         [job] = await mill.jobs()
         assert job.state is State.FAILED
         assert job.error is not None
         assert "number" in job.error.message or "text" in job.error.message
         assert [past.outcome for past in (await mill.app.schedules.get("feed")).history] == [Outcome.FAILED]
+
+    virtually(scenario)
+
+
+def test_i27_a_leader_of_the_older_version_leaves_what_only_the_newer_can_make() -> None:
+    async def scenario(mill: Mill) -> None:
+        newer = mill.program()
+
+        @newer.task(name="note")
+        async def note(text: str, number: int) -> None:
+            mill.ran.append(f"{text} {number}")
+
+        newer.schedule("both", note.job("x", 7), every=60)
+        await mill.start()
+        await mill.start(newer)
+        await asyncio.sleep(130)
+        assert [job.id[:5] for job in await mill.jobs()] == ["both@", "both@"]
+        view = await newer.schedules.get("both")
+        assert [past.outcome for past in view.history] == [Outcome.FIRED] * 2
+        assert max(event.seconds for event in mill.told(ScheduleFired)) < 0.1
 
     virtually(scenario)
 

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from tidemill import Tidemill
+from tidemill.contract.coordinator import Led
 from tidemill.core.courses import Advance, Advanced, Made
 from tidemill.errors import StoreUnavailable
 from tidemill.schedules.deciding import job_id
@@ -40,9 +42,10 @@ class Line(MemoryStore):
             raise StoreUnavailable("the reply was lost")
         return answers
 
-    async def lead(self, duty: str, worker: str, lease: float) -> bool:
+    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Led:
         await self._travel()
-        return await super().lead(duty, worker, lease) or self._chance.random() < 0.5
+        led = await super().lead(duties, worker, lease)
+        return replace(led, leads=tuple(duties)) if self._chance.random() < 0.5 else led
 
     def _slowly(self, verb: Callable[..., Any]) -> Callable[..., Any]:
         async def call(*args: Any, **options: Any) -> Any:

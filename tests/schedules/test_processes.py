@@ -1,11 +1,14 @@
-"""Workers that are killed, on SQLite and for real: every tick has its job, and one (I12)."""
+"""Workers that are killed, for real and on every store: every tick has its job, and one (I12)."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
 import random
 from pathlib import Path
+
+import pytest
 
 from tests.quotas.processes import Processes
 from tidemill import Filter, State, Tidemill
@@ -13,11 +16,18 @@ from tidemill.contract.wakeups import agenda_topic
 from tidemill.core.courses import Kind
 from tidemill.schedules.deciding import job_id
 
-KILLS = 5
+KILLS = int(os.environ.get("TIDEMILL_KILLED_LEADERS", "5"))
 
 
-async def test_i12_killed_leaders_lose_and_double_no_tick(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A server is started for who asks for it."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'jobs.db'}"
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+async def test_i12_killed_leaders_lose_and_double_no_tick(tmp_path: Path, url: str) -> None:
     app, chance = Tidemill(url), random.Random(5)
     start = float(int(app.clock.wall()) + 3)
     environment = {"TIDEMILL_URL": url, "START": str(start)}

@@ -52,11 +52,15 @@ class Feeds:
             await running
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A server is started for who asks for it."""
+    if request.param in ("redis", "postgres"):
+        return str(request.getfixturevalue(f"{request.param}_url"))
     return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'feeds.db'}"
 
 
+@pytest.mark.parametrize("url", ["memory", "sqlite"], indirect=True)
 async def test_s5_a_thousand_feeds_start_within_five_seconds(url: str) -> None:
     """All of them at the same instant; ten thousand take their time."""
     feeds = Feeds(url)

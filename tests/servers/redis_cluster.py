@@ -1,4 +1,4 @@
-"""A private Redis Cluster: three nodes that share the slots, without replicas."""
+"""A private Redis Cluster: three nodes that share the slots; one that a test will lose gets a replica."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from tests.servers.redis import Redis
 SLOTS = 16384
 
 
+class _Node(Redis):
+    def __init__(self) -> None:
+        super().__init__(
+            append_only=True, cluster_enabled="yes", cluster_node_timeout=1000, repl_diskless_sync_delay=0
+        )
+
+
 class RedisCluster:
     def __init__(self, nodes: int = 3) -> None:
-        self.nodes = [
-            Redis(append_only=True, cluster_enabled="yes", cluster_node_timeout=1000) for _ in range(nodes)
-        ]
+        self.nodes: list[Redis] = [_Node() for _ in range(nodes)]
         self._open = ExitStack()
 
     @property
@@ -44,6 +49,18 @@ class RedisCluster:
                 gives.execute_command("MIGRATE", HOST, to.port, "", 0, 5000, "KEYS", *keys)
             for client in (takes, gives):
                 client.execute_command("CLUSTER SETSLOT", slot, "NODE", names[takes])
+
+    def add_replica(self, node: Redis) -> Redis:
+        """One that takes the node's part when it is gone, as the others see to."""
+        replica = self._open.enter_context(_Node())
+        with node.client() as follows, replica.client() as client:
+            name = follows.execute_command("CLUSTER MYID")
+            client.execute_command("CLUSTER MEET", HOST, node.port)
+            self.nodes.append(replica)
+            wait_until(lambda: all(map(self._sees_everybody, self.nodes)), "the replica to be met")
+            client.execute_command("CLUSTER REPLICATE", name)
+            wait_until(lambda: client.info("replication").get("master_link_status") == "up", "it to follow")
+        return replica
 
     def _join(self) -> None:
         for number, node in enumerate(self.nodes):

@@ -27,6 +27,8 @@ from tidemill.testing.virtual import VirtualClock
 from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.bell import Bell
 from tidemill.worker.executor import Executor
+from tidemill.worker.handling import Handling
+from tidemill.worker.judging import Judge
 from tidemill.worker.pump import Pump
 from tidemill.worker.refused import refused
 from tidemill.worker.translate import describe
@@ -144,10 +146,10 @@ def _company_is_charged() -> Patch:
 
 
 def _suspects_in_company() -> Patch:
-    def runner(self: Executor, attempt: Attempt, definition: Any, context: Any) -> Any:
+    def runner(self: Handling, attempt: Attempt, definition: Any, context: Any) -> Any:
         return lambda: self._run_async(attempt, definition, context)
 
-    return patch.object(Executor, "_runner", runner)
+    return patch.object(Handling, "_runner", runner)
 
 
 def _ids_are_forgotten() -> Patch:
@@ -241,14 +243,14 @@ def _reclaim_leaves_the_claim() -> Patch:
 
 
 def _drain_charges() -> Patch:
-    cancelled = Executor._cancelled
+    cancelled = Judge.cancelled
 
-    def charge(self: Executor, attempt: Attempt, error: Any) -> Outcome | None:
+    def charge(self: Judge, attempt: Attempt, error: Any) -> Outcome | None:
         if attempt.stop is Stop.DRAIN:
             return Fail(describe(error))
         return cancelled(self, attempt, error)
 
-    return patch.object(Executor, "_cancelled", charge)
+    return patch.object(Judge, "cancelled", charge)
 
 
 def _drain_goes_on_claiming() -> Patch:
@@ -313,7 +315,7 @@ def _refusals_are_charged() -> Patch:
     def charged(meter: Any, error: BaseException) -> None:
         refused(meter, error)
 
-    return patch("tidemill.worker.executor.refused", charged)
+    return patch("tidemill.worker.judging.refused", charged)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Any, Self, cast
 from msgspec import UNSET, UnsetType
 
 from tests.simulation.watch import Call, Watch
+from tidemill.contract.coordinator import Led
 from tidemill.contract.copying import Copies, IdPage, JobCopy
 from tidemill.contract.courses import CoursePage
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
@@ -278,11 +279,11 @@ class Network:
     async def copy_in(self, copies: Copies) -> None:
         await self._call("copy_in", copies)
 
-    async def lead(self, duty: str, worker: str, lease: float) -> bool:
-        return cast("bool", await self._call("lead", duty, worker, lease))
+    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Led:
+        return cast("Led", await self._call("lead", tuple(duties), worker, lease))
 
-    async def resign(self, duty: str, worker: str) -> None:
-        await self._call("resign", duty, worker)
+    async def resign(self, duties: Sequence[str], worker: str) -> None:
+        await self._call("resign", tuple(duties), worker)
 
     def listen(self, topics: Iterable[str]) -> Listener:
         inner = self._watch.store.listen(topics)

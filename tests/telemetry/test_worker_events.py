@@ -197,9 +197,9 @@ def test_chores_that_fail_or_break_are_told(virtually: Virtually) -> None:
 def test_i26_clocks_that_part_are_told(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         reclaimer, boot = Reclaimer(bench.store, 30, bench.emitter("w")), bench.clock.boot
-        await reclaimer.watch()
+        reclaimer.watch(await bench.store.read_clock(), 0.0)
         bench.clock.boot = lambda: boot() + 3600  # type: ignore[method-assign]
-        await reclaimer.watch()
+        reclaimer.watch(await bench.store.read_clock(), 0.0)
         assert bench.told(ClocksParted) == [ClocksParted(worker="w", seconds=3600, pause=30)]
 
     virtually(scenario)

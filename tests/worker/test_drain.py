@@ -142,10 +142,10 @@ def test_a_stopped_worker_lets_another_lead_at_once(virtually: Virtually) -> Non
         worker = bench.worker()
         running = bench.start(worker)
         await asyncio.sleep(0.1)
-        assert not await bench.store.lead("reclaim", "another", 10)
+        assert not (await bench.store.lead(["reclaim"], "another", 10)).leads
         worker.stop()
         await running
-        assert await bench.store.lead("reclaim", "another", 10)
+        assert (await bench.store.lead(["reclaim"], "another", 10)).leads
 
     virtually(scenario)
 
@@ -277,7 +277,7 @@ class Hangs(MemoryStore):
             await asyncio.Event().wait()
         return await super().settle(settlements, request)
 
-    async def resign(self, duty: str, worker: str) -> None:
+    async def resign(self, duties: Sequence[str], worker: str) -> None:
         await asyncio.Event().wait()
 
 

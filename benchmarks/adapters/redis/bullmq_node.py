@@ -22,18 +22,22 @@ FOLDER = Path(__file__).parents[2] / "node"
 INSTALL = ("npm", "install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund")
 
 
-class BullNode:
-    settings = "Node, ioredis; concurrency=100, removeOnComplete; bulk by 1 000"
-    acknowledges = "removes the job after it ran; a dead worker's jobs run again"
+QUEUES = frozenset({"bullmq-node", "bullmq-flows"})
+"""Those that need what `install` installs."""
+
+
+class OnNode:
+    script: str
 
     def open(self, url: str) -> None:
         self._url = url
         self._sender: subprocess.Popen[str] | None = None
 
-    def _ask(self, what: str, **details: Any) -> None:
+    def ask(self, what: str, **details: Any) -> str:
+        """What it answers when it has done it."""
         if self._sender is None:
             self._sender = subprocess.Popen(
-                [node(), str(FOLDER / "bull.mjs"), "send", self._url],
+                [node(), str(FOLDER / self.script), "send", self._url],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -43,33 +47,40 @@ class BullNode:
             raise RuntimeError("the Node process has no pipes")
         self._sender.stdin.write(json.dumps({"do": what, **details}) + "\n")
         self._sender.stdin.flush()
-        if not self._sender.stdout.readline():
+        if not (answer := self._sender.stdout.readline()):
             raise RuntimeError(f"the Node process ended while it was asked: {what}")
-
-    def preload(self, jobs: int, text: str = "") -> None:
-        self._ask("bulk", jobs=jobs, text=text)
-
-    def enqueue_each(self, jobs: int) -> None:
-        self._ask("each", jobs=jobs)
-
-    def enqueue_together(self, jobs: int, producers: int) -> None:
-        self._ask("together", jobs=jobs, producers=producers)
-
-    def enqueue_bulk(self, jobs: int) -> None:
-        self._ask("bulk", jobs=jobs, text="")
-
-    def send_paced(self, gaps: Sequence[float]) -> None:
-        self._ask("paced", gaps=list(gaps))
+        return answer
 
     def work(self, row: Row) -> None:
         said = ["work", self._url, str(row.tally.path), str(row.number), str(row.tally.room)]
         program = node()
-        os.execv(program, [program, str(FOLDER / "bull.mjs"), *said])  # noqa: S606 - nothing of a shell is meant
+        os.execv(program, [program, str(FOLDER / self.script), *said])  # noqa: S606 - nothing of a shell is meant
 
     def close(self) -> None:
         if self._sender is not None:
             self._sender.kill()
             self._sender.wait()
+
+
+class BullNode(OnNode):
+    script = "bull.mjs"
+    settings = "Node, ioredis; concurrency=100, removeOnComplete; bulk by 1 000"
+    acknowledges = "removes the job after it ran; a dead worker's jobs run again"
+
+    def preload(self, jobs: int, text: str = "") -> None:
+        self.ask("bulk", jobs=jobs, text=text)
+
+    def enqueue_each(self, jobs: int) -> None:
+        self.ask("each", jobs=jobs)
+
+    def enqueue_together(self, jobs: int, producers: int) -> None:
+        self.ask("together", jobs=jobs, producers=producers)
+
+    def enqueue_bulk(self, jobs: int) -> None:
+        self.ask("bulk", jobs=jobs, text="")
+
+    def send_paced(self, gaps: Sequence[float]) -> None:
+        self.ask("paced", gaps=list(gaps))
 
 
 def node() -> str:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
-from tidemill.app import Tidemill, make_store
+from tidemill.app import Tidemill
+from tidemill.app.stores import make_store
 from tidemill.cli.application import as_set, load
 from tidemill.cli.output import note
 from tidemill.contract.upkeep import MadeByOpening

@@ -27,8 +27,8 @@ from tidemill.telemetry.flow_events import FlowBegun
 from tidemill.times import read_seconds
 
 if TYPE_CHECKING:
+    from tidemill.client.beginnings import Beginnings
     from tidemill.client.client import Client
-    from tidemill.contract.store import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -120,12 +120,13 @@ class Flow:
         before, `existing` is true and nothing is sent. Sending the same flow again after an error begins it
         once. Returns or raises within 5 s."""
         graph = self._checked()
-        store = await self._client.store()
-        advance = await beginning(store, self._client.tasks, self.id, self.name, graph)
-        answer = await self._insist(store, advance)
+        session = await self._client.session()
+        advance = await beginning(session.store, self._client.tasks, self.id, self.name, graph)
+        answer = await self._insist(session.beginnings, advance)
         self._is_sent = True
-        existing = self.key is not None and not _is_of(graph, answer)
-        self._tell_begun(answer, existing=existing)
+        ours = _is_of(graph, answer)
+        existing = self.key is not None and not ours
+        self._tell_begun(answer, existing=existing, ours=ours)
         return FlowHandle(self._client, self.id, existing=existing)
 
     def enqueue_sync(self) -> FlowHandle:
@@ -133,11 +134,12 @@ class Flow:
         refuse_on_a_loop("enqueue")
         return self._client.run_sync(self.enqueue)
 
-    def _tell_begun(self, answer: Advanced, *, existing: bool) -> None:
+    def _tell_begun(self, answer: Advanced, *, existing: bool, ours: bool) -> None:
+        """One that has gone on since, while no answer came, was ended by a worker, which tells."""
         signals, steps = self._client.signals, len(self.steps)
         if signals.wants(FlowBegun):
             signals.emit(FlowBegun(flow=self.id, name=self.name, steps=steps, existing=existing))
-        if answer.done and answer.course is not None:
+        if ours and answer.course is not None and answer.course.revision == 1:
             tell_ended(signals, None, answer.course)
 
     def _add(
@@ -175,18 +177,19 @@ class Flow:
             )
         return graph
 
-    async def _insist(self, store: Store, advance: Advance) -> Advanced:
+    async def _insist(self, beginnings: Beginnings, advance: Advance) -> Advanced:
         loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
         deadline = loop.time() + DEADLINE
         while True:
             try:
                 async with asyncio.timeout_at(deadline):
-                    [answer] = await store.advance([advance])
+                    answer = await beginnings.begin(advance)
             except (TimeoutError, StoreUnavailable) as error:
                 if loop.time() + pause > deadline:
                     raise StoreUnavailable(
-                        f"the store could not be reached for {DEADLINE:g} s ({error}); flow {self.id} may or "
-                        "may not have begun: enqueue it again, it begins once"
+                        f"the store could not be reached for {DEADLINE:g} s "
+                        f"({str(error) or 'it did not answer'}); flow {self.id} may or may not have begun: "
+                        "enqueue it again, it begins once"
                     ) from error
             else:
                 return answer

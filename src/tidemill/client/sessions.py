@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from tidemill.client.beginnings import Beginnings
 from tidemill.client.enqueuer import Enqueuer
 from tidemill.core.queues import QueueSettings
 
@@ -27,10 +28,12 @@ class Session:
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self.store = store
         self.enqueuer = Enqueuer(store, loop)
+        self.beginnings = Beginnings(store, loop)
         self.listeners = asyncio.Semaphore(LISTENERS)
 
     async def close(self) -> None:
         await self.enqueuer.drain()
+        await self.beginnings.drain()
         await self.store.close()
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 import msgspec
 
 from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind, problem_with
-from tidemill.core.names import problem_with_name
+from tidemill.core.names import is_storable, problem_with_name
 from tidemill.errors import ConfigurationError
 
 
@@ -39,6 +39,15 @@ def checked(advances: Sequence[Advance]) -> None:
     for item in advances:
         if problem := problem_with(item):
             raise ConfigurationError(f"{item.kind} {item.id[:50]!r} cannot be advanced: {problem}")
+
+
+def refuse_unstorable(field: str, words: Iterable[str] | None) -> None:
+    """F23."""
+    for word in words or ():
+        if not is_storable(word):
+            raise ConfigurationError(
+                f"{field}: must be text without NUL characters or lone surrogates, is {word[:50]!r}"
+            )
 
 
 class Courses(Protocol):
@@ -89,5 +98,8 @@ class Courses(Protocol):
         ...
 
     async def course_counts(self, kind: Kind) -> dict[str, int]:
-        """F22 How many there are in each state; equals a recount at every instant."""
+        """F22 How many there are in each state; equals a recount at every instant.
+
+        F23 An id, name or state that no store can keep (NUL, a lone surrogate) is refused by every verb
+            (ConfigurationError), and not merely unknown."""
         ...

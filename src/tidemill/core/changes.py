@@ -11,7 +11,11 @@ from tidemill.core.states import FINAL, LIVE, PENDING, State
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """With `generations`, by id, only jobs that are still of theirs: one that was retried meanwhile is
+    another."""
+
     reason: str = "cancelled by hand"
+    generations: dict[str, int] | None = None
 
 
 class Archive(msgspec.Struct, frozen=True, tag="archive"):
@@ -52,8 +56,9 @@ class Amended(msgspec.Struct, frozen=True):
 
 def applies_to(change: Change, job: Job) -> bool:
     match change:
-        case Cancel():
-            return job.state in LIVE
+        case Cancel(_, generations):
+            meant = generations is None or generations.get(job.id) == job.generation
+            return meant and job.state in LIVE
         case Archive():
             return job.state in PENDING
         case RetryNow():

@@ -69,8 +69,9 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class Advance(msgspec.Struct, frozen=True, kw_only=True):
-    """`expected` is the revision it was decided on, 0 for a course that begins. `next` is None when it is to
-    be forgotten; its jobs stay. `taken` are numbers of ends. `again` puts it on the agenda at once."""
+    """`expected` is the revision it was decided on, 0 for a course that begins. `next` is None for a schedule
+    that is to be forgotten; its jobs stay. `taken` are numbers of ends. `again` puts it on the agenda at
+    once."""
 
     kind: Kind
     id: str
@@ -117,6 +118,8 @@ def problem_with(advance: Advance) -> str | None:
     for field, name in names:
         if problem := problem_with_name(field, name):
             return problem
+    if advance.next is None and advance.kind is Kind.FLOW:
+        return "next: must not be None, or its jobs would stay for ever; let the flow end with keep=0"
     return None
 
 

@@ -10,6 +10,9 @@ COMPENSATION = "!"
 RESULT_BYTES = 256 * 1024
 """What a step may return at most: whoever takes it reads it each time it runs."""
 
+GATHERED_BYTES = 32 * 1024 * 1024
+"""What a job may be given at most, of all results it takes: a worker has several of them in hand."""
+
 
 class Read(msgspec.Struct, frozen=True):
     """An argument that is another step's result. With `count` it is the list of what so many jobs of that

@@ -110,8 +110,9 @@ class Stopped(msgspec.Struct, frozen=True):
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`keep` is how long it stays once it has ended, None for the usual; `timeout` how long it may take.
-    `sent` tells the call that began it from others with the same key: its answer may have been lost. From
-    `stuck` on, a wall time, somebody who does not know the tasks it goes on with has looked at it in vain."""
+    `sent` tells the call that began it from others with the same key, and `ended_by` the one that ended it
+    last: its answer may have been lost. From `stuck` on, a wall time, somebody who does not know the tasks it
+    goes on with has looked at it in vain."""
 
     nodes: tuple[Node, ...]
     going: dict[str, Going] = {}
@@ -121,6 +122,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: float | None = None
     stopped: Stopped | None = None
     stuck: float | None = None
+    ended_by: str = ""
 
     def of(self, step: str) -> Going:
         return self.going.get(step, _NOT_BEGUN)

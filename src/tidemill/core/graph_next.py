@@ -26,6 +26,8 @@ class Making(msgspec.Struct, frozen=True):
 
 def settled(node: Node, going: Going) -> IndexSet:
     """Those that nobody has to wait for any more."""
+    if not going.failed:
+        return going.done
     if node.on_failure is OnFailure.CONTINUE:
         return going.done | going.failed
     return going.done | (going.failed & going.saved)
@@ -47,7 +49,7 @@ def over(graph: Graph) -> frozenset[str]:
     return frozenset(
         node.name
         for node in graph.nodes
-        if (going := graph.of(node.name)).count is not None and len(settled(node, going)) == going.count
+        if (going := graph.going.get(node.name)) is not None and len(settled(node, going)) == going.count
     )
 
 
@@ -56,6 +58,8 @@ def is_over(graph: Graph, step: str) -> bool:
 
 
 def is_failing(graph: Graph) -> bool:
+    if not any(going.failed for going in graph.going.values()):  # asked many times, and seldom otherwise
+        return False
     return any(broken(node, graph.of(node.name)) for node in graph.nodes)
 
 

@@ -81,6 +81,14 @@ class Picked(msgspec.Struct, Generic[E]):
     def set_aside(self) -> int:
         return len(self.passed) + len(self.aside)
 
+    def add(self, lane: str, jobs: Sequence[E]) -> int:
+        """A call; which one it is."""
+        self.jobs += jobs
+        self.calls += 1
+        self.picks += 1
+        self.served[lane] = self.picks
+        return self.picks
+
 
 Fetch = Callable[[str, int, int], Sequence[E]]
 """(lane, offset, count) → that many ready jobs of the lane in its order."""
@@ -92,7 +100,11 @@ Admits = Callable[[E, Ahead[E], int], int | Gate]
 """(head, who is next in its lane, how many may start) → how many of them start as one call."""
 
 
-def pick(  # noqa: C901 - one rule after the other, and all of them about the head that is next
+Following = Callable[[str], OpenLane | None]
+"""The next lane of a group that was not given yet."""
+
+
+def pick(
     lanes: Iterable[OpenLane],
     limit: int,
     picks: int,
@@ -100,7 +112,7 @@ def pick(  # noqa: C901 - one rule after the other, and all of them about the he
     passes: Callable[[E], bool],
     *,
     admits: Admits[E] | None = None,
-    following: Callable[[str], OpenLane | None] | None = None,
+    following: Following | None = None,
     most: int | None = None,
 ) -> Picked[E]:
     """Take up to `limit` calls, and up to `most` jobs. Jobs for which `passes` is true are set aside, not
@@ -108,66 +120,100 @@ def pick(  # noqa: C901 - one rule after the other, and all of them about the he
     so whatever else of a group follows is no more urgent than the one that was refused. A call that is
     taken makes at most one lane give way, so the first `limit` lanes of each group are enough to begin
     with; `following` gives the next one of a group when a lane gave way without a job."""
-    opened, most = list(lanes), limit if most is None else most
-    order = [(lane.priority, lane.served, lane.seq, lane.name, lane.room) for lane in opened]
-    heapq.heapify(order)
-    picked: Picked[E] = Picked([], [], {}, picks)
-    queues = {lane.name: _Lane(lane.name, fetch) for lane in opened}
-    groups = {lane.name: lane.group for lane in opened}
+    most = limit if most is None else most
+    taking = _Taking(fetch, passes, admits, following, limit=limit, most=most, picks=picks)
+    for lane in lanes:
+        taking.open(lane)
+    return taking.all()
 
-    def bring(group: str) -> None:
-        if following is not None and (lane := following(group)) is not None:
-            queues[lane.name], groups[lane.name] = _Lane(lane.name, fetch), group
-            heapq.heappush(order, (lane.priority, lane.served, lane.seq, lane.name, lane.room))
 
-    chunk = limit + 1 if len(order) == 1 else max(2, limit // max(1, len(order)) + 1)
-    while order and picked.calls < limit and len(picked.jobs) < most and not picked.gave_way:
-        _, served, _, name, room = heapq.heappop(order)
-        rival = order[0][0] if order else None
-        lane, group = queues[name], groups[name]
-        if group in picked.shut_groups:
-            continue
-        while (head := lane.head(chunk)) is not None:
-            expired = passes(head)
-            count: int | Gate = 1
-            if admits is not None and not expired:
-                count = admits(head, lane.ahead, min(room, most - len(picked.jobs)))
-            if expired or count is Gate.ASIDE:
-                (picked.passed if expired else picked.aside).extend(lane.take(1))
-                bring(group)
-                rival = order[0][0] if order else None
-                if picked.set_aside >= PASS_AT_ONCE:
-                    picked.stopped = True
-                    return picked
-            elif isinstance(count, Gate):
-                if count is Gate.GROUP_SHUT:
-                    picked.shut_groups[group] = head.priority
-                else:
-                    picked.shut_lanes.append(name)
-                    bring(group)
-                break
+class _Taking(Generic[E]):
+    """One claim: who is next among the lanes, and what was taken so far."""
+
+    def __init__(
+        self,
+        fetch: Fetch[E],
+        passes: Callable[[E], bool],
+        admits: Admits[E] | None,
+        following: Following | None,
+        *,
+        limit: int,
+        most: int,
+        picks: int,
+    ) -> None:
+        self._fetch, self._passes, self._admits, self._following = fetch, passes, admits, following
+        self._limit, self._most = limit, most
+        self._order: list[tuple[int, int, int, str, int]] = []
+        self._lanes: dict[str, _Lane[E]] = {}
+        self._picked: Picked[E] = Picked([], [], {}, picks)
+        self._chunk = self._chunk_behind = 0
+
+    def open(self, lane: OpenLane) -> None:
+        self._lanes[lane.name] = _Lane(lane.name, lane.group, self._fetch)
+        heapq.heappush(self._order, (lane.priority, lane.served, lane.seq, lane.name, lane.room))
+
+    def all(self) -> Picked[E]:
+        order, picked, lanes = self._order, self._picked, self._lanes
+        chunk = self._limit + 1 if len(order) == 1 else max(2, self._limit // max(1, len(order)) + 1)
+        self._chunk = self._chunk_behind = chunk
+        while order and not self._is_full and not picked.gave_way and not picked.stopped:
+            _, served, _, name, room = heapq.heappop(order)
+            if lanes[name].group not in picked.shut_groups:
+                self._take_from(lanes[name], served, room)
+        return picked
+
+    @property
+    def _is_full(self) -> bool:
+        return self._picked.calls >= self._limit or len(self._picked.jobs) >= self._most
+
+    def _take_from(self, lane: _Lane[E], served: int, room: int) -> None:
+        """Only a strictly more urgent head lets a lane go twice in a row."""
+        picked, order, admits = self._picked, self._order, self._admits
+        head = lane.head(self._chunk)
+        while head is not None:
+            if self._passes(head):
+                self._set_aside(lane, picked.passed)
+            elif admits is None:
+                served, room = picked.add(lane.name, lane.take(1)), room - 1
             else:
-                picked.jobs += lane.take(count)
-                picked.calls += 1
-                picked.picks += 1
-                served, room = picked.picks, room - count
-                picked.served[name] = served
-            behind = lane.head(max(chunk, picked.set_aside))
-            if behind is None or room == 0:
-                break
-            # Only a strictly more urgent head lets a lane go twice in a row.
-            full = picked.calls == limit or len(picked.jobs) == most
-            if full or (rival is not None and behind.priority >= rival):
-                heapq.heappush(order, (behind.priority, served, behind.seq, name, room))
-                break
-    return picked
+                count = admits(head, lane.ahead, min(room, self._most - len(picked.jobs)))
+                if isinstance(count, int):
+                    served, room = picked.add(lane.name, lane.take(count)), room - count
+                elif count is Gate.ASIDE:
+                    self._set_aside(lane, picked.aside)
+                else:
+                    self._shut(lane, count, head.priority)
+                    return
+            head = None if picked.stopped else lane.head(self._chunk_behind)
+            if head is None or room == 0:
+                return
+            if self._is_full or (order and head.priority >= order[0][0]):
+                heapq.heappush(order, (head.priority, served, head.seq, lane.name, room))
+                return
+
+    def _set_aside(self, lane: _Lane[E], where: list[E]) -> None:
+        where += lane.take(1)
+        self._bring(lane.group)
+        self._chunk_behind = max(self._chunk, self._picked.set_aside)
+        self._picked.stopped = self._picked.set_aside >= PASS_AT_ONCE
+
+    def _shut(self, lane: _Lane[E], gate: Gate, priority: int) -> None:
+        if gate is Gate.GROUP_SHUT:
+            self._picked.shut_groups[lane.group] = priority
+        else:
+            self._picked.shut_lanes.append(lane.name)
+            self._bring(lane.group)
+
+    def _bring(self, group: str) -> None:
+        if self._following is not None and (lane := self._following(group)) is not None:
+            self.open(lane)
 
 
 class _Lane(Generic[E]):
     """A lane read in chunks, so that a long lane costs what is taken from it."""
 
-    def __init__(self, name: str, fetch: Fetch[E]) -> None:
-        self._name, self._fetch = name, fetch
+    def __init__(self, name: str, group: str, fetch: Fetch[E]) -> None:
+        self.name, self.group, self._fetch = name, group, fetch
         self._jobs: list[E] = []
         self._at, self._ended = 0, False
 
@@ -188,6 +234,6 @@ class _Lane(Generic[E]):
 
     def _read(self, count: int) -> None:
         if not self._ended:
-            more = self._fetch(self._name, len(self._jobs), count)
+            more = self._fetch(self.name, len(self._jobs), count)
             self._jobs.extend(more)
             self._ended = len(more) < count

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import msgspec
 
 from tidemill.contract.reader import AttemptRecord, LogLine
 from tidemill.core.accounts import Account
-from tidemill.core.checkpoints import Checkpoint
+from tidemill.core.checkpoints import Checkpoint, Step
 from tidemill.core.courses import Course, Kind
 from tidemill.core.job import Job
 from tidemill.core.ledger import PLACE, Reserved, Shut
@@ -86,67 +86,79 @@ def changes_of(space: Workspace, rows: Rows) -> Changes:
     space.end_step()
     books = space.books
     queues = {name: queue for name, queue in space.queues.after() if isinstance(queue, LookedQueue)}
-    before = {name: rows.get(wants.QueueOf(name)) or QueueRow() for name in queues}
-    is_new = {name for name in queues if rows.get(wants.QueueOf(name)) is None}
-    settings = {name: QueueRow(one.declared, one.override, one.pause) for name, one in queues.items()}
     return Changes(
         read=tuple(space.looked.read),
-        jobs=[
-            Moved(rows.get(wants.JobOf(id_)), job)
-            for id_, job in space.jobs.after()
-            if job != rows.get(wants.JobOf(id_))
-        ],
+        jobs=_moved(space.jobs, rows),
         remembered=_written(space.memory, rows, wants.Recalled),
-        queues={
-            name: row
-            for name, row in settings.items()
-            if name in is_new or row != QueueRow(*_settings(before[name]))
-        },
-        lanes={
-            (name, lane): row
-            for name, queue in queues.items()
-            for lane, row in queue.lanes.after().items()
-            if row != _without_jobs(rows.get(wants.LaneOf(name, lane)))
-        },
-        groups={
-            (name, group): mark
-            for name, queue in queues.items()
-            for group, mark in _marks(before[name], queue).items()
-        },
+        queues=_queues(queues, rows),
+        lanes=_lanes(queues, rows),
+        groups=_marked(queues, rows),
         arrivals=[seq for seq, left in space.arrivals.after() if left is None and rows[wants.ArrivalOf(seq)]],
         workers=_written(space.workers, rows, wants.WorkerOf),
-        checkpoints={
-            job: after
-            for job, kept in space.checkpoints.after()
-            if (after := tuple((kept or {}).values())) != tuple(rows[wants.StepsOf(job)] or ())
-        },
+        checkpoints=_checkpoints(space.checkpoints, rows),
         courses=_changed(space.courses, rows, lambda at: wants.CourseOf(*at)),
         stirs=space.stirred,
         taken=space.taken,
         pools=_written(books.pools, rows, wants.PoolOf),
         accounts=_written(books.accounts, rows, wants.AccountOf),
-        reserved={
-            claim: reserved
-            for claim, held in books.reserved.after()
-            if (reserved := tuple(held or ())) != tuple(rows.get(wants.ReservedBy(claim)) or ())
-        },
+        reserved=_reserved(books.reserved, rows),
         left=dict(books.left.after()),
         unheard=_changed(books.unheard, rows, wants.UnheardOf),
         attempts={job: list(kept) for job, kept in space.attempts.items()},
         logs={job: [line for of in kept.values() for line in of] for job, kept in space.logs.items()},
-        history={
-            (name, minute): dict(counts)
-            for name, queue in queues.items()
-            for minute, counts in queue.history.items()
-        },
+        history={(name, at): dict(of) for name, queue in queues.items() for at, of in queue.history.items()},
         pool_history={
-            (pool, minute): what
-            for pool, minutes in books.history.items()
-            for minute, what in minutes.items()
+            (pool, at): of for pool, minutes in books.history.items() for at, of in minutes.items()
         },
         picked=space.picked,
         topics=tuple(space.topics),
     )
+
+
+def _moved(jobs: Table[str, Job], rows: Rows) -> list[Moved]:
+    return [
+        Moved(before, after) for id_, after in jobs.after() if after != (before := rows.get(wants.JobOf(id_)))
+    ]
+
+
+def _queues(queues: Mapping[str, LookedQueue], rows: Rows) -> dict[str, QueueRow]:
+    """Those that are new, too."""
+    settings = {name: QueueRow(one.declared, one.override, one.pause) for name, one in queues.items()}
+    before = {name: rows.get(wants.QueueOf(name)) for name in queues}
+    return {name: row for name, row in settings.items() if row != _settings(before[name])}
+
+
+def _lanes(queues: Mapping[str, LookedQueue], rows: Rows) -> dict[tuple[str, str], LaneRow | None]:
+    return {
+        (name, lane): row
+        for name, queue in queues.items()
+        for lane, row in queue.lanes.after().items()
+        if row != _without_jobs(rows.get(wants.LaneOf(name, lane)))
+    }
+
+
+def _marked(queues: Mapping[str, LookedQueue], rows: Rows) -> dict[tuple[str, str], Shut | None]:
+    return {
+        (name, group): mark
+        for name, queue in queues.items()
+        for group, mark in _marks(rows.get(wants.QueueOf(name)) or QueueRow(), queue).items()
+    }
+
+
+def _checkpoints(table: Table[str, dict[Step, Checkpoint]], rows: Rows) -> dict[str, tuple[Checkpoint, ...]]:
+    return {
+        job: after
+        for job, kept in table.after()
+        if (after := tuple((kept or {}).values())) != tuple(rows[wants.StepsOf(job)] or ())
+    }
+
+
+def _reserved(table: Table[Claim, list[Reserved]], rows: Rows) -> dict[Claim, tuple[Reserved, ...]]:
+    return {
+        claim: reserved
+        for claim, held in table.after()
+        if (reserved := tuple(held or ())) != tuple(rows.get(wants.ReservedBy(claim)) or ())
+    }
 
 
 def _changed(table: Table[K, V], rows: Rows, want: Callable[[K], Want]) -> dict[K, V | None]:
@@ -159,8 +171,8 @@ def _written(table: Table[K, V], rows: Rows, want: Callable[[K], Want]) -> dict[
     return {key: row for key, row in changed.items() if row is not None}
 
 
-def _settings(row: QueueRow) -> tuple[Any, ...]:
-    return row.declared, row.override, row.pause
+def _settings(row: QueueRow | None) -> QueueRow | None:
+    return None if row is None else QueueRow(row.declared, row.override, row.pause)
 
 
 def _without_jobs(row: LaneRow | None) -> LaneRow | None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tidemill.contract.copying import Copies
+from tidemill.contract.courses import checked
 from tidemill.contract.jobs import Admission
 from tidemill.core.calls import needs_alone
 from tidemill.core.changes import Change, RetryNow
@@ -53,6 +54,7 @@ def admit(admissions: Sequence[Admission]) -> Plan:
 
 
 def advance(advances: Sequence[Advance]) -> Plan:
+    checked(advances)  # before it is looked for: text with a NUL in it is none to a server
     first: list[Want] = []
     for item in advances:
         first += [wants.CourseOf(item.kind, item.id), wants.Recalled(memory_id(item.kind, item.id))]

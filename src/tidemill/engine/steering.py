@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tidemill.contract.coordinator import Led
+from tidemill.contract.jobs import Reading
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.wakeups import queue_topic
+from tidemill.core.courses import Kind
 from tidemill.core.names import problem_with_name
 from tidemill.core.queues import Override, Pause, QueueSettings, without
 from tidemill.engine.records import Leader, Records
@@ -79,20 +82,39 @@ def queues(records: Records) -> list[QueueInfo]:
     ]
 
 
-def lead(records: Records, duty: str, worker: str, lease: float) -> bool:
-    """C1."""
-    boot, leader = records.clock.boot(), records.leaders.get(duty)
-    if leader is not None and leader.worker != worker and leader.lease > boot:
-        return False
-    records.leaders[duty] = Leader(worker, boot + lease)
-    return True
+def lead(records: Records, duties: Sequence[str], worker: str, lease: float) -> Led:
+    """C1, C3."""
+    wall, boot, leaders = records.clock.wall(), records.clock.boot(), records.leaders
+    others = [duty for duty in duties if _is_anothers(leaders.get(duty), worker, boot)]
+    leads = tuple(duty for duty in duties if duty not in others)
+    for duty in leads:
+        leaders[duty] = Leader(worker, boot + lease)
+    return Led(
+        leads=leads,
+        free_in=min((leaders[duty].lease - boot for duty in others), default=None),
+        clock=Reading(wall, boot),
+        arrivals=bool(records.arrivals),
+        dues={kind: _due(records, kind, wall) for kind in Kind},
+    )
 
 
-def resign(records: Records, duty: str, worker: str) -> None:
+def _is_anothers(leader: Leader | None, worker: str, boot: float) -> bool:
+    return leader is not None and leader.worker != worker and leader.lease > boot
+
+
+def _due(records: Records, kind: Kind, now: float) -> float | None:
+    if any(stir.course[0] is kind and stir.course in records.courses for stir in records.stirs.values()):
+        return 0.0
+    first = records.dues[kind].at(0)
+    return None if first is None else max(0.0, first[0] - now)
+
+
+def resign(records: Records, duties: Sequence[str], worker: str) -> None:
     """C2."""
-    leader = records.leaders.get(duty)
-    if leader is not None and leader.worker == worker:
-        del records.leaders[duty]
+    for duty in duties:
+        leader = records.leaders.get(duty)
+        if leader is not None and leader.worker == worker:
+            del records.leaders[duty]
 
 
 def _check(queue: str, settings: QueueSettings) -> None:

@@ -1,4 +1,4 @@
-"""The verbs that are nothing but a step, for every store that looks up its rows."""
+"""The verbs that are nothing but a step of the engine, for every store that takes such steps."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ from tidemill.core.graph_next import begun, made, making, unmeasured
 from tidemill.core.graph_state import ENDED, FlowState, state_of
 from tidemill.core.queues import DAY
 from tidemill.core.states import LIVE
+from tidemill.flows.doubts import Doubts
 from tidemill.flows.gathering import Gatherer
 from tidemill.flows.making import made as make
 from tidemill.flows.results import AT_ONCE
@@ -50,11 +51,11 @@ async def beginning(store: Store, tasks: Tasks, flow: str, name: str, graph: Gra
 
 
 async def advance_of(
-    store: Store, tasks: Tasks, stirred: Stirred, *, strangers_fail: bool = False
+    store: Store, tasks: Tasks, stirred: Stirred, doubts: Doubts, *, strangers_fail: bool = False
 ) -> Advance | None:
     """What follows from what is on the agenda of a flow; None when nothing does. Of one that was stopped, the
-    jobs were cancelled before. `strangers_fail`: a job of a task that nobody knows fails. Else it raises
-    UnknownTask."""
+    jobs were cancelled before. `doubts` sign it if it ends with this. `strangers_fail`: a job of a task
+    that nobody knows fails. Else it raises UnknownTask."""
     course, ends = stirred.course, stirred.ends
     before = decode(course.record)
     graph = _cleared(ended(before, _told(course.id, stirred)))
@@ -73,7 +74,7 @@ async def advance_of(
         kind=Kind.FLOW,
         id=course.id,
         expected=course.revision,
-        next=next_of(course.name, graph, course.due),
+        next=next_of(course.name, doubts.signed(course, graph), course.due),
         jobs=jobs,
         taken=tuple(end.number for end in ends),
         again=more or late or (looks and bool(jobs)),
@@ -95,11 +96,19 @@ def next_of(name: str, graph: Graph, due: float | None) -> Next:
     )
 
 
-async def cancel_live(store: Store, flow: str, reason: str) -> None:
-    """Whoever stopped it may have died before all its jobs were cancelled: it is harmless when repeated."""
-    wanted = Filter(flow=flow, states=tuple(sorted(LIVE)))
-    while (await store.amend(wanted, Cancel(reason), CANCELS_AT_ONCE)).changed:
-        pass
+async def cancel_live(store: Store, course: Course, reason: str) -> bool:
+    """Whoever stopped it may have died before all its jobs were cancelled: it is harmless when repeated.
+    False when it is no longer that revision: of one that was taken up since nothing is cancelled. Nobody
+    takes it up before all were (`steering.retry`), so one that is looked at here, and live again after that,
+    is of another generation."""
+    wanted = Filter(flow=course.id, states=tuple(sorted(LIVE)))
+    while live := (await store.find(wanted, CANCELS_AT_ONCE)).jobs:
+        [now] = await store.courses(Kind.FLOW, [course.id])
+        if now is None or now.revision != course.revision:
+            return False
+        cancel = Cancel(reason, {job.id: job.generation for job in live})
+        await store.amend(Filter(ids=tuple(cancel.generations or ())), cancel, CANCELS_AT_ONCE)
+    return True
 
 
 def stuck_for(course: Course, wall: float) -> float:

@@ -12,7 +12,7 @@ from tidemill.core.graph import Graph, Node
 from tidemill.core.graph_next import Making
 from tidemill.core.job import Error, Job
 from tidemill.flows.making import Given, computes, reads_of
-from tidemill.flows.results import AT_ONCE, Members, ResultGone, results, results_of
+from tidemill.flows.results import AT_ONCE, Members, ResultGone, ResultsTooLarge, results, results_of
 from tidemill.tasks.definition import TaskDefinition
 
 Elements = list[msgspec.Raw]
@@ -102,8 +102,8 @@ class Gatherer:
     async def _results(self, graph: Graph, node: Node) -> Members | Error:
         try:
             return await results_of(self._store, self._flow, reads_of(graph, node))
-        except ResultGone as error:
-            return _gone(error)
+        except (ResultGone, ResultsTooLarge) as error:
+            return Error(type(error).__name__, str(error))
 
 
 def _given(element: msgspec.Raw | Error | None, computed: Members | Error) -> Given:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
 from tidemill.contract.store import Store
-from tidemill.core.flow_jobs import COMPENSATION, InFlow, Read, job_id
+from tidemill.core.flow_jobs import COMPENSATION, GATHERED_BYTES, InFlow, Read, job_id
 from tidemill.core.job import Job
 from tidemill.core.states import State
 from tidemill.flows.failure import ARGUMENTS
@@ -23,23 +23,31 @@ class ResultGone(Exception):
     """A job whose result is wanted is no longer there."""
 
 
+class ResultsTooLarge(Exception):
+    """More than one job can be given."""
+
+
 async def results_of(store: Store, flow: str, reads: Mapping[str, Read]) -> Members:
     """By argument, as JSON."""
-    found = {}
+    found: Members = {}
+    room = GATHERED_BYTES
     for argument, read in reads.items():
-        values = await results(
-            store, flow, read.step, range(read.count or 0) if read.count is not None else (0,)
-        )
+        values: list[msgspec.Raw] = []
+        async for some in _pages(store, flow, read.step, (0,) if read.count is None else range(read.count)):
+            values += some
+            room -= sum(map(len, some))
+            if room < 0:
+                raise ResultsTooLarge(
+                    f"{argument}: what step {read.step!r} returned is too much: all results a job takes may "
+                    f"have {GATHERED_BYTES} bytes together; store them elsewhere and return where they are"
+                )
         found[argument] = values[0] if read.count is None else msgspec.Raw(msgspec.json.encode(values))
     return found
 
 
 async def results(store: Store, flow: str, step: str, indexes: Sequence[int]) -> list[msgspec.Raw]:
     """Where a job failed, what its compensation returned; null where it was let go."""
-    found = await _jobs(store, flow, step, indexes)
-    failed = [index for index, job in found.items() if job is None or job.state is not State.DONE]
-    instead = await _jobs(store, flow, step + COMPENSATION, failed)
-    return [_result(found[index], instead.get(index), job_id(flow, step, index)) for index in indexes]
+    return [value async for some in _pages(store, flow, step, indexes) for value in some]
 
 
 async def filled(store: Store, flow: InFlow, payload: bytes) -> bytes:
@@ -55,13 +63,20 @@ async def filled(store: Store, flow: InFlow, payload: bytes) -> bytes:
     return msgspec.json.encode({name: {**fields, ARGUMENTS: {**arguments, **found}}})
 
 
-async def _jobs(store: Store, flow: str, step: str, indexes: Sequence[int]) -> dict[int, Job | None]:
-    found: dict[int, Job | None] = {}
+async def _pages(
+    store: Store, flow: str, step: str, indexes: Sequence[int]
+) -> AsyncIterator[list[msgspec.Raw]]:
     for start in range(0, len(indexes), AT_ONCE):
         some = indexes[start : start + AT_ONCE]
-        jobs = await store.get([job_id(flow, step, index) for index in some])
-        found.update(zip(some, jobs, strict=True))
-    return found
+        found = await _jobs(store, flow, step, some)
+        failed = [index for index, job in found.items() if job is None or job.state is not State.DONE]
+        instead = await _jobs(store, flow, step + COMPENSATION, failed) if failed else {}
+        yield [_result(found[index], instead.get(index), job_id(flow, step, index)) for index in some]
+
+
+async def _jobs(store: Store, flow: str, step: str, indexes: Sequence[int]) -> dict[int, Job | None]:
+    jobs = await store.get([job_id(flow, step, index) for index in indexes])
+    return dict(zip(indexes, jobs, strict=True))
 
 
 def _result(job: Job | None, instead: Job | None, name: str) -> msgspec.Raw:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -11,14 +11,12 @@ from tidemill.contract.store import Store
 from tidemill.core.courses import ENDS_AT_ONCE, Advance, Course, Kind, Stirred
 from tidemill.errors import StoreError
 from tidemill.flows.advancing import UnknownTask, advance_of, cancel_live, to_be_cleared
+from tidemill.flows.doubts import Doubts, Tell
 from tidemill.tasks.definition import TaskDefinition
 
 FLOWS_AT_ONCE = 100
 WEIGHT_AT_ONCE = 2 * ENDS_AT_ONCE
 """Jobs made and ends taken by one call: as much as a single flow may ask for."""
-
-Tell = Callable[[Course, Course], object]
-"""Is given a flow that was advanced as it was, and as it is now."""
 
 
 class Swept(msgspec.Struct):
@@ -44,10 +42,13 @@ async def sweep(
     *,
     limit: int = FLOWS_AT_ONCE,
     given_up: Collection[str] = (),
+    doubts: Doubts | None = None,
     tell: Tell = _nobody,
 ) -> Swept:
     """`given_up` are flows in which a task nobody knows has been waited for long enough. One flow that cannot
-    be advanced stops no other, and `tell` hears of each at once, whatever becomes of the next."""
+    be advanced stops no other, and `tell` hears of each at once, whatever becomes of the next. `doubts` has
+    what was sent and not answered when this raises."""
+    doubts = Doubts() if doubts is None else doubts
     agenda = await store.agenda(Kind.FLOW, limit, ids)
     swept = Swept(next_due=agenda.next_due)
     pending: list[tuple[Course, Advance]] = []
@@ -55,7 +56,7 @@ async def sweep(
         flow = stirred.course.id
         try:
             current = await _without_live(store, stirred)
-            advance = await advance_of(store, tasks, current, strangers_fail=flow in given_up)
+            advance = await advance_of(store, tasks, current, doubts, strangers_fail=flow in given_up)
         except UnknownTask as error:
             swept.left[flow] = str(error)
         except StoreError:
@@ -66,10 +67,10 @@ async def sweep(
             if advance is None:
                 continue
             if sum(_weight(one) for _, one in pending) + _weight(advance) > WEIGHT_AT_ONCE:
-                await _send(store, pending, swept, tell)
+                await _send(store, pending, swept, doubts, tell)
                 pending = []
             pending.append((current.course, advance))
-    await _send(store, pending, swept, tell)
+    await _send(store, pending, swept, doubts, tell)
     swept.more |= len(agenda.stirred) == limit and swept.advanced > 0
     return swept
 
@@ -83,17 +84,21 @@ async def _without_live(store: Store, stirred: Stirred) -> Stirred:
     It stays the revision it was, so that of one that was taken up and stopped again nothing is said."""
     if (stopped := to_be_cleared(stirred.course)) is None:
         return stirred
-    await cancel_live(store, stirred.course.id, stopped.reason)
+    if not await cancel_live(store, stirred.course, stopped.reason):
+        return stirred
     agenda = await store.agenda(Kind.FLOW, 1, [stirred.course.id])
     return replace(stirred, ends=agenda.stirred[0].ends) if agenda.stirred else stirred
 
 
-async def _send(store: Store, pending: Sequence[tuple[Course, Advance]], swept: Swept, tell: Tell) -> None:
+async def _send(
+    store: Store, pending: Sequence[tuple[Course, Advance]], swept: Swept, doubts: Doubts, tell: Tell
+) -> None:
     if not pending:
         return
+    doubts.sending(pending)
     answers = await store.advance([advance for _, advance in pending])
     for (before, advance), answer in zip(pending, answers, strict=True):
         swept.more |= advance.again or not answer.done or len(advance.taken) >= ENDS_AT_ONCE
-        if answer.done and answer.course is not None:
+        if doubts.answered(before, answer) and answer.course is not None:
             swept.advanced += 1
             tell(before, answer.course)

@@ -13,7 +13,7 @@ from tidemill.core.courses import Course, Kind
 from tidemill.core.states import LIVE
 from tidemill.schedules.deciding import Decision, decide
 from tidemill.schedules.keeping import Changed, advance_of
-from tidemill.schedules.making import make
+from tidemill.schedules.making import fits, make
 from tidemill.schedules.schedule import Past, Schedule, in_force, schedule_of
 from tidemill.tasks.definition import TaskDefinition
 
@@ -22,14 +22,19 @@ STEP = 100
 """How many schedules go on, and how many jobs they make, in one step of the store: no step is a long one."""
 
 
+PATIENCE = 30.0
+"""So long whoever does not know a tick's arguments leaves it to another version. Then it fails; a little later
+it would be taken for missed."""
+
+
 class Broken(NamedTuple):
     schedule: str
     error: Exception
 
 
 class Round(NamedTuple):
-    """`left` are due and stay so: their task is not known here, or they cannot be read. `next_due` is in so
-    many seconds."""
+    """`left` are due and stay so: their task or its arguments are not known here, or they cannot be read.
+    `next_due` is in so many seconds."""
 
     left: set[str]
     broken: list[Broken]
@@ -50,6 +55,8 @@ async def fire_due(store: Store, tasks: Mapping[str, TaskDefinition], left: int,
     missed = False
     if ours:
         now = (await store.read_clock()).wall
+        others |= {course.id for course, schedule in ours if _is_anothers(course, schedule, tasks, now)}
+        ours = [(course, schedule) for course, schedule in ours if course.id not in others]
         live = await _live(store, [schedule for _, schedule in ours], now)
         for step in _steps(_decided(ours, tasks, live, now, broken)):
             missed |= await _advance(store, step, now, tell)
@@ -72,6 +79,12 @@ def _read(
         else:
             others.add(course.id)
     return ours, others, broken
+
+
+def _is_anothers(course: Course, schedule: Schedule, tasks: Mapping[str, TaskDefinition], now: float) -> bool:
+    """While a new version is rolled out, the old one cannot know its arguments."""
+    waits = now - (now if course.due is None else course.due)
+    return waits < PATIENCE and not fits(schedule.work, tasks[schedule.work.task])
 
 
 async def _live(store: Store, schedules: Iterable[Schedule], now: float) -> set[str]:

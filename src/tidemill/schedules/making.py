@@ -34,6 +34,15 @@ def make(schedule: Schedule, task: TaskDefinition, overlap: Overlap, job: str, a
     return Made(queue, made)
 
 
+def fits(work: Work, task: TaskDefinition) -> bool:
+    """Whether the task of today takes these arguments."""
+    try:
+        task.payload.decode(bytes(work.payload))
+    except Exception:  # noqa: BLE001 - a user's own types may raise anything
+        return False
+    return True
+
+
 def unique_key(name: str) -> str:
     """What holds ticks of a schedule apart where its task has no key of its own."""
     return f"schedule {name}"

@@ -3,8 +3,10 @@
     store ◀── pump ── settler     one trip at a time settles what ended and claims what comes next
                 │ └── producer    how many jobs, of which queues; pace: how far ahead
                 ▼
-             executor ── runners  one task per attempt: on the loop, in a thread, in a process
-                │ └── deadlines   one timer for all timeouts
+             executor             one task per attempt
+                │ ├── handling    other ways to call a handler; runners: threads and processes
+                │ ├── judging     what becomes of an attempt that did not just return
+                │ └── stopping    timeouts and lost claims; deadlines: one timer for all of them
                 ▼
               hands ◀── heartbeat renews all that is held, from a thread of its own
 

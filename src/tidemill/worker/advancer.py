@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tidemill.contract.store import Store
 from tidemill.core.courses import Course, Kind
@@ -15,11 +16,13 @@ from tidemill.telemetry.events import ChoreBroke
 from tidemill.worker.emitter import Emitter, with_traceback
 from tidemill.worker.leader import Leader
 
-SWEEP_EVERY = 5.0
-"""Only what somebody left behind waits for it: a worker that died, a person who brought a job back."""
+if TYPE_CHECKING:
+    from tidemill.flows.doubts import Doubts
 
-SHORTEST_REST = 0.001
+AGAIN_IN = 1.0
+"""A store that did not answer is asked what it did."""
 DUTY = "flows"
+"""What somebody left behind waits for its leader: a worker that died, a person who brought a job back."""
 
 
 class Advancer:
@@ -31,11 +34,13 @@ class Advancer:
     ) -> None:
         self._store, self._tasks = store, tasks
         self._leader, self._emitter = leader, emitter
+        self.duty = leader.duty(DUTY)
         self._loop = asyncio.get_running_loop()
         self._noted: dict[str, None] = {}  # in order: a simulated history must replay
         self._left: dict[str, float] = {}  # since when, on the loop's clock
         self._given_up: set[str] = set()
         self._broken: set[str] = set()
+        self._doubts: Doubts | None = None
         self._bell = asyncio.Event()
         self._turn = asyncio.Lock()
         self._next_due: float | None = None
@@ -53,18 +58,25 @@ class Advancer:
             try:
                 await self._advance_noted()
             except StoreError:
-                continue
+                if self._in_doubt:
+                    await asyncio.sleep(AGAIN_IN)
+                    self._bell.set()
 
     async def sweep(self) -> bool:
         """A chore of the leader's. True when there is more to do."""
         more = await self._sweep(None)
         if self._left:
-            await self._leader.pass_on(DUTY)
+            await self._leader.pass_on(self.duty)
         return more
 
-    def rest(self) -> float:
+    def rest(self) -> float | None:
         """Until the timeout of the next flow."""
-        return SWEEP_EVERY if self._next_due is None else max(SHORTEST_REST, self._next_due)
+        return self._next_due
+
+    async def leave(self) -> None:
+        """The last that was settled here waits for no other worker to look."""
+        if self._noted or self._in_doubt:
+            await self._advance_noted()
 
     async def finish(self) -> None:
         """For a worker that runs until nothing is left to do."""
@@ -74,6 +86,7 @@ class Advancer:
 
     async def _advance_noted(self) -> None:
         self._bell.clear()
+        self._noted |= dict.fromkeys(self._in_doubt)
         while self._noted:
             noted, self._noted = list(self._noted), {}
             while await self._sweep(noted):
@@ -81,6 +94,7 @@ class Advancer:
 
     async def _sweep(self, ids: Sequence[str] | None) -> bool:
         """One at a time: who finds nothing left has counted what the one before advanced."""
+        from tidemill.flows.doubts import Doubts
         from tidemill.flows.sweeping import FLOWS_AT_ONCE, sweep  # a client has no need of any of it
         from tidemill.flows.telling import tell_ended
 
@@ -89,12 +103,15 @@ class Advancer:
             tell_ended(self._emitter.signals, before, after)
 
         async with self._turn:
+            doubts = self._doubts = self._doubts or Doubts(self._emitter.worker)
+            await doubts.settle(self._store, advanced)
             swept = await sweep(
                 self._store,
                 self._tasks,
                 ids,
                 limit=FLOWS_AT_ONCE + len(self._left) + len(self._broken),
                 given_up=self._given_up,
+                doubts=doubts,
                 tell=advanced,
             )
             self._tell_broken(swept.broken)
@@ -102,6 +119,10 @@ class Advancer:
                 self._broken, self._next_due = set(swept.broken), swept.next_due
                 await self._leave(swept.left)
             return swept.more
+
+    @property
+    def _in_doubt(self) -> list[str]:
+        return [] if self._doubts is None else self._doubts.flows
 
     def _tell_broken(self, broken: Mapping[str, Exception]) -> None:
         """Of each once: it is tried again and again."""

@@ -1,53 +1,72 @@
-"""The loop every chore shares: wait, see whether this worker leads, do it, survive its failure."""
+"""The loop every chore shares: wait until it is called for here, do it, survive its failure."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 from collections.abc import Awaitable, Callable
 
-from tidemill.contract.wakeups import Listener
+from tidemill.contract.store import Store
 from tidemill.errors import StoreError
 from tidemill.telemetry.events import ChoreBroke, ChoreFailed
+from tidemill.worker.bell import ARMED_FOR
+from tidemill.worker.duty import Duty
 from tidemill.worker.emitter import Emitter, described, with_traceback
-from tidemill.worker.leader import Leader
 
-_LEAD_LONGER = 1.2
-"""A leader asks again before its lease is over, and a dead one is replaced within little more
-than one period."""
+NEVER = math.inf
+"""The period of a chore that is only done when it is called for."""
+
+TRY_AGAIN_AFTER = 5.0
+BETWEEN_ROUNDS = 0.01
+"""Between two rounds of a long chore others get their turn at the store."""
+
+SHORTEST_REST = 0.001
 
 
 async def every(
     seconds: float,
-    duty: str,
-    leader: Leader | None,
+    duty: Duty,
     do: Callable[[], Awaitable[bool]],
     emitter: Emitter,
     *,
-    listener: Listener | None = None,
-    rest: Callable[[], float] | None = None,
+    rest: Callable[[], float | None] | None = None,
 ) -> None:
-    """Do it every so often, and again at once while it answers that there is more. Without a
-    leader every worker does it. Whoever rings the listener of the one who does it has it done at once.
+    """Do it every so often, and whenever it is called for; again at once while it answers that there is more.
     `rest` says when it is to be done again, if that is sooner."""
-    failing = False
+    failing, time = False, asyncio.get_running_loop().time
     while True:
-        leads = more = False
-        pause = seconds
+        await duty.called()
+        began = time()
+        duty.at = began + seconds  # whatever calls while it is done is about what it may have missed
         try:
-            leads = leader is None or await leader.leads(duty, seconds * _LEAD_LONGER)
-            if listener is not None:
-                (listener.arm if leads else listener.disarm)()
-            more = leads and await do()
+            more = await do()
             failing = False
-            pause = min(seconds, rest()) if leads and rest is not None else seconds
+            duty.done.set()
+            if more:
+                duty.call(time() + BETWEEN_ROUNDS)
+            elif rest is not None and (soon := rest()) is not None:
+                duty.call(time() + max(SHORTEST_REST, soon))
         except StoreError as error:
             if not failing:
-                emitter.worker_event(ChoreFailed, chore=duty, **described(error))
+                emitter.worker_event(ChoreFailed, chore=duty.name, **described(error))
             failing = True
         except Exception as error:  # noqa: BLE001 - one broken chore must not end the worker
-            emitter.worker_event(ChoreBroke, chore=duty, **with_traceback(error))
-        # Between two rounds of a long chore others get their turn at the store.
-        if listener is not None and leads and not more:
-            await listener.wait(pause)
+            emitter.worker_event(ChoreBroke, chore=duty.name, **with_traceback(error))
         else:
-            await asyncio.sleep(min(pause, 0.01) if more else pause)
+            continue
+        duty.at = time() + (seconds if seconds < NEVER else TRY_AGAIN_AFTER)
+
+
+async def when_rung(store: Store, topic: str, duty: Duty) -> None:
+    """Have it done at once when somebody rings. While it is another's, nobody listens here."""
+    with contextlib.closing(store.listen([topic])) as listener:
+        while True:
+            if not duty.ours:
+                listener.disarm()
+                await duty.is_ours()
+            listener.arm()
+            duty.done.clear()
+            duty.call()
+            await duty.done.wait()  # a store that is away rings at once, again and again
+            await listener.wait(ARMED_FOR)

@@ -7,14 +7,10 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
-from tidemill.contract.transactions import Transactional
-from tidemill.contract.upkeep import Tended
-from tidemill.contract.wakeups import ARRIVALS
 from tidemill.core.claims import Claimed, Claims
 from tidemill.core.outcomes import Release
 from tidemill.core.pools import PoolSettings
@@ -23,23 +19,20 @@ from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.telemetry.events import JobLost, TaskUnknown
 from tidemill.telemetry.signals import Signals
 from tidemill.worker.admitter import Admitter
-from tidemill.worker.advancer import SWEEP_EVERY, Advancer
+from tidemill.worker.advancer import Advancer
 from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.call import in_calls
-from tidemill.worker.chores import every
 from tidemill.worker.drain import Drain
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.executor import Executor
 from tidemill.worker.hands import Hands
 from tidemill.worker.heartbeat import Heartbeat, Identity
-from tidemill.worker.leader import Leader
 from tidemill.worker.options import WorkerOptions
 from tidemill.worker.pace import Pace
 from tidemill.worker.producer import Producer
-from tidemill.worker.pruner import Pruner
 from tidemill.worker.pulse import InThread, OnLoop
 from tidemill.worker.pump import Pump
-from tidemill.worker.reclaimer import Reclaimer
+from tidemill.worker.rounds import Rounds
 from tidemill.worker.runners.isolated import Isolation
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.scheduler import Scheduler
@@ -51,7 +44,6 @@ if TYPE_CHECKING:
     from tidemill.schedules.schedule import Wanted
 
 LAST_TRIP_WITHIN = 2.0
-TEND_EVERY = 5.0
 
 
 class Crew:
@@ -100,15 +92,15 @@ class Crew:
             on_room=self._wake,
         )
         self._producer = Producer(options, worker, hands, pace=pace, tasks=tasks)
-        self._leader = Leader(store, worker)
-        self._advancer = Advancer(store, tasks, self._leader, emitter)
+        self._rounds = Rounds(store, worker, options, emitter)
+        self._advancer = Advancer(store, tasks, self._rounds.leader, emitter)
         self._pump = self._make_pump(pace)
         self._drain = Drain(hands, self._executor, emitter, grace=options.grace, give_up=self._give_up)
         self._pumping: asyncio.Task[None] | None = None
         self._gave_up = False
         self._heartbeat = self._make_heartbeat(worker)
         self._admitter = Admitter(store, tasks)
-        self._scheduler = Scheduler(store, tasks, schedules, self._leader, emitter)
+        self._scheduler = Scheduler(store, tasks, schedules, self._rounds.leader, emitter)
 
     def _make_pump(self, pace: Pace) -> Pump:
         return Pump(
@@ -171,7 +163,8 @@ class Crew:
         with contextlib.suppress(TimeoutError, StoreError):
             async with asyncio.timeout(2 * LAST_TRIP_WITHIN):
                 await pulse.stopped(within=LAST_TRIP_WITHIN)
-                await self._leader.resign()
+                await self._advancer.leave()
+                await self._rounds.leader.resign()
                 if not self._hands.held:
                     await self._heartbeat.farewell(self._store)
 
@@ -224,43 +217,11 @@ class Crew:
                 await self._store.settle(settlements)
 
     def _services(self) -> list[Coroutine[Any, Any, None]]:
-        options, emitter = self._options, self._emitter
-        reclaimer = Reclaimer(self._store, options.lease, emitter)
-        pruner = Pruner(self._store)
         return [
             self._pump.bell.run(),
             self._producer.watch_settings(self._store),
-            # Twice per period: a leader that died has been replaced before its jobs' leases are over.
-            every(options.reclaim_every / 2, "reclaim", self._leader, reclaimer.reclaim, emitter),
-            every(options.reclaim_every / 2, "watch the clocks", None, reclaimer.watch, emitter),
-            every(options.prune_every, "prune", self._leader, pruner.prune, emitter),
-            self._admit(),
-            self._advancer.run(),
-            every(
-                SWEEP_EVERY,
-                "flows",
-                self._leader,
-                self._advancer.sweep,
-                emitter,
-                rest=self._advancer.rest,
-            ),
-            self._scheduler.run(),
-            *self._tending(),
+            *self._rounds.services(self._admitter, self._advancer, self._scheduler),
         ]
-
-    def _tending(self) -> Iterator[Coroutine[Any, Any, None]]:
-        if isinstance(self._store, Tended):
-            yield every(TEND_EVERY, "tend", self._leader, self._store.tend, self._emitter)
-
-    async def _admit(self) -> None:
-        """Not led: the leader might be the one worker that does not know the task. It listens only where
-        somebody rings, because a listener costs an idle worker something."""
-        chore = partial(every, self._options.admit_every, "admit", None, self._admitter.admit, self._emitter)
-        if isinstance(self._store, Transactional):
-            with contextlib.closing(self._store.listen([ARRIVALS])) as listener:
-                await chore(listener=listener)
-        else:
-            await chore()
 
     async def _admit_the_rest(self) -> None:
         while await self._admitter.admit():

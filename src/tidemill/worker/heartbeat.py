@@ -22,6 +22,7 @@ from tidemill.core.claims import Held, Said
 from tidemill.errors import StoreError
 from tidemill.telemetry.events import HeartbeatBroke, HeartbeatFailed
 from tidemill.worker.attempt import LINGER, Attempt, Stop
+from tidemill.worker.bell import ARMED_FOR
 from tidemill.worker.emitter import Emitter, described, with_traceback
 from tidemill.worker.hands import Hands
 from tidemill.worker.options import WorkerOptions
@@ -119,7 +120,7 @@ class Heartbeat:
             armed = time()
             if looked_away:
                 self._ring(wake)
-            rung = await listener.wait(self._options.beat_every)
+            rung = await listener.wait(ARMED_FOR)
             listener.disarm()
             if rung:
                 self._ring(wake)

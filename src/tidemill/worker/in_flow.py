@@ -15,7 +15,7 @@ AGAIN_IN = 1.0
 
 async def give_results(attempt: Attempt) -> None:
     """Its payload gets what it was made without. A store that does not answer costs it no attempt."""
-    from tidemill.flows.results import ResultGone, filled  # most jobs are of no flow
+    from tidemill.flows.results import ResultGone, ResultsTooLarge, filled  # most jobs are of no flow
 
     job = attempt.job
     assert job.flow is not None  # noqa: S101 - asked by the executor
@@ -23,6 +23,8 @@ async def give_results(attempt: Attempt) -> None:
         job.payload = await filled(attempt.metering.store, job.flow, job.payload)
     except ResultGone as error:
         raise Ends(Fail(Error("ResultGone", str(error)), "result gone")) from None
+    except ResultsTooLarge as error:
+        raise Ends(Fail(Error("ResultsTooLarge", str(error)), "results too large")) from None
     except StoreError as error:
         raise Ends(Snooze(AGAIN_IN, f"the results it takes could not be read: {error}")) from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tidemill.contract.jobs import Reclaimed
+from tidemill.contract.jobs import Reading, Reclaimed
 from tidemill.contract.store import Store
 from tidemill.core.job import Error, Job
 from tidemill.core.transitions import POISON
@@ -14,6 +14,7 @@ from tidemill.worker.emitter import Emitter
 from tidemill.worker.questions import look_up
 
 MAY_PART_BY = 2.0
+SEEN_WITHIN = 1.0
 
 
 class Reclaimer:
@@ -26,31 +27,35 @@ class Reclaimer:
 
     def __init__(self, store: Store, lease: float, emitter: Emitter) -> None:
         self._store, self._lease, self._emitter = store, lease, emitter
+        self._loop = asyncio.get_running_loop()
         self._seen: tuple[float, float] | None = None
         self._not_before = 0.0
 
-    async def watch(self) -> bool:
-        await self._trusted()
-        return False
-
-    async def reclaim(self) -> bool:
-        if await self._trusted():
-            await tell(self._emitter.signals, self._store, await self._store.reclaim())
-        return False
-
-    async def _trusted(self) -> bool:
-        loop = asyncio.get_running_loop()
-        before = loop.time()
-        reading = await self._store.read_clock()
-        ours = (before + loop.time()) / 2
+    def watch(self, reading: Reading, asked: float) -> None:
+        """What the store's clock said between `asked` and now. A store that was away answers late: then
+        nobody knows when it looked."""
+        now = self._loop.time()
+        if now - asked >= MAY_PART_BY:
+            return
+        ours = (asked + now) / 2
         self._emitter.clock_read(reading, ours)
         seen, self._seen = self._seen, (reading.boot, ours)
         if seen is not None:
             apart = (reading.boot - seen[0]) - (ours - seen[1])
             if abs(apart) > MAY_PART_BY:
-                self._not_before = loop.time() + self._lease
+                self._not_before = self._loop.time() + self._lease
                 self._emitter.worker_event(ClocksParted, seconds=apart, pause=self._lease)
-        return loop.time() >= self._not_before
+
+    async def reclaim(self) -> bool:
+        if self._trusts:
+            await tell(self._emitter.signals, self._store, await self._store.reclaim())
+        return False
+
+    @property
+    def _trusts(self) -> bool:
+        """By a look of just now: clocks may part at any time."""
+        now = self._loop.time()
+        return now >= self._not_before and self._seen is not None and now - self._seen[1] < SEEN_WITHIN
 
 
 async def tell(signals: Signals, store: Store, reclaimed: Reclaimed) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from tidemill.core.courses import Kind
 from tidemill.errors import StoreError
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.events import ChoreBroke, ChoreFailed, ScheduleFired, ScheduleSkipped
-from tidemill.worker.chores import every
+from tidemill.worker.chores import NEVER, every, when_rung
 from tidemill.worker.emitter import Emitter, described, with_traceback
 from tidemill.worker.leader import Leader
 
@@ -22,10 +21,7 @@ if TYPE_CHECKING:
     from tidemill.schedules.firing import Broken
     from tidemill.schedules.schedule import Past, Wanted
 
-LOOK_EVERY = 5.0
-"""A leader that died is replaced within little more than twice as much."""
-
-SHORTEST_REST = 0.001
+TRY_AGAIN_AFTER = 5.0
 DECLARING = "declare schedules"
 
 
@@ -43,7 +39,8 @@ class Scheduler:
         emitter: Emitter,
     ) -> None:
         self._store, self._tasks, self._declared = store, tasks, declared
-        self._leader, self._emitter = leader, emitter
+        self._emitter = emitter
+        self.duty = leader.duty(f"schedules {_mark(tasks)}")
         self._is_declared = False
         self._left: set[str] = set()
         self._told: set[str] = set()
@@ -53,16 +50,9 @@ class Scheduler:
 
     async def run(self) -> None:
         await self._declare_in_time()
-        with contextlib.closing(self._store.listen([agenda_topic(Kind.SCHEDULE)])) as listener:
-            await every(
-                LOOK_EVERY,
-                f"schedules {_mark(self._tasks)}",
-                self._leader,
-                self.fire,
-                self._emitter,
-                listener=listener,
-                rest=self._rest,
-            )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(every(NEVER, self.duty, self.fire, self._emitter, rest=self._rest))
+            group.create_task(when_rung(self._store, agenda_topic(Kind.SCHEDULE), self.duty))
 
     async def fire(self) -> bool:
         """True when there is more to do."""
@@ -80,8 +70,8 @@ class Scheduler:
         while await self.fire():
             pass
 
-    def _rest(self) -> float:
-        return LOOK_EVERY if self._next_due is None else max(SHORTEST_REST, self._next_due)
+    def _rest(self) -> float | None:
+        return self._next_due
 
     async def _declare_in_time(self) -> None:
         while not self._is_declared:
@@ -89,7 +79,7 @@ class Scheduler:
                 await self._declare()
             except StoreError as error:
                 self._emitter.worker_event(ChoreFailed, chore=DECLARING, **described(error))
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(TRY_AGAIN_AFTER)
             except Exception as error:  # noqa: BLE001 - schedules there are go on, and so does the worker
                 self._emitter.worker_event(ChoreBroke, chore=DECLARING, **with_traceback(error))
                 return
@@ -123,5 +113,13 @@ class Scheduler:
 
 
 def _mark(tasks: Mapping[str, TaskDefinition]) -> str:
-    """The same for workers with the same tasks."""
-    return blake2b("\0".join(sorted(tasks)).encode(), digest_size=6).hexdigest()
+    """The same for workers with the same tasks, which take the same arguments."""
+    known = sorted(f"{name}({_arguments(task)})" for name, task in tasks.items())
+    return blake2b("\0".join(known).encode(), digest_size=6).hexdigest()
+
+
+def _arguments(task: TaskDefinition) -> str:
+    """As far as every process of that version says the same."""
+    hints = task.payload.hints
+    types = {name: hint.__qualname__ for name, hint in hints.items() if isinstance(hint, type)}
+    return ", ".join(f"{name}: {types.get(name, '')}" for name in task.payload.names)

@@ -24,9 +24,6 @@ _SETTLE = """
 SELECT stirred FROM tidemill.settle_plain(NULL, NULL, NULL, $1, ARRAY[$2::bigint], ARRAY[$3::bigint],
     '{done}', '{}', '{}', '{}', '{}', '{}')
 """
-_WAITS_FOR_STIRS = """
-SELECT count(*) FROM pg_locks WHERE relation = 'tidemill.stirs'::regclass AND NOT granted
-"""
 FLOWS, STEPS = 400, 3
 
 
@@ -56,10 +53,6 @@ def going(
     return Advance(kind=Kind.FLOW, id=flow, expected=expected, next=then, jobs=jobs, taken=taken)
 
 
-def forgotten(flow: str, expected: int) -> Advance:
-    return Advance(kind=Kind.FLOW, id=flow, expected=expected, next=None)
-
-
 async def take(store: Store, number: int = 1, limit: int = 5) -> list[Claimed]:
     request = ClaimRequest(worker="w", number=number, shares=(Share("q", limit),), limit=limit, lease=30.0)
     return (await store.claim(request)).jobs
@@ -86,27 +79,8 @@ async def test_f10_jobs_of_flows_are_claimed_together_and_their_ends_noted_by_th
     assert await ends(store) == [("f/0", State.DONE), ("f/1", State.DONE)]
 
 
-async def test_f10_an_end_whose_flow_goes_meanwhile_is_not_left_behind(
-    store: Store, outsider: asyncpg.Connection, prepared_postgres_url: str
-) -> None:
-    """Whoever forgets the flow waits for the settlement that found it there."""
-    await store.advance([going("f", 0, 1)])
-    (job,) = await take(store)
-    settling = await asyncpg.connect(prepared_postgres_url)
-    transaction = settling.transaction()
-    await transaction.start()
-    assert await settling.fetchval(_SETTLE, [job.id], job.fence, job.claim)
-    going_away = asyncio.create_task(store.advance([forgotten("f", 1)]))
-    while not await outsider.fetchval(_WAITS_FOR_STIRS):
-        assert not going_away.done()
-    await transaction.commit()
-    await settling.close()
-    assert [one.done for one in await going_away] == [True]
-    assert await outsider.fetchval("SELECT count(*) FROM tidemill.stirs") == 0
-
-
 async def test_f10_flows_that_go_while_their_jobs_end_hold_nobody_up(store: Store) -> None:
-    """Settlements of one claim, flows that are forgotten or end, and readers, all at once."""
+    """Settlements of one claim, flows that end and are pruned, and readers, all at once."""
     flows = [f"f{n}" for n in range(40)]
     await store.advance([going(flow, 0, STEPS) for flow in flows])
     jobs = await take(store, limit=1000)
@@ -116,19 +90,19 @@ async def test_f10_flows_that_go_while_their_jobs_end_hold_nobody_up(store: Stor
         for job in some:
             await store.settle(done(job))
 
-    async def leave(some: list[str], keep: bool) -> None:
+    async def leave(some: list[str]) -> None:
         for flow in some:
-            await store.advance([going(flow, 1, keep=0.0) if keep else forgotten(flow, 1)])
+            await store.advance([going(flow, 1, keep=0.0)])
             await store.agenda(Kind.FLOW)
             await store.prune()
 
     parts = [jobs[at::4] for at in range(4)]
-    await asyncio.gather(*map(settle, parts), leave(flows[::2], keep=True), leave(flows[1::4], keep=False))
+    await asyncio.gather(*map(settle, parts), leave(flows[::4]), leave(flows[2::4]))
     while (await store.prune()).pruned:
         pass
     left = {job.id.split("/")[0] for job in (await store.find(Filter(), 1000)).jobs}
     assert left == set(flows[1::2])
-    assert {one.course.id for one in (await store.agenda(Kind.FLOW)).stirred} == set(flows[3::4])
+    assert {one.course.id for one in (await store.agenda(Kind.FLOW)).stirred} == set(flows[1::2])
 
 
 async def test_j83_what_pruning_and_looking_read_depends_on_who_is_meant(postgres_url: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,13 +19,16 @@ from tidemill.errors import (
     StoreUnavailable,
     TidemillError,
 )
-from tidemill.stores.postgres import migrations
+from tidemill.stores.postgres import links, migrations, upkeep
 from tidemill.stores.postgres.address import Address
 from tidemill.stores.postgres.connection import Connection
 
 if TYPE_CHECKING:
     from tests.servers.postgres import Postgres
+    from tests.servers.redis import Redis
 
+Role = Callable[[str], object]
+"""Changes the settings of a user."""
 SECRET = "s3cret%2Fword"  # noqa: S105 - a wrong one
 
 
@@ -78,6 +82,44 @@ async def test_no_right_to_create_a_schema_names_the_grant(
             client.execute("DROP ROLE stranger; DROP SCHEMA tidemill CASCADE; DROP ROLE humble")
 
 
+@pytest.fixture
+def role(postgres_server: Postgres, postgres_url: str) -> Iterator[Role]:
+    with postgres_server.client() as client:
+        client.execute("CREATE ROLE humble LOGIN")
+        client.execute("CREATE SCHEMA tidemill AUTHORIZATION humble")
+        yield lambda settings: client.execute(f"ALTER ROLE humble {settings}")
+        client.execute("DROP SCHEMA tidemill CASCADE; DROP ROLE humble")
+
+
+async def test_what_a_role_is_set_to_is_not_in_the_way(
+    role: Role, postgres_url: str, connect: Connect
+) -> None:
+    """An administrator may have meant people."""
+    role("SET statement_timeout = '1ms'")
+    role("SET lock_timeout = '1ms'")
+    role("SET standard_conforming_strings = off")
+    role("SET default_transaction_isolation = serializable")
+    role("SET search_path = nowhere")
+    connection = await connect(postgres_url.replace("postgres@", "humble@"))
+    await connection.fetch("SELECT pg_sleep(0.005)")
+    assert (await upkeep.describe(connection)).kind == "postgresql"
+    await connection.close()
+
+
+async def test_no_connection_left(role: Role, postgres_url: str) -> None:
+    role("CONNECTION LIMIT 0")
+    error = await opening(postgres_url.replace("postgres@", "humble@"))
+    assert isinstance(error, StoreUnavailable)
+    assert "no connection left; raise max_connections" in str(error)
+
+
+async def test_something_else_listens(redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "CONNECT_PATIENCE", 0.3)
+    error = await opening(f"postgresql://someone:{SECRET}@127.0.0.1:{redis_server.port}/tests")
+    assert isinstance(error, StoreUnavailable)
+    assert "cannot be reached (nobody greeted within 0.3 s); check host and port" in str(error)
+
+
 async def test_a_database_that_may_only_be_read(postgres_server: Postgres, postgres_url: str) -> None:
     with postgres_server.client() as client:
         client.execute("ALTER DATABASE tests SET default_transaction_read_only = on")
@@ -124,8 +166,8 @@ async def test_a_schema_that_is_too_new_or_somebody_elses(connect: Connect, post
 
 async def test_tls_that_the_server_does_not_have(postgres_url: str) -> None:
     error = await opening(postgres_url + "?sslmode=require")
-    assert isinstance(error, StoreUnavailable | ConfigurationError)
-    assert "SSL" in str(error)
+    assert isinstance(error, ConfigurationError)
+    assert "the server offers no TLS; set ssl = on there, or take sslmode out of the URL" in str(error)
 
 
 async def test_an_option_nobody_knows(postgres_url: str) -> None:
@@ -139,6 +181,7 @@ async def test_an_option_nobody_knows(postgres_url: str) -> None:
     [
         ("postgresql://u:p@h/d?schema=Big", "schema='Big' cannot be used"),
         ("postgresql://u:p@h/d?schema=pg_x", "schema='pg_x' cannot be used"),
+        ("postgresql://u:p@h/d?sslrootcert=/no/ca.pem", "sslrootcert=/no/ca.pem is not there"),
         ("postgresql://u:p@h/d?connections=many", "connections='many' must be a whole number"),
         ("postgresql://u:s3cret/word@h/d", "as %40, %2F"),
         ("postgresql://u:s3cret#word@h/d", "as %40, %2F"),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ADD = "INSERT INTO public.noted (what) VALUES ($1)"
 
+CANCEL = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'"
+
 
 @pytest.fixture
 async def noted(connection: Connection) -> Connection:
@@ -108,6 +110,15 @@ async def test_a_cancelled_verb_leaves_a_working_connection(noted: Connection) -
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert not await count(noted)
+
+
+async def test_a_statement_that_the_server_ends(noted: Connection, postgres_server: Postgres) -> None:
+    with postgres_server.client() as client:
+        waiting = asyncio.create_task(noted.fetch("SELECT pg_sleep(60)"))
+        while not client.execute(CANCEL).rowcount:  # noqa: ASYNC110 - until the server is at it
+            await asyncio.sleep(0.01)
+        with pytest.raises(StoreUnavailable, match=r"ended a statement .*user request.*statement_timeout"):
+            await waiting
 
 
 async def test_a_connection_to_a_server_that_became_a_standby_is_given_up(noted: Connection) -> None:

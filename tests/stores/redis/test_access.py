@@ -18,6 +18,7 @@ from tidemill.stores.redis import upkeep
 from tidemill.stores.redis.address import parse
 from tidemill.stores.redis.handle import Handle
 from tidemill.stores.redis.lines import finished
+from tidemill.stores.redis.scripts import Script
 
 QUEUE = queue_topic("q")
 
@@ -54,6 +55,12 @@ async def test_the_pages_user_reaches_nothing_else(connect: Connect, url: str) -
     for command in (("GET", "other"), ("FLUSHALL",), ("CONFIG", "GET", "*"), ("KEYS", "*")):
         with pytest.raises(StoreUnavailable, match="NOPERM"):
             await shard.ask(*command)
+
+
+async def test_s1_what_only_a_script_is_forbidden_is_told_the_same(connect: Connect, url: str) -> None:
+    """Servers have no word of their own for it."""
+    with pytest.raises(StoreUnavailable, match=r"forbids .*'keys'.*ACL line"):
+        await (await connect(url)).shard.run(Script("look", "return redis.call('KEYS', '*')"))
 
 
 async def test_s1_a_user_without_the_rights_is_told_where_the_line_is(redis_server: Redis) -> None:

@@ -62,7 +62,7 @@ async def test_i24_a_full_server_works_off_what_it_has(
     (second,) = await claim(store, 2)
     ends = [Settlement(one.id, one.fence, one.claim, Done()) for one in (first, second)]
     assert (await store.settle(ends)).answers == [Answer.OK, Answer.OK]
-    assert await store.lead("chores", "w", 5.0)
+    assert (await store.lead(["chores"], "w", 5.0)).leads
     assert (await store.prune()).pruned == 2
     assert await store.counts() == {}
 

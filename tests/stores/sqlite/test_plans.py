@@ -15,7 +15,7 @@ from tidemill.stores.sqlite.transaction import Transaction
 
 VERBS = (
     *("transaction", "insert", "inbox", "claim", "settle", "extend", "reclaim", "prune", "admit", "reader"),
-    *("pools", "accounts", "reservations", "lanes", "courses", "copying"),
+    *("pools", "accounts", "reservations", "lanes", "courses", "copying", "coordinator"),
 )
 BIG = ("jobs", "remembered", "lanes", "logs", "attempts", "accounts", "reservations", "courses", "stirs")
 WHOLE_TABLE_ON_PURPOSE = {
@@ -96,6 +96,15 @@ async def test_f21_j83_courses_and_their_jobs_come_in_order_from_an_index(
     details = _details(apsw.ext.query_info(connection, sql, explain_query_plan=True).query_plan)
     assert any(way in detail for detail in details), details
     assert not [detail for detail in details if "TEMP B-TREE" in detail], details
+
+
+async def test_f10_however_often_a_flow_was_stirred_the_next_one_is_a_step_away(store: SqliteStore) -> None:
+    connection = store._writer._connection
+    assert connection is not None
+    plan = apsw.ext.query_info(connection, load("courses").stirred, explain_query_plan=True).query_plan
+    searches = [detail for detail in _details(plan) if "stirs" in detail]
+    assert any("stirs_course (kind=? AND course>?)" in detail for detail in searches), searches
+    assert all(detail.startswith("SEARCH") for detail in searches), searches
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ from tidemill.core.courses import Course, Kind
 from tidemill.inspect.views import Overview
 from tidemill.inspect.words import duration, plural
 from tidemill.schedules.schedule import Origin, ScheduleState, readable
-from tidemill.worker.scheduler import LOOK_EVERY
 
 LOOKED_AT = 1000
 NAMED = 5
-FIRED_WITHIN = 3 * LOOK_EVERY
+FIRED_WITHIN = 15.0
 """A worker that knows the task has fired it long before, and a leader that died is replaced by then."""
 
 

@@ -6,7 +6,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
-from tidemill.cli.output import note, print_json
+from tidemill.cli.overriding import tell_unset
 from tidemill.cli.pools.words import overridden
 from tidemill.cli.target import Target, with_target
 from tidemill.inspect.pools import PoolStatus
@@ -24,11 +24,8 @@ def unset(target: Target, name: str, limits: tuple[str, ...]) -> int:
         return before, await app.inspect.clear_pool_override(name, *limits)
 
     before, after = target.run(clear)
-    if target.json:
-        print_json(after)
     held = before.override.changes.amounts if before.override else {}
-    if not held or (limits and not set(limits) & set(held)):
-        note(f"nothing was changed: of pool {name!r} {', '.join(held) or 'nothing'} is overridden")
+    if not tell_unset(target, f"pool {name!r}", after, names=limits, held=held):
         return 1
     if not target.json:
         click.echo(f"{name}: {overridden(after.override) if after.override else 'follows the code again'}")

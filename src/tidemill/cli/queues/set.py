@@ -9,8 +9,8 @@ from msgspec import UNSET
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
-from tidemill.cli.nearest import instead_of
 from tidemill.cli.output import print_json
+from tidemill.cli.overriding import assignments
 from tidemill.cli.queues.ending import Ending, with_ending
 from tidemill.cli.queues.words import overridden, who
 from tidemill.cli.target import Target, with_target
@@ -47,17 +47,8 @@ def set_(target: Target, name: str, *, words: tuple[str, ...], ending: Ending, r
 
 def _changes(queue: str, words: tuple[str, ...]) -> Any:
     known = of_queue(queue)
-    found: dict[str, Any] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise click.UsageError(f"{word!r} is not SETTING=VALUE, such as concurrency=5")
-        if name not in known:
-            raise click.UsageError(f"queues have no setting {name!r}; {instead_of(name, known)}")
-        if name in found:
-            raise click.UsageError(f"{name} is given twice")
-        found[name] = _value(known[name].kind, name, text)
-    return found
+    given = assignments(words, known, of="queues", example="concurrency=5")
+    return {name: _value(known[name].kind, name, text) for name, text in given}
 
 
 def _value(kind: Any, name: str, text: str) -> Any:

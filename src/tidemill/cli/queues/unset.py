@@ -6,8 +6,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
-from tidemill.cli.nearest import instead_of
-from tidemill.cli.output import note, print_json
+from tidemill.cli.overriding import refuse_unknown, tell_unset
 from tidemill.cli.queues.words import overridden, unusual
 from tidemill.cli.target import Target, with_target
 from tidemill.inspect.views import QueueView
@@ -20,20 +19,15 @@ from tidemill.settings.catalogue import of_queue
 @with_target
 def unset(target: Target, name: str, settings: tuple[str, ...]) -> int:
     """Let settings of a queue follow the code again: those named, or all."""
-    for setting in settings:
-        if setting not in (known := of_queue(name)):
-            raise click.UsageError(f"queues have no setting {setting!r}; {instead_of(setting, known)}")
+    refuse_unknown(settings, of_queue(name), of="queues")
 
     async def clear(app: Tidemill) -> tuple[QueueView, QueueView]:
         before = await app.inspect.queue(name)
         return before, await app.inspect.clear_override(name, *settings)
 
     before, after = target.run(clear)
-    if target.json:
-        print_json(after)
     held = before.override.changes.given() if before.override else {}
-    if not held or (settings and not set(settings) & set(held)):
-        note(f"nothing was changed: of queue {name!r} {', '.join(held) or 'nothing'} is overridden")
+    if not tell_unset(target, f"queue {name!r}", after, names=settings, held=held):
         return 1
     if not target.json:
         left = overridden(after.override) if after.override else "follows the code again"

@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete, times
-from tidemill.cli.nearest import instead_of
 from tidemill.cli.output import print_json
+from tidemill.cli.overriding import assignments
 from tidemill.cli.queues.ending import Ending, with_ending
 from tidemill.cli.queues.words import who
 from tidemill.cli.schedules.words import overridden
@@ -46,17 +46,8 @@ def set_(target: Target, name: str, *, words: tuple[str, ...], ending: Ending, r
 
 
 def _options(words: tuple[str, ...]) -> Any:
-    found: dict[str, Any] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise click.UsageError(f"{word!r} is not SETTING=VALUE, such as cron='0 4 * * *'")
-        if name not in READERS:
-            raise click.UsageError(f"schedules have no setting {name!r}; {instead_of(name, READERS)}")
-        if name in found:
-            raise click.UsageError(f"{name} is given twice")
-        found[name] = READERS[name](name, text)
-    return found
+    given = assignments(words, READERS, of="schedules", example="cron='0 4 * * *'")
+    return {name: READERS[name](name, text) for name, text in given}
 
 
 def _duration(name: str, text: str) -> float:

@@ -6,8 +6,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
-from tidemill.cli.nearest import instead_of
-from tidemill.cli.output import note, print_json
+from tidemill.cli.overriding import refuse_unknown, tell_unset
 from tidemill.cli.schedules.set import READERS
 from tidemill.cli.schedules.words import overridden, rule
 from tidemill.cli.target import Target, with_target
@@ -20,26 +19,17 @@ from tidemill.schedules.views import ScheduleView
 @with_target
 def unset(target: Target, name: str, settings: tuple[str, ...]) -> int:
     """Let settings of a schedule follow the code again: those named, or all."""
-    for setting in settings:
-        if setting not in READERS:
-            raise click.UsageError(f"schedules have no setting {setting!r}; {instead_of(setting, READERS)}")
+    refuse_unknown(settings, READERS, of="schedules")
 
     async def clear(app: Tidemill) -> tuple[ScheduleView, ScheduleView]:
         before = await app.schedules.get(name)
         return before, await app.schedules.clear_override(name, *settings)
 
     before, after = target.run(clear)
-    if target.json:
-        print_json(after)
     held = before.override.changes.given() if before.override else {}
-    if not held or (settings and not set(settings) & set(held)):
-        note(f"nothing was changed: of schedule {name!r} {', '.join(held) or 'nothing'} is overridden")
+    if not tell_unset(target, f"schedule {name!r}", after, names=settings, held=held):
         return 1
     if not target.json:
-        left = (
-            overridden(after.override)
-            if after.override
-            else f"follows the code again: {rule(after.settings)}"
-        )
-        click.echo(f"{name}: {left}")
+        again = f"follows the code again: {rule(after.settings)}"
+        click.echo(f"{name}: {overridden(after.override) if after.override else again}")
     return 0

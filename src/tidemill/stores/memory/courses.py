@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from tidemill.contract.courses import CoursePage, cursor_of, place_of
+from tidemill.contract.courses import CoursePage, cursor_of, place_of, refuse_unstorable
 from tidemill.core.courses import ENDS_AT_ONCE, Agenda, Course, End, Kind, Stirred
 from tidemill.engine.records import Records
 
 
 def agenda(records: Records, kind: Kind, limit: int, ids: Sequence[str] | None) -> Agenda:
     """F10 to F12."""
+    refuse_unstorable("ids", ids)
     waiting, dues, now = _ends(records, kind), records.dues[kind], records.clock.wall()
     over = dues.place((math.nextafter(now, math.inf),))
     for _, id_ in dues.slice(0, over if ids is not None else min(over, limit)):
@@ -36,6 +37,8 @@ def _ends(records: Records, kind: Kind) -> dict[str, list[End]]:
 
 
 def courses(records: Records, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
+    """F20."""
+    refuse_unstorable("ids", ids)
     return [records.courses.get((kind, id_)) for id_ in ids]
 
 
@@ -48,6 +51,8 @@ def find(  # noqa: PLR0917 - the contract's
     cursor: str | None,
 ) -> CoursePage:
     """F21."""
+    refuse_unstorable("name", [name or ""])
+    refuse_unstorable("states", states)
     behind = None if cursor is None else place_of(cursor)
     found = sorted(
         (

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from platform import python_version
-from typing import Self
-
-from msgspec import UNSET, UnsetType
+from typing import Self, TypeVar
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tidemill.contract.coordinator import Led
 from tidemill.contract.copying import Copies, IdPage, JobCopy
 from tidemill.contract.courses import CoursePage
-from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.jobs import Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
 from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.core.changes import Amended, Change
-from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
+from tidemill.core.checkpoints import Checkpoint, Step
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
-from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
+from tidemill.core.courses import Agenda, Course, Kind
 from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
-from tidemill.core.needs import Need
-from tidemill.core.outcomes import Answer
-from tidemill.core.pools import PoolChanges, PoolSettings
-from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
-from tidemill.core.spending import Observation
+from tidemill.core.queues import Inserted
 from tidemill.core.states import State
 from tidemill.engine import (
     admit,
@@ -44,12 +38,15 @@ from tidemill.engine import (
     settle,
     steering,
 )
-from tidemill.engine import courses as advancing
 from tidemill.engine import pools as pooling
+from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
+from tidemill.engine.verbs import SteppedVerbs
 from tidemill.errors import ConfigurationError, StoreUnavailable
 from tidemill.stores.memory import copying, courses, reader
 from tidemill.stores.memory.wakeups import Hub, MemoryListener
+
+T = TypeVar("T")
 
 
 class _Shared:
@@ -90,7 +87,7 @@ class MemoryBlocking:
             return reader.get(records, ids)
 
 
-class MemoryStore:
+class MemoryStore(SteppedVerbs):
     """Every verb runs to its end under one lock and awaits nothing, which makes it atomic."""
 
     def __init__(self, clock: Clock | None = None, entropy: Entropy | None = None) -> None:
@@ -104,6 +101,10 @@ class MemoryStore:
             raise StoreUnavailable("the store is closed; open it again, or use another handle")
         with self._shared.verb() as records:
             yield records
+
+    async def step(self, plan: Plan, verb: Callable[[Records], T], *, repeatable: bool = True) -> T:  # noqa: ARG002 - nothing has to be looked up first
+        with self.verb() as records:
+            return verb(records)
 
     async def open(self) -> Self:
         self._closed = False
@@ -133,10 +134,6 @@ class MemoryStore:
         with self.verb() as records:
             return admit.arrivals(records, limit, after)
 
-    async def admit(self, admissions: Sequence[Admission]) -> int:
-        with self.verb() as records:
-            return admit.admit(records, admissions)
-
     async def claim(self, request: ClaimRequest) -> Claims:
         with self.verb() as records:
             return claim.claim(records, request)
@@ -164,78 +161,9 @@ class MemoryStore:
         with self.verb() as records:
             return Reading(records.clock.wall(), records.clock.boot())
 
-    async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
-        with self.verb() as records:
-            steering.declare(records, queues)
-
-    async def override(
-        self,
-        queue: str,
-        changes: QueueChanges,
-        *,
-        by: str,
-        reason: str | None = None,
-        until: float | UnsetType | None = UNSET,
-    ) -> None:
-        change = partial(overridden, changes=changes, by=by, reason=reason, until=until)
-        with self.verb() as records:
-            steering.override(records, queue, change)
-
-    async def clear_override(self, queue: str, names: Sequence[str] = ()) -> None:
-        with self.verb() as records:
-            steering.clear_override(records, queue, names)
-
-    async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
-        with self.verb() as records:
-            steering.pause(records, queue, until, reason)
-
-    async def resume(self, queue: str) -> None:
-        with self.verb() as records:
-            steering.resume(records, queue)
-
     async def queues(self) -> list[QueueInfo]:
         with self.verb() as records:
             return steering.queues(records)
-
-    async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
-        with self.verb() as records:
-            pooling.declare(records, pools)
-
-    async def override_pool(
-        self,
-        pool: str,
-        changes: PoolChanges | None,
-        *,
-        by: str,
-        reason: str | None = None,
-        until: float | None = None,
-    ) -> None:
-        with self.verb() as records:
-            pooling.override(records, pool, changes, by=by, reason=reason, until=until)
-
-    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
-        with self.verb() as records:
-            return pooling.reserve(records, job, fence, claim, need)
-
-    async def observe(self, observations: Sequence[Observation]) -> None:
-        with self.verb() as records:
-            pooling.observe(records, observations)
-
-    async def close_pool(
-        self,
-        pool: str,
-        *,
-        key: str | None = None,
-        until: float | None = None,
-        by: str,
-        reason: str | None = None,
-    ) -> None:
-        with self.verb() as records:
-            pooling.close(records, (pool, key), until=until, by=by, reason=reason)
-
-    async def open_pool(self, pool: str, *, key: str | None = None) -> None:
-        with self.verb() as records:
-            pooling.open_again(records, (pool, key))
 
     async def pools(self) -> list[PoolView]:
         with self.verb() as records:
@@ -245,20 +173,6 @@ class MemoryStore:
         with self.verb() as records:
             return pooling.history(records, pool, since)
 
-    async def begin_step(self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry") -> Beginning:
-        with self.verb() as records:
-            return checkpoints.begin(records, job, by, step, on_unknown)
-
-    async def forget_step(self, job: str, by: Try, step: Step) -> None:
-        with self.verb() as records:
-            checkpoints.forget(records, job, by, step)
-
-    async def keep_step(
-        self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
-    ) -> tuple[Answer, bytes]:
-        with self.verb() as records:
-            return checkpoints.keep(records, job, by, step, result, paid=paid)
-
     async def checkpoints(self, job: str) -> list[Checkpoint]:
         with self.verb() as records:
             return checkpoints.every(records, job)
@@ -266,10 +180,6 @@ class MemoryStore:
     async def kept_step(self, job: str, step: Step) -> bytes | None:
         with self.verb() as records:
             return checkpoints.result(records, job, step)
-
-    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
-        with self.verb() as records:
-            return advancing.advance(records, advances)
 
     async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
         with self.verb() as records:
@@ -295,13 +205,13 @@ class MemoryStore:
         with self.verb() as records:
             return courses.counts(records, kind)
 
-    async def lead(self, duty: str, worker: str, lease: float) -> bool:
+    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Led:
         with self.verb() as records:
-            return steering.lead(records, duty, worker, lease)
+            return steering.lead(records, duties, worker, lease)
 
-    async def resign(self, duty: str, worker: str) -> None:
+    async def resign(self, duties: Sequence[str], worker: str) -> None:
         with self.verb() as records:
-            steering.resign(records, duty, worker)
+            steering.resign(records, duties, worker)
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return self.blocking.get(ids)

@@ -6,6 +6,7 @@ business, TLS (`sslmode`, `sslrootcert` …) and several hosts included.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Self
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
@@ -22,6 +23,7 @@ a hundred for everybody."""
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,49}")
 _HOST = re.compile(r"(\[[\w.:%]*\]|[\w.%-]*)(:\d{0,5})?")
 _MOST_CONNECTIONS = 1000
+_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -39,6 +41,7 @@ class Address(msgspec.Struct, frozen=True):
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         named = options.pop("schema", DEFAULT_SCHEMA)
         connections = _count(options.pop("connections", str(CONNECTIONS)))
+        _check_files(options)
         if "," in parts.netloc:
             # Of several hosts the one that takes writes: after a failover that is another one.
             options.setdefault("target_session_attrs", "read-write")
@@ -84,6 +87,15 @@ def _schema(name: str) -> str:
             "do not begin with a digit or with pg_"
         )
     return name
+
+
+def _check_files(options: dict[str, str]) -> None:
+    """What asyncpg says of a missing one does not name it."""
+    for option in _FILES:
+        if option in options and not os.access(options[option], os.R_OK):
+            raise ConfigurationError(
+                f"url: {option}={options[option]} is not there or may not be read; give a PEM file's path"
+            )
 
 
 def _count(text: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from asyncpg import Record
 from msgspec.structs import asdict
 
-from tidemill.contract.courses import CoursePage, cursor_of, place_of
+from tidemill.contract.courses import CoursePage, cursor_of, place_of, refuse_unstorable
 from tidemill.core.courses import ENDS_AT_ONCE, Agenda, Course, End, Kind, Stirred
 from tidemill.core.states import State
 from tidemill.engine import wants
@@ -47,6 +47,7 @@ async def look(view: View, wanted: Iterable[wants.CourseOf], found: Found) -> No
 
 async def courses(connection: Connection, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
     """F20."""
+    refuse_unstorable("ids", ids)
     rows = await connection.fetch(_BY_ID, [kind] * len(ids), list(ids))
     found = {row["id"]: course_of(row) for row in rows}
     return [found.get(id_) for id_ in ids]
@@ -54,6 +55,7 @@ async def courses(connection: Connection, kind: Kind, ids: Sequence[str]) -> lis
 
 async def agenda(connection: Connection, kind: Kind, limit: int, ids: Sequence[str] | None) -> Agenda:
     """F10 to F12, as of one instant."""
+    refuse_unstorable("ids", ids)
     asked = (*connection.clock.asked(), kind, limit, ENDS_AT_ONCE)
     if ids is None:
         rows = await connection.fetch(_AGENDA, *asked)
@@ -81,6 +83,8 @@ async def find(  # noqa: PLR0917 - the contract's
     cursor: str | None,
 ) -> CoursePage:
     """F21."""
+    refuse_unstorable("name", [name or ""])
+    refuse_unstorable("states", states)
     values: list[Any] = [kind, *(_NEWEST if cursor is None else place_of(cursor)), limit + 1]
     if states is not None:
         values.append(list(set(states)))

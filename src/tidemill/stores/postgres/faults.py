@@ -120,7 +120,13 @@ _SENTENCES = (
         "{said}; stop every worker and restore a backup",
     ),
     Sentence(
-        (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError, TimeoutError),
+        (asyncpg.QueryCanceledError,),
+        StoreUnavailable,
+        "the server ended a statement before it was done ({said}); where the role or the database has a "
+        "statement_timeout, give it 5 s or more (ALTER ROLE … SET statement_timeout = …)",
+    ),
+    Sentence(
+        (asyncpg.LockNotAvailableError, TimeoutError),
         StoreUnavailable,
         "no answer in time; look for a long transaction that holds locks (pg_stat_activity), a server with "
         "too much to do, or a network that drops packets",
@@ -138,9 +144,20 @@ _SENTENCES = (
         "process fewer with ?connections= in the URL",
     ),
     Sentence(
+        (ssl.SSLCertVerificationError,),
+        ConfigurationError,
+        "its certificate is not trusted ({said}); name the file of the authority that signed it with "
+        "sslrootcert= in the URL, and the host as the certificate does",
+    ),
+    Sentence(
         (ssl.SSLError,),
         ConfigurationError,
         "TLS failed ({said}); check sslmode and sslrootcert in the URL",
+    ),
+    Sentence(
+        (asyncpg.ClientConfigurationError,),
+        ConfigurationError,
+        "{said}; put it right in the URL (sslrootcert= names the authority's file)",
     ),
     Sentence(
         (asyncpg.CantChangeRuntimeParamError, asyncpg.UndefinedObjectError),
@@ -155,6 +172,10 @@ def translate(error: BaseException, address: Address) -> TidemillError:
     for sentence in _SENTENCES:
         if isinstance(error, sentence.errors):
             return sentence.raised(f"{address}: " + sentence.text.format(said=said, schema=address.schema))
+    if "rejected SSL" in said:  # asyncpg has no type of its own for it
+        return ConfigurationError(
+            f"{address}: the server offers no TLS; set ssl = on there, or take sslmode out of the URL"
+        )
     if kind_of(error) is Kind.LOST:
         return StoreUnavailable(
             f"{address}: the server cannot be reached ({said}); check host and port in the URL, and "
@@ -170,6 +191,8 @@ def out_of_time(last: BaseException | None, address: Address) -> TidemillError:
 
 def _said(error: BaseException) -> str:
     """The first line: details may quote a row, and rows hold payloads."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
     if isinstance(error, OSError) and error.strerror and error.strerror.isprintable():
         return error.strerror
     lines = str(error).splitlines()

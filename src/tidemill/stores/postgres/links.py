@@ -26,6 +26,8 @@ VERBS = {
     "jit": "off",  # compiling takes longer than any statement here
     "enable_seqscan": "off",  # a table that was empty when it was analysed would be read whole for ever
     "default_transaction_isolation": "read committed",  # else who waited for a lock reads what was before
+    "standard_conforming_strings": "on",
+    "statement_timeout": "0",  # a verb has a deadline of its own, and a VACUUM takes as long as it takes
     "lock_timeout": "5s",
     "idle_in_transaction_session_timeout": "3s",
 }
@@ -106,13 +108,16 @@ class Links:
 
     async def connect(self) -> Link:
         """One that is not counted: for whoever needs one of its own."""
-        return await asyncpg.connect(
-            self._address.dsn,
-            timeout=CONNECT_PATIENCE,
-            server_settings={"application_name": "tidemill"} | ({} if self.pooled else self.session),
-            statement_cache_size=0 if self.pooled else 200,
-            max_cached_statement_lifetime=0,
-        )
+        try:
+            return await asyncpg.connect(
+                self._address.dsn,
+                timeout=CONNECT_PATIENCE,
+                server_settings={"application_name": "tidemill"} | ({} if self.pooled else self.session),
+                statement_cache_size=0 if self.pooled else 200,
+                max_cached_statement_lifetime=0,
+            )
+        except TimeoutError as error:
+            raise ConnectionError(f"nobody greeted within {CONNECT_PATIENCE:g} s") from error
 
     async def _open(self) -> Link:
         """To the end, even if whoever wants it goes away: asyncpg would leave a future behind that it has not

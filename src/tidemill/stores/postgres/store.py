@@ -11,8 +11,9 @@ from typing import Self, TypeVar
 from msgspec.structs import replace
 
 from tidemill.clock import Clock, Entropy, SystemEntropy
+from tidemill.contract.coordinator import Led
 from tidemill.contract.copying import Copies, IdPage, JobCopy
-from tidemill.contract.courses import CoursePage, checked
+from tidemill.contract.courses import CoursePage
 from tidemill.contract.jobs import Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
@@ -22,7 +23,7 @@ from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.core.changes import Amended, Change
 from tidemill.core.checkpoints import Checkpoint, Step
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
-from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
+from tidemill.core.courses import Agenda, Course, Kind
 from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
@@ -154,10 +155,6 @@ class PostgresStore(SteppedVerbs):
 
     # -- courses
 
-    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
-        checked(advances)  # before it is looked for: text with a NUL in it is none to the server
-        return await super().advance(advances)
-
     async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
         return await courses.agenda(self._connection, kind, limit, ids)
 
@@ -188,11 +185,11 @@ class PostgresStore(SteppedVerbs):
 
     # -- chores
 
-    async def lead(self, duty: str, worker: str, lease: float) -> bool:
-        return await lead(self._home, duty, worker, lease)
+    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Led:
+        return await lead(self._home, duties, worker, lease)
 
-    async def resign(self, duty: str, worker: str) -> None:
-        await resign(self._home, duty, worker)
+    async def resign(self, duties: Sequence[str], worker: str) -> None:
+        await resign(self._home, duties, worker)
 
     # -- reading
 

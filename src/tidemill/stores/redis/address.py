@@ -155,7 +155,7 @@ def _node(scheme: str, text: str, usual: int) -> Node:
         parts = urlsplit(f"//{text}")
         return Node(parts.hostname or "localhost", parts.port or usual)
     except ValueError:
-        _refuse(scheme, "the port of a host is not a number from 1 to 65535")
+        _refuse(scheme, "the port of a host is not a number from 1 to 65535; write host:6379")
 
 
 def _login(netloc: str) -> Login:

@@ -98,7 +98,8 @@ class Connector:
     def error(self, why: Reason) -> Exception:
         """A verb's caller goes on trying: what is wrong with the settings may be put right meanwhile."""
         if isinstance(why, Lost):
-            return StoreUnavailable(f"{self._address}: the server cannot be reached: {why}")
+            remedy = "" if self.server else "; check host and port in the URL, and that Redis runs there"
+            return StoreUnavailable(f"{self._address}: the server cannot be reached: {why}{remedy}")
         error = translate(why, str(self._address)) if isinstance(why, Said) else why
         return StoreUnavailable(str(error)) if isinstance(error, ConfigurationError) else error
 

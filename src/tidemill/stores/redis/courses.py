@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from tidemill.contract.courses import CoursePage, cursor_of, place_of
+from tidemill.contract.courses import CoursePage, cursor_of, place_of, refuse_unstorable
 from tidemill.core.courses import ENDS_AT_ONCE, Agenda, Course, End, Kind, Stirred
 from tidemill.stores.redis import keys
 from tidemill.stores.redis.records import STATES
@@ -25,6 +25,7 @@ ENDS_OF_ALL = 1000
 async def agenda(shard: Shard, kind: Kind, limit: int, ids: Sequence[str] | None) -> Agenda:
     """F10 to F12. Each course is read with its ends in one step; more would help nobody, because whoever
     advances one says which revision it looked at."""
+    refuse_unstorable("ids", ids)
     next_due, *found = await _look(shard, kind, limit, ids)
     stirred: list[Stirred] = []
     while found:
@@ -53,6 +54,7 @@ def _stirred(kind: Kind, id_: bytes, row: bytes, ends: Sequence[bytes]) -> Stirr
 
 async def courses(shard: Shard, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
     """F20."""
+    refuse_unstorable("ids", ids)
     found: list[Course | None] = []
     for start in range(0, len(ids), AT_ONCE):
         some = ids[start : start + AT_ONCE]
@@ -70,6 +72,8 @@ async def find(  # noqa: PLR0917 - the contract's
     cursor: str | None,
 ) -> CoursePage:
     """F21. Of each state as many as may be on the page; one whose state changes meanwhile may be in two."""
+    refuse_unstorable("name", [name or ""])
+    refuse_unstorable("states", states)
     behind = None if cursor is None else place_of(cursor)
     found: dict[str, Course] = {}
     for state in ("",) if states is None else sorted(set(states)):

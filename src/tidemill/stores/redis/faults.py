@@ -20,6 +20,8 @@ AGAIN = (*ELSEWHERE, "ASK", "LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "NOREP
 
 _IN_SCRIPT = re.compile(r"^ERR Error running script.*?: -?([A-Z]{3,}) ")
 """Before version 7 a refusal inside a script comes in its words for a script's error."""
+_FORBIDDEN_IN_SCRIPT = re.compile(r"^ERR .*(ACL failure in script|The user executing the script can't)")
+"""What only the script's commands are not allowed comes without the word for it."""
 
 
 class Lost(Exception):
@@ -32,6 +34,8 @@ class Said(Exception):
     @property
     def word(self) -> str:
         text = str(self)
+        if _FORBIDDEN_IN_SCRIPT.match(text):
+            return "NOPERM"
         inside = _IN_SCRIPT.match(text)
         return inside[1] if inside else text.partition(" ")[0]
 

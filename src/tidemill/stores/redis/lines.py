@@ -171,6 +171,8 @@ def reason(error: Exception, tls: ssl.SSLContext | None = None) -> str:
     match error:
         case TimeoutError():
             return "it did not answer in time" + ("; is this a TLS port?" if tls else "")
+        case ConnectionRefusedError():
+            return "connection refused"
         case socket.gaierror():
             return "no machine has this name"
         case ssl.SSLCertVerificationError():

@@ -53,6 +53,12 @@ LETTERS: Final[dict[State, bytes]] = {
 STATES: Final = {letter: state for state, letter in LETTERS.items()}
 
 
+ClaimPart = tuple[int, int, int, float, float | None, str | None]
+"""fence, claim, number, lease, started, worker"""
+MiddlePart = tuple[float | None, float | None, ClaimPart, "News", float | None, bytes | None, "Fate", int]
+"""What stands between queue and task, and where it ends. Plain, for one is made per job that is read."""
+
+
 class News(msgspec.Struct, frozen=True, omit_defaults=True):
     progress: float | None = None
     note: str | None = None
@@ -85,6 +91,7 @@ class More(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NO_NEWS, NO_FATE, NO_MORE = News(), Fate(), More()
+NO_CLAIM: ClaimPart = (0, 0, 0, 0.0, None, None)
 encode = msgspec.json.Encoder().encode
 _news = msgspec.json.Decoder(News).decode
 _fate = msgspec.json.Decoder(Fate).decode
@@ -149,34 +156,11 @@ def unpacked(id_: str, record: bytes, lease: float | None = None) -> Job:
     letter, flags, high, low, priority, created, due, attempts, crashes, generation, length = (
         HEAD.unpack_from(record)
     )
-    at = HEAD.size + length
-    queue = record[HEAD.size : at].decode()
-    expires = unique_until = started = finished = result = worker = None
-    fence = claim = number = 0
-    kept_lease = 0.0
-    news, fate, more = NO_NEWS, NO_FATE, NO_MORE
-    if flags & EXPIRES:
-        (expires,), at = TIME.unpack_from(record, at), at + 8
-    if flags & HOLDS:
-        (unique_until,), at = TIME.unpack_from(record, at), at + 8
-    if flags & CLAIMED:
-        fence_high, fence_low, claim, number_high, number_low, kept_lease, begun, length = CLAIM.unpack_from(
-            record, at
-        )
-        fence, number = fence_high << 32 | fence_low, number_high << 32 | number_low
-        started = None if math.isnan(begun) else begun
-        at += CLAIM.size + length
-        worker = record[at - length : at].decode()
-    if flags & NEWS:
-        text, at = _long_at(record, at)
-        news = _news(text)
-    if flags & ENDED:
-        (finished,), at = TIME.unpack_from(record, at), at + 8
-    if flags & RESULT:
-        result, at = _long_at(record, at)
-    if flags & FATE:
-        text, at = _long_at(record, at)
-        fate = _fate(text)
+    queue = record[HEAD.size : HEAD.size + length].decode()
+    expires, held_until, its_claim, news, finished, result, fate, at = _middle(
+        record, HEAD.size + length, flags
+    )
+    fence, claim, number, kept_lease, started, worker = its_claim
     task, more, payload = _tail(record, at, flags)
     return Job(
         seq=high << 32 | low,
@@ -197,7 +181,7 @@ def unpacked(id_: str, record: bytes, lease: float | None = None) -> Job:
         crashes=crashes,
         generation=generation,
         unique_key=more.unique_key,
-        unique_until=more.unique_until if unique_until is None else unique_until,
+        unique_until=more.unique_until if held_until is None else held_until,
         unique_holds=bool(flags & HOLDS),
         after=more.after,
         fence=fence,
@@ -295,6 +279,36 @@ def _more_of(job: Job) -> More:
         job.extra,
         job.flow,
     )
+
+
+def _middle(record: bytes, at: int, flags: int) -> MiddlePart:
+    expires = held_until = finished = result = None
+    claim, news, fate = NO_CLAIM, NO_NEWS, NO_FATE
+    if flags & EXPIRES:
+        (expires,), at = TIME.unpack_from(record, at), at + 8
+    if flags & HOLDS:
+        (held_until,), at = TIME.unpack_from(record, at), at + 8
+    if flags & CLAIMED:
+        claim, at = _claim_at(record, at)
+    if flags & NEWS:
+        text, at = _long_at(record, at)
+        news = _news(text)
+    if flags & ENDED:
+        (finished,), at = TIME.unpack_from(record, at), at + 8
+    if flags & RESULT:
+        result, at = _long_at(record, at)
+    if flags & FATE:
+        text, at = _long_at(record, at)
+        fate = _fate(text)
+    return expires, held_until, claim, news, finished, result, fate, at
+
+
+def _claim_at(record: bytes, at: int) -> tuple[ClaimPart, int]:
+    fence, fence_low, claim, number, number_low, lease, begun, length = CLAIM.unpack_from(record, at)
+    end = at + CLAIM.size + length
+    started = None if math.isnan(begun) else begun
+    worker = record[end - length : end].decode()
+    return (fence << 32 | fence_low, claim, number << 32 | number_low, lease, started, worker), end
 
 
 def _tail(record: bytes, at: int, flags: int) -> tuple[str, More, bytes]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from tidemill.clock import Clock, Entropy, SystemEntropy
+from tidemill.contract.coordinator import Led
 from tidemill.contract.copying import Copies, IdPage, JobCopy
 from tidemill.contract.courses import CoursePage
 from tidemill.contract.courses import checked as checked_advances
@@ -199,11 +200,11 @@ class RedisStore(SteppedVerbs):
 
     # -- leaders
 
-    async def lead(self, duty: str, worker: str, lease: float) -> bool:
-        return await leading.lead(self._handle.shard, duty, worker, lease)
+    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Led:
+        return await leading.lead(self._handle.shard, duties, worker, lease)
 
-    async def resign(self, duty: str, worker: str) -> None:
-        await leading.resign(self._handle.shard, duty, worker)
+    async def resign(self, duties: Sequence[str], worker: str) -> None:
+        await leading.resign(self._handle.shard, duties, worker)
 
     # -- reading
 

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 from msgspec.structs import astuple
 
-from tidemill.contract.courses import CoursePage, cursor_of, place_of
+from tidemill.contract.courses import CoursePage, cursor_of, place_of, refuse_unstorable
 from tidemill.core.courses import ENDS_AT_ONCE, Agenda, Course, End, Kind, Stirred
 from tidemill.core.states import State
 from tidemill.stores.sqlite.statements import load
@@ -42,6 +42,7 @@ def row_of(course: Course) -> tuple[Any, ...]:
 
 def courses(transaction: Transaction, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
     """F20."""
+    refuse_unstorable("ids", ids)
     if not ids:
         return []
     rows = transaction.execute(SQL.by_id, (kind.value, apsw.carray(tuple(ids))))
@@ -51,6 +52,7 @@ def courses(transaction: Transaction, kind: Kind, ids: Sequence[str]) -> list[Co
 
 def agenda(transaction: Transaction, kind: Kind, limit: int, ids: Sequence[str] | None) -> Agenda:
     """F10 to F12. What is due and has no ends, as most schedules, costs no look for them."""
+    refuse_unstorable("ids", ids)
     with_ends, due = _waiting(transaction, kind, limit, None if ids is None else tuple(ids))
     stirred = tuple(
         Stirred(course, _ends(transaction, course) if course.id in with_ends else ())
@@ -91,6 +93,8 @@ def find(  # noqa: PLR0917 - the contract's
     cursor: str | None,
 ) -> CoursePage:
     """F21. Of each state as many as may be on the page: an index has them in their order."""
+    refuse_unstorable("name", [name or ""])
+    refuse_unstorable("states", states)
     behind = _NEWEST if cursor is None else place_of(cursor)
     page_of = (kind.value, *behind, limit + 1)
     rows: list[tuple[Any, ...]] = []

@@ -11,6 +11,7 @@ from typing import Self
 from msgspec import UNSET, UnsetType
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tidemill.contract.coordinator import Led
 from tidemill.contract.copying import Copies, IdPage, JobCopy
 from tidemill.contract.courses import CoursePage
 from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
@@ -314,14 +315,14 @@ class SqliteStore:
 
     # -- coordinator
 
-    async def lead(self, duty: str, worker: str, lease: float) -> bool:
+    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Led:
         return await self._writer.submit(
-            lambda transaction: coordinator.lead(transaction, duty, worker, lease), durable=False
+            lambda transaction: coordinator.lead(transaction, duties, worker, lease), durable=False
         )
 
-    async def resign(self, duty: str, worker: str) -> None:
+    async def resign(self, duties: Sequence[str], worker: str) -> None:
         await self._writer.submit(
-            lambda transaction: coordinator.resign(transaction, duty, worker), durable=False
+            lambda transaction: coordinator.resign(transaction, duties, worker), durable=False
         )
 
     # -- upkeep

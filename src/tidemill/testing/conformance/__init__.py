@@ -39,9 +39,12 @@ _TOPICS = (
     "claiming",
     "closing",
     "copying",
+    "course_finding",
+    "courses",
     "declaring",
     "demanding",
     "driver",
+    "flow_keeping",
     "inserting",
     "leasing",
     "ordering",
@@ -54,6 +57,7 @@ _TOPICS = (
     "shutting",
     "spending",
     "steering",
+    "stirring",
     "uniqueness",
     "upkeep",
     "waiting",
@@ -62,13 +66,7 @@ _TOPICS = (
 # Before they are imported, or a failed assertion would not say what it compared.
 pytest.register_assert_rewrite(*(f"{__name__}.{topic}" for topic in _TOPICS))
 
-from tidemill.testing.conformance.advancing import (  # noqa: E402 - see above
-    TestAdvance,
-    TestAgenda,
-    TestCourseRings,
-    TestFindCourses,
-    TestKeptFlows,
-)
+from tidemill.testing.conformance.advancing import TestAdvance  # noqa: E402 - see above
 from tidemill.testing.conformance.amending import TestAmend, TestPrune  # noqa: E402
 from tidemill.testing.conformance.arriving import TestAdmit  # noqa: E402
 from tidemill.testing.conformance.awaiting import TestAwaiting  # noqa: E402
@@ -91,6 +89,7 @@ from tidemill.testing.conformance.claiming import (  # noqa: E402
 )
 from tidemill.testing.conformance.closing import TestOverloads, TestProbe, TestRefusals  # noqa: E402
 from tidemill.testing.conformance.copying import TestCopies  # noqa: E402
+from tidemill.testing.conformance.course_finding import TestFindCourses  # noqa: E402
 from tidemill.testing.conformance.declaring import (  # noqa: E402
     TestClosedByHand,
     TestDeclaredPools,
@@ -99,6 +98,7 @@ from tidemill.testing.conformance.declaring import (  # noqa: E402
 )
 from tidemill.testing.conformance.demanding import TestAccounts, TestDemand  # noqa: E402
 from tidemill.testing.conformance.fixtures import clock, drive, entropy, store  # noqa: E402
+from tidemill.testing.conformance.flow_keeping import TestKeptFlows  # noqa: E402
 from tidemill.testing.conformance.inserting import TestInsert, TestRememberedIds  # noqa: E402
 from tidemill.testing.conformance.leasing import TestClocks, TestHeartbeat, TestReclaim  # noqa: E402
 from tidemill.testing.conformance.ordering import TestLanes, TestOrder, TestShares  # noqa: E402
@@ -133,6 +133,7 @@ from tidemill.testing.conformance.spending import (  # noqa: E402
     TestSpent,
 )
 from tidemill.testing.conformance.steering import TestCoordinator, TestHandles, TestQueues  # noqa: E402
+from tidemill.testing.conformance.stirring import TestAgenda, TestCourseRings  # noqa: E402
 from tidemill.testing.conformance.uniqueness import (  # noqa: E402
     TestMerge,
     TestPeriod,

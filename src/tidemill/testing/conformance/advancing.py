@@ -1,63 +1,29 @@
-"""advance, agenda: flows and schedules go on, together with their jobs."""
+"""advance: flows and schedules go on, together with their jobs."""
 
-# ruff: noqa: S101, PLR2004 - a test suite asserts, and its numbers are its data
+# ruff: noqa: S101 - a test suite asserts
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from tidemill.contract.jobs import MEMORY_OF_IDS
-from tidemill.contract.wakeups import agenda_topic, course_topic
-from tidemill.core.changes import Cancel, Delete, RetryNow
-from tidemill.core.courses import ENDS_AT_ONCE, Advance, Advanced, Course, Kind, Made, Next, Stirred
+from tidemill.core.changes import Cancel
+from tidemill.core.courses import Advance, Advanced, Course, Made, Next
 from tidemill.core.filters import Filter
 from tidemill.core.flow_jobs import InFlow, Read
-from tidemill.core.job import NewJob
-from tidemill.core.outcomes import Answer, Done, Fail, Outcome, Release, Retrying
-from tidemill.core.queues import DAY, QueueSettings, Retention
+from tidemill.core.outcomes import Release
+from tidemill.core.queues import QueueSettings
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError
+from tidemill.testing.conformance.courses import (
+    FLOW,
+    SCHEDULE,
+    advance,
+    ends,
+    going,
+    part,
+    stirred,
+)
 from tidemill.testing.conformance.driver import OOPS, Driver, ids, need, new
-
-FLOW, SCHEDULE = Kind.FLOW, Kind.SCHEDULE
-
-
-def part(job: str, flow: str = "f", **options: Any) -> NewJob:
-    return new(job, flow=InFlow(flow, "step", 0), **options)
-
-
-def going(id_: str = "f", expected: int = 0, *jobs: NewJob, kind: Kind = FLOW, **more: Any) -> Advance:
-    """A course goes on, or begins."""
-    fields = {"name": "dub", "state": "running", "record": b'{"n":1}', **more.pop("next", {})}
-    made = tuple(Made("q", job) for job in jobs)
-    return Advance(kind=kind, id=id_, expected=expected, next=Next(**fields), jobs=made, **more)
-
-
-async def advance(drive: Driver, *advances: Advance) -> list[Advanced]:
-    return await drive.store.advance(advances)
-
-
-async def stirred(drive: Driver, kind: Kind = FLOW) -> list[Stirred]:
-    return list((await drive.store.agenda(kind)).stirred)
-
-
-async def ends(drive: Driver, kind: Kind = FLOW) -> dict[str, list[tuple[str, State | None]]]:
-    """By course, what has happened to which of its jobs."""
-    return {one.course.id: [(end.job, end.state) for end in one.ends] for one in await stirred(drive, kind)}
-
-
-async def take_all(drive: Driver) -> None:
-    """Somebody has looked at everything."""
-    for one in await stirred(drive):
-        taken = tuple(end.number for end in one.ends)
-        (done,) = await advance(drive, going(one.course.id, one.course.revision, taken=taken))
-        assert done.done
-
-
-async def run(drive: Driver, job: str, outcome: Outcome) -> None:
-    claimed = await drive.take_one(named=[job])
-    assert await drive.settle(claimed, outcome) is Answer.OK
 
 
 class TestAdvance:
@@ -184,12 +150,13 @@ class TestAdvance:
         assert back.course is not None
         assert (back.course.finished, back.course.until) == (None, None)
 
-    async def test_f4_forgotten_and_remembered(self, drive: Driver) -> None:
-        forget = Advance(kind=FLOW, id="f", expected=1, next=None)
+    async def test_f4_gone_and_remembered(self, drive: Driver) -> None:
+        ended = going("f", 1, next={"state": "done", "keep": 0.0})
         await advance(drive, going("f", next={"due_in": 1.0}))
-        assert await advance(drive, forget) == [Advanced(True, None)]
+        await advance(drive, ended)
+        await drive.store.prune()
         assert await drive.store.courses(FLOW, ["f"]) == [None]
-        assert await advance(drive, forget) == [Advanced(False, None)]
+        assert await advance(drive, ended) == [Advanced(False, None)]
         assert await advance(drive, going("f")) == [Advanced(False, None)]
         assert (await advance(drive, going("f", kind=SCHEDULE)))[0].done  # a schedule of that name is another
         drive.clock.advance(MEMORY_OF_IDS)
@@ -218,231 +185,13 @@ class TestAdvance:
         assert await drive.store.courses(FLOW, ["fine"]) == [None]
         assert await drive.store.counts() == {}
 
-
-class TestAgenda:
-    async def test_f10_an_end_is_on_it_until_it_is_taken(self, drive: Driver) -> None:
-        await advance(drive, going("f", 0, part("a"), part("b")))
-        assert await stirred(drive) == []
-        await run(drive, "a", Done())
-        await run(drive, "b", Fail(OOPS))
-        (one,) = await stirred(drive)
-        assert [(end.job, end.state) for end in one.ends] == [("a", State.DONE), ("b", State.FAILED)]
-        await advance(drive, going("f", 1, taken=(one.ends[0].number,)))
-        assert await ends(drive) == {"f": [("b", State.FAILED)]}
-        await advance(drive, going("f", 2, taken=(one.ends[1].number,)))
-        assert await stirred(drive) == []
-
-    async def test_f10_what_is_refused_takes_nothing(self, drive: Driver) -> None:
+    async def test_f5_a_flow_is_not_forgotten_before_its_jobs(self, drive: Driver) -> None:
+        """No queue prunes them, and no flow would take them along (J83)."""
         await advance(drive, going("f", 0, part("a")))
-        await run(drive, "a", Done())
-        (one,) = await stirred(drive)
-        await advance(drive, going("f", 7, taken=(one.ends[0].number,)))
-        assert await stirred(drive) == [one]
-
-    async def test_f10_only_ends_are(self, drive: Driver) -> None:
-        await advance(drive, going("f", 0, part("a")))
-        await run(drive, "a", Retrying(0, OOPS))
-        await run(drive, "a", Release())
-        assert await stirred(drive) == []
-
-    async def test_f10_jobs_of_no_flow_stir_nothing(self, drive: Driver) -> None:
-        await advance(drive, going("f"), going("s", kind=SCHEDULE))
-        await drive.ended("a")
-        assert await stirred(drive) == await stirred(drive, SCHEDULE) == []
-
-    async def test_f10_whoever_ends_it(self, drive: Driver) -> None:
-        names = ("cancelled", "cancelled-running", "expired", "pruned", "deleted", "archived")
-        jobs = [part(name, expires=5 if name in ("expired", "pruned") else None) for name in names]
-        await advance(drive, going("f", 0, *jobs))
-        await drive.take(named=["cancelled-running"])
-        await drive.amend(Cancel(), "cancelled", "cancelled-running")
-        await drive.amend(Delete(), "deleted")
-        drive.clock.advance(6)
-        assert ids(await drive.take(named=["expired"])) == []
-        await drive.store.prune()
-        found = (await ends(drive))["f"]
-        assert found[:3] == [
-            ("cancelled", State.CANCELLED),
-            ("cancelled-running", State.CANCELLED),
-            ("deleted", None),
+        forget = Advance(kind=FLOW, id="f", expected=1, next=None)
+        with pytest.raises(ConfigurationError, match=r"next: .* keep=0"):
+            await advance(drive, going("fine", 0, part("b")), forget)
+        assert [course and course.revision for course in await drive.store.courses(FLOW, ["f", "fine"])] == [
+            1,
+            None,
         ]
-        assert sorted(found[3:]) == [("expired", State.CANCELLED), ("pruned", State.CANCELLED)]
-
-    async def test_f10_a_poisoned_one(self, drive: Driver) -> None:
-        await drive.store.declare({"q": QueueSettings(crash_limit=1)})
-        await advance(drive, going("f", 0, part("a")))
-        for _ in range(2):
-            await drive.take()
-            drive.clock.advance(31)
-            await drive.store.reclaim()
-        assert await ends(drive) == {"f": [("a", State.FAILED)]}
-
-    async def test_f10_one_that_is_brought_back(self, drive: Driver) -> None:
-        await advance(drive, going("f", 0, part("a")))
-        await run(drive, "a", Fail(OOPS))
-        await take_all(drive)
-        await drive.amend(RetryNow(), "a")
-        assert await ends(drive) == {"f": [("a", State.READY)]}
-        await run(drive, "a", Done())
-        assert await ends(drive) == {"f": [("a", State.DONE), ("a", State.DONE)]}
-
-    async def test_f10_an_end_that_came_since_is_not_taken(self, drive: Driver) -> None:
-        """Somebody looked, the job was retried and ended anew, and only then was the first end taken."""
-        await advance(drive, going("f", 0, part("a")))
-        await run(drive, "a", Fail(OOPS))
-        (one,) = await stirred(drive)
-        await drive.amend(RetryNow(), "a")
-        await advance(drive, going("f", 1, taken=tuple(end.number for end in one.ends)))
-        assert await ends(drive) == {"f": [("a", State.READY)]}
-
-    async def test_f10_many_ends_in_pages(self, drive: Driver) -> None:
-        count = ENDS_AT_ONCE + 3
-        for start in range(0, count, ENDS_AT_ONCE):
-            some = range(start, min(start + ENDS_AT_ONCE, count))
-            await advance(drive, going("f", start // ENDS_AT_ONCE, *(part(f"{n:04}") for n in some)))
-        await drive.store.amend(Filter(flow="f"), Cancel())
-        (one,) = await stirred(drive)
-        assert [end.job for end in one.ends] == [f"{n:04}" for n in range(ENDS_AT_ONCE)]
-        await advance(drive, going("f", 2, taken=tuple(end.number for end in one.ends)))
-        assert [job for job, _ in (await ends(drive))["f"]] == [f"{n:04}" for n in range(ENDS_AT_ONCE, count)]
-
-    async def test_f10_again(self, drive: Driver) -> None:
-        await advance(drive, going("f", again=True))
-        (one,) = await stirred(drive)
-        assert [(end.job, end.state) for end in one.ends] == [("", None)]
-        await advance(drive, going("f", 1, taken=(one.ends[0].number,)))
-        assert await stirred(drive) == []
-
-    async def test_f11_due(self, drive: Driver) -> None:
-        now = drive.clock.wall()
-        await advance(
-            drive,
-            going("late", kind=SCHEDULE, next={"due": now + 20}),
-            going("soon", kind=SCHEDULE, next={"due_in": 10.0}),
-            going("never", kind=SCHEDULE),
-        )
-        assert await drive.store.agenda(SCHEDULE) == await drive.store.agenda(SCHEDULE, 1)
-        assert (await drive.store.agenda(SCHEDULE)).next_due == 10
-        drive.clock.advance(10)
-        agenda = await drive.store.agenda(SCHEDULE)
-        assert ([one.course.id for one in agenda.stirred], agenda.next_due) == (["soon"], 10)
-        drive.clock.advance(15)
-        agenda = await drive.store.agenda(SCHEDULE)
-        assert ([one.course.id for one in agenda.stirred], agenda.next_due) == (["soon", "late"], None)
-        await advance(drive, going("soon", 1, kind=SCHEDULE, next={"due": now + 100}))
-        agenda = await drive.store.agenda(SCHEDULE)
-        assert ([one.course.id for one in agenda.stirred], agenda.next_due) == (["late"], 75)
-
-    async def test_f10_ends_first_and_only_those_that_are_meant(self, drive: Driver) -> None:
-        await advance(drive, going("due", next={"due_in": 0.0}))
-        for name in ("f", "g", "h"):
-            await advance(drive, going(name, again=True))
-        assert [one.course.id for one in await stirred(drive)] == ["f", "g", "h", "due"]
-        some = await drive.store.agenda(FLOW, 2)
-        assert [one.course.id for one in some.stirred] == ["f", "g"]
-        meant = await drive.store.agenda(FLOW, 9, ["h", "due", "none"])
-        assert [one.course.id for one in meant.stirred] == ["h", "due"]
-
-
-class TestKeptFlows:
-    async def test_j83_a_queue_does_not_drop_them(self, drive: Driver) -> None:
-        await drive.store.declare({"q": QueueSettings(keep_done=Retention(age=1, count=1))})
-        await advance(drive, going("f", 0, part("a"), part("b"), part("c")))
-        await drive.add("x", "y")
-        for job in "abcxy":
-            await run(drive, job, Done())
-        drive.clock.advance(10)
-        assert (await drive.store.prune()).pruned == 2
-        assert await drive.store.counts() == {"q": {State.DONE: 3}}
-
-    async def test_j83_they_go_with_their_flow(self, drive: Driver) -> None:
-        await advance(drive, going("f", 0, part("a"), part("b")), going("g", 0, part("c", "g")))
-        for job in "abc":
-            await run(drive, job, Done())
-        await advance(drive, going("f", 1, next={"state": "done", "keep": 60.0}))
-        drive.clock.advance(59)
-        assert (await drive.store.prune()).pruned == 0
-        drive.clock.advance(1)
-        assert (await drive.store.prune()).pruned == 3
-        assert await drive.store.courses(FLOW, ["f"]) == [None]
-        assert await drive.store.counts() == {"q": {State.DONE: 1}}
-        assert [one.course.id for one in await stirred(drive)] == ["g"]
-        assert await advance(drive, going("f")) == [Advanced(False, None)]
-
-    async def test_j83_as_many_as_are_asked_for(self, drive: Driver) -> None:
-        await advance(drive, going("f", 0, *(part(job) for job in "abc")))
-        await drive.amend(Cancel(), *"abc")
-        await advance(drive, going("f", 1, next={"state": "cancelled", "keep": 0.0}))
-        rounds = [await drive.store.prune(2), await drive.store.prune(2)]
-        assert [(one.pruned, one.more) for one in rounds] == [(2, True), (2, True)]
-        assert await drive.store.courses(FLOW, ["f"]) == [None]
-        assert await drive.store.counts() == {}
-
-    async def test_j83_a_job_that_is_live_holds_its_flow(self, drive: Driver) -> None:
-        await advance(drive, going("f", 0, part("a"), part("b")))
-        await drive.amend(Cancel(), "b")
-        await advance(drive, going("f", 1, next={"state": "cancelled", "keep": 0.0}))
-        drive.clock.advance(DAY)
-        await drive.store.prune()
-        assert await drive.state("a") is State.READY
-        assert (await drive.store.courses(FLOW, ["f"]))[0] is not None
-
-
-class TestFindCourses:
-    async def test_f21_newest_first_page_by_page(self, drive: Driver) -> None:
-        for name in "abc":
-            await advance(drive, going(name), going(f"{name}2"), going(name, kind=SCHEDULE))
-            drive.clock.advance(1)
-        first = await drive.store.find_courses(FLOW, limit=4)
-        await advance(drive, going("new"))
-        rest = await drive.store.find_courses(FLOW, limit=4, cursor=first.cursor)
-        assert [one.id for one in (*first.courses, *rest.courses)] == ["c2", "c", "b2", "b", "a2", "a"]
-        assert rest.cursor is None
-
-    async def test_f21_by_name_and_state(self, drive: Driver) -> None:
-        await advance(
-            drive,
-            going("a"),
-            going("b", next={"name": "other"}),
-            going("c", next={"state": "done", "keep": 9.0}),
-        )
-        named = await drive.store.find_courses(FLOW, name="dub")
-        assert [one.id for one in named.courses] == ["c", "a"]
-        done = await drive.store.find_courses(FLOW, name="dub", states=["done", "failed"])
-        assert [one.id for one in done.courses] == ["c"]
-        assert (await drive.store.find_courses(FLOW, states=[])).courses == ()
-
-    async def test_f21_a_cursor_of_something_else(self, drive: Driver) -> None:
-        for wrong in ("nonsense", "nan f", "1.0", "1.0 f\0"):
-            with pytest.raises(ConfigurationError, match="cursor"):
-                await drive.store.find_courses(FLOW, cursor=wrong)
-
-    async def test_f22_counts(self, drive: Driver) -> None:
-        assert await drive.store.course_counts(FLOW) == {}
-        await advance(drive, going("a"), going("b"), going("c", next={"state": "done", "keep": 0.0}))
-        assert await drive.store.course_counts(FLOW) == {"running": 2, "done": 1}
-        await advance(drive, going("a", 1, next={"state": "done", "keep": 0.0}))
-        await drive.store.prune()
-        assert await drive.store.course_counts(FLOW) == {"running": 1}
-        assert await drive.store.course_counts(SCHEDULE) == {}
-
-
-class TestCourseRings:
-    async def test_w5_the_agenda(self, drive: Driver) -> None:
-        await advance(drive, going("f", 0, part("a")))
-        listener = drive.store.listen([agenda_topic(FLOW)])
-        listener.arm()
-        await run(drive, "a", Done())
-        assert await listener.wait(5)
-        listener.arm()
-        await advance(drive, going("g", next={"due_in": 5.0}))
-        assert await listener.wait(5)
-        listener.close()
-
-    async def test_w5_the_end_of_a_course(self, drive: Driver) -> None:
-        await advance(drive, going("f"))
-        listener = drive.store.listen([course_topic(FLOW, "f")])
-        listener.arm()
-        await advance(drive, going("f", 1, next={"state": "done", "keep": 9.0}))
-        assert await listener.wait(5)
-        listener.close()

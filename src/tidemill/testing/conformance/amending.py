@@ -38,6 +38,14 @@ class TestAmend:
         claimed = await drive.take_one()
         assert (claimed.generation, claimed.attempt) == (1, 1)
 
+    async def test_j70_cancel_what_was_not_retried_meanwhile(self, drive: Driver) -> None:
+        await drive.add("a", "b", "c")
+        await drive.amend(Cancel(), "b")
+        await drive.amend(RetryNow(), "b")
+        amended = await drive.amend(Cancel("late", {"a": 0, "b": 0}), "a", "b", "c")
+        assert (amended.changed, amended.unchanged) == (("a",), ("b", "c"))
+        assert [await drive.state(name) for name in "abc"] == [State.CANCELLED, State.READY, State.READY]
+
     async def test_j70_i4_the_claim_of_the_old_generation_is_refused(self, drive: Driver) -> None:
         await drive.add("a")
         job = await drive.take_one()

@@ -203,23 +203,23 @@ class TestClocks:
 
     @pytest.mark.parametrize("step", STEPS)
     async def test_c1_i26_a_stepped_wall_clock_deposes_nobody(self, drive: Driver, step: float) -> None:
-        await drive.store.lead("prune", "w", 30.0)
+        await drive.store.lead(["prune"], "w", 30.0)
         drive.clock.step_wall(step)
-        assert not await drive.store.lead("prune", "x", 30.0)
+        assert (await drive.store.lead(["prune"], "x", 30.0)).leads == ()
         drive.clock.advance(30.0)
-        assert await drive.store.lead("prune", "x", 30.0)
+        assert (await drive.store.lead(["prune"], "x", 30.0)).leads == ("prune",)
 
     async def test_j63_leases_of_another_boot_are_over(self, drive: Driver) -> None:
         await drive.add("a")
         job = await drive.take_one()
         await drive.beat(job)
-        await drive.store.lead("prune", "w", 30.0)
+        await drive.store.lead(["prune"], "w", 30.0)
         drive.clock.reboot()
         store = await drive.store.another().open()
         try:
             assert (await store.reclaim()).ready == ("a",)
             assert await store.workers() == []
-            assert await store.lead("prune", "x", 30.0)
+            assert (await store.lead(["prune"], "x", 30.0)).leads == ("prune",)
         finally:
             await store.close()
 

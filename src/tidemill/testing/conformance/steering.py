@@ -7,8 +7,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tidemill.core.changes import Cancel
+from tidemill.core.courses import Advance, Kind, Next
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.queues import Override, QueueChanges, QueueSettings, Retention, Verdict
@@ -103,22 +105,56 @@ class TestQueues:
 
 class TestCoordinator:
     async def test_c1_one_at_a_time_until_the_lease_is_over(self, drive: Driver) -> None:
-        assert await drive.store.lead("prune", "w", 10.0)
-        assert not await drive.store.lead("prune", "x", 10.0)
-        assert await drive.store.lead("reclaim", "x", 10.0)
+        assert await leads(drive, "w", "prune") == ("prune",)
+        assert await leads(drive, "x", "prune") == ()
+        assert await leads(drive, "x", "reclaim", "prune", "tend") == ("reclaim", "tend")
         drive.clock.advance(9.0)
-        assert await drive.store.lead("prune", "w", 10.0)
+        assert await leads(drive, "w", "tend", "prune") == ("prune",)
         drive.clock.advance(9.0)
-        assert not await drive.store.lead("prune", "x", 10.0)
+        assert await leads(drive, "x", "prune") == ()
         drive.clock.advance(1.0)
-        assert await drive.store.lead("prune", "x", 10.0)
+        assert await leads(drive, "x", "prune") == ("prune",)
+
+    async def test_c1_who_has_to_wait_is_told_for_how_long(self, drive: Driver) -> None:
+        led = await drive.store.lead(["prune", "reclaim"], "w", 10.0)
+        assert led.free_in is None
+        drive.clock.advance(4.0)
+        await drive.store.lead(["reclaim"], "w", 10.0)
+        led = await drive.store.lead(["prune", "reclaim"], "x", 10.0)
+        assert led.leads == ()
+        assert led.free_in == pytest.approx(6.0)
+        assert led.clock == await drive.store.read_clock()
+        drive.clock.advance(6.0)
+        led = await drive.store.lead(["prune", "reclaim"], "x", 10.0)
+        assert led.leads == ("prune",)
+        assert led.free_in == pytest.approx(4.0)
 
     async def test_c2_resigning_lets_another_lead_at_once(self, drive: Driver) -> None:
-        await drive.store.lead("prune", "w", 10.0)
-        await drive.store.resign("prune", "x")
-        assert not await drive.store.lead("prune", "x", 10.0)
-        await drive.store.resign("prune", "w")
-        assert await drive.store.lead("prune", "x", 10.0)
+        await leads(drive, "w", "prune", "reclaim")
+        await drive.store.resign(["prune", "reclaim"], "x")
+        assert await leads(drive, "x", "prune", "reclaim") == ()
+        await drive.store.resign(["prune", "nobody's"], "w")
+        assert await leads(drive, "x", "prune", "reclaim") == ("prune",)
+
+    async def test_c3_what_waits_is_told(self, drive: Driver) -> None:
+        led = await drive.store.lead([], "w", 10.0)
+        assert (led.leads, led.free_in) == ((), None)
+        assert led.dues == {Kind.FLOW: None, Kind.SCHEDULE: None}
+        due = drive.clock.wall() + 30.0
+        begins = Next(name="n", state="active", record=b"{}", due=due)
+        await drive.store.advance(
+            [
+                Advance(kind=Kind.SCHEDULE, id="nightly", expected=0, next=begins),
+                Advance(kind=Kind.FLOW, id="dub", expected=0, next=replace(begins, due=None), again=True),
+            ]
+        )
+        assert (await drive.store.lead([], "w", 10.0)).dues == {Kind.FLOW: 0.0, Kind.SCHEDULE: 30.0}
+        drive.clock.advance(31.0)
+        assert (await drive.store.lead([], "w", 10.0)).dues == {Kind.FLOW: 0.0, Kind.SCHEDULE: 0.0}
+
+
+async def leads(drive: Driver, worker: str, *duties: str) -> tuple[str, ...]:
+    return (await drive.store.lead(duties, worker, 10.0)).leads
 
 
 class TestHandles:

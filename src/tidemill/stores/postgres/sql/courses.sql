@@ -38,9 +38,16 @@ LEFT JOIN (
 ) ON true
 ORDER BY is_due, since, id;
 
--- name: stirred
-SELECT course AS waits, false AS is_due, min(number)::double precision AS since
-FROM tidemill.stirs WHERE kind = $4 GROUP BY course ORDER BY min(number) LIMIT $5
+-- name: stirred (from one course to the next in the index, past however many stirs each has)
+WITH RECURSIVE one (course, number) AS (
+    (SELECT course, number FROM tidemill.stirs WHERE kind = $4 ORDER BY course, number LIMIT 1)
+    UNION ALL
+    SELECT following.course, following.number FROM one CROSS JOIN LATERAL (
+        SELECT s.course, s.number FROM tidemill.stirs AS s
+        WHERE s.kind = $4 AND s.course > one.course ORDER BY s.course, s.number LIMIT 1
+    ) AS following
+)
+SELECT course AS waits, false AS is_due, number::double precision AS since FROM one ORDER BY number LIMIT $5
 
 -- name: stirred_of
 SELECT w.id COLLATE "C" AS waits, false AS is_due, min(s.number)::double precision AS since

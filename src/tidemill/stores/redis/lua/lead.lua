@@ -1,14 +1,28 @@
--- Who leads a duty, for as long as its lease runs.
---   ARGV[2]  duty
---   ARGV[3]  worker
---   ARGV[4]  lease in seconds
--- Answers 1 if the worker leads from now on, 0 if another does.
+-- Who leads duties, each for as long as its lease runs, and what waits to be done.
+--   ARGV[2]   worker
+--   ARGV[3]   lease in seconds
+--   ARGV[4]…  duties
+-- Answers wall, boot, how many arrivals wait, in how many seconds a flow and a schedule wait to be advanced ('' when none
+-- will); then of each duty '' if it is the worker's from now on, else in how many seconds it is free.
 -- uses: full clock
-local known = redis.call('HGET', root .. 'leaders', ARGV[2])
-if known then
-  local leader = cjson.decode(known)
-  if leader.worker ~= ARGV[3] and leader.lease > clock.boot then return 0 end
+local function exact(number) return string.format('%.17g', number) end
+
+local function due(kind)
+  if redis.call('EXISTS', root .. 'stirred:' .. kind) == 1 then return '0' end
+  local first = redis.call('ZRANGE', root .. 'dues:' .. kind, 0, 0, 'WITHSCORES')[2]
+  return first and exact(math.max(0, tonumber(first) - clock.wall)) or ''
 end
-local lease = string.format('%.17g', clock.boot + tonumber(ARGV[4]))
-redis.call('HSET', root .. 'leaders', ARGV[2], '{"worker":' .. cjson.encode(ARGV[3]) .. ',"lease":' .. lease .. '}')
-return 1
+
+local reply = { exact(clock.wall), exact(clock.boot), redis.call('XLEN', root .. 'arrivals'), due('flow'), due('schedule') }
+local lease = '{"worker":' .. cjson.encode(ARGV[2]) .. ',"lease":' .. exact(clock.boot + tonumber(ARGV[3])) .. '}'
+for at = 4, #ARGV do
+  local known = redis.call('HGET', root .. 'leaders', ARGV[at])
+  local leader = known and cjson.decode(known)
+  if leader and leader.worker ~= ARGV[2] and leader.lease > clock.boot then
+    reply[at + 2] = exact(leader.lease - clock.boot)
+  else
+    redis.call('HSET', root .. 'leaders', ARGV[at], lease)
+    reply[at + 2] = ''
+  end
+end
+return reply

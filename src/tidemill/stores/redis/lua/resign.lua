@@ -1,6 +1,8 @@
 -- Lets another lead at once.
---   ARGV[2]  duty
---   ARGV[3]  worker; another's lead is left alone
+--   ARGV[2]   worker; another's lead is left alone
+--   ARGV[3]…  duties
 -- uses: root
-local known = redis.call('HGET', root .. 'leaders', ARGV[2])
-if known and cjson.decode(known).worker == ARGV[3] then redis.call('HDEL', root .. 'leaders', ARGV[2]) end
+for at = 3, #ARGV do
+  local known = redis.call('HGET', root .. 'leaders', ARGV[at])
+  if known and cjson.decode(known).worker == ARGV[2] then redis.call('HDEL', root .. 'leaders', ARGV[at]) end
+end

@@ -23,8 +23,14 @@ DELETE FROM stirs WHERE kind = ? AND course = ?;
 -- name: take  (carray of numbers)
 DELETE FROM stirs WHERE number IN carray(?);
 
--- name: stirred  (kind, limit) the longest waiting first
-SELECT course FROM stirs WHERE kind = ? GROUP BY course ORDER BY min(number) LIMIT ?;
+-- name: stirred  (kind, limit) the longest waiting first; from one to the next in the index, past however many stirs each has
+WITH RECURSIVE one (course) AS (
+    SELECT min(course) FROM stirs WHERE kind = ?1
+    UNION ALL
+    SELECT (SELECT min(course) FROM stirs WHERE kind = ?1 AND course > one.course) FROM one WHERE one.course IS NOT NULL
+)
+SELECT course FROM one WHERE course IS NOT NULL
+ORDER BY (SELECT min(number) FROM stirs WHERE kind = ?1 AND stirs.course = one.course) LIMIT ?2;
 
 -- name: stirred_of  (kind, carray of ids, limit)
 SELECT course FROM stirs WHERE kind = ? AND course IN carray(?) GROUP BY course ORDER BY min(number) LIMIT ?;

@@ -60,11 +60,16 @@ class People(Pair):
             until = None if seconds is None else self.clock.wall() + seconds
             self.both(lambda store: store.pause(queue, until=until, reason="why"))
 
-    @rule(worker=some.workers, lease=st.sampled_from((5.0, 50.0)), resign=st.booleans())
-    def lead(self, worker: str, lease: float, resign: bool) -> None:
-        self.both(lambda store: store.lead("duty", worker, lease))
+    @rule(
+        worker=some.workers,
+        duties=st.lists(st.sampled_from(("one", "two")), unique=True),
+        lease=st.sampled_from((5.0, 50.0)),
+        resign=st.booleans(),
+    )
+    def lead(self, worker: str, duties: list[str], lease: float, resign: bool) -> None:
+        self.both(lambda store: store.lead(duties, worker, lease))
         if resign:
-            self.both(lambda store: store.resign("duty", worker))
+            self.both(lambda store: store.resign(duties, worker))
 
     @rule(seconds=some.mostly(1.0, 0.5, 5.0, 15.0, 31.0))
     def advance(self, seconds: float) -> None:

@@ -43,8 +43,8 @@ BEGIN
 END
 $$;
 
--- The last that a slow step writes: a flow that goes waits for all who found it there and note an end of its jobs,
--- and they may hold no row that this step still wants.
+-- The last that a slow step writes. A course that goes by this is a schedule, which nobody stirs: a flow is pruned
+-- when no job of it is left that could.
 CREATE FUNCTION tidemill.write_courses(new_courses json, gone_courses json, new_stirs json, taken bigint[])
 RETURNS void LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -63,9 +63,6 @@ BEGIN
             due = EXCLUDED.due, finished = EXCLUDED.finished, until = EXCLUDED.until;
     END IF;
     IF gone_courses IS NOT NULL THEN
-        IF EXISTS (SELECT FROM json_to_recordset(gone_courses) AS w (kind text) WHERE w.kind = 'flow') THEN
-            LOCK TABLE tidemill.stirs IN SHARE ROW EXCLUSIVE MODE;
-        END IF;
         DELETE FROM tidemill.courses AS c USING json_to_recordset(gone_courses) AS w (kind text, id text)
         WHERE c.named = ANY(ARRAY[w.kind || ':' || w.id]);
         DELETE FROM tidemill.stirs WHERE number = ANY(ARRAY(

@@ -1,0 +1,128 @@
+"""What an application has, and where it works: on one store, by one client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from tidemill.app.stores import make_store
+from tidemill.client.client import Client
+from tidemill.client.portal import refuse_running
+from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tidemill.core.job import Job
+from tidemill.core.queues import QueueSettings
+from tidemill.logs import write_events
+from tidemill.settings import Settings
+from tidemill.settings.queues import declared
+from tidemill.settings.store import store_url
+from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.telemetry.signals import Signals
+from tidemill.urls import OWN_STORE, StoreUrl
+
+if TYPE_CHECKING:
+    from tidemill.client.schedules import Schedules
+    from tidemill.contract.store import Store
+    from tidemill.core.pools import PoolSettings
+    from tidemill.tasks.classifiers import Classifiers
+    from tidemill.worker.worker import Lifespan
+
+R = TypeVar("R")
+
+
+class Application:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        config: str | Path | None = None,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        self.settings = Settings.load({"url": url or None}, config=config)
+        self.url: StoreUrl = OWN_STORE if store is not None and not url else store_url(self.settings)
+        self.clock: Clock = clock or SystemClock()
+        self.entropy: Entropy = entropy or SystemEntropy()
+        self.tasks: dict[str, TaskDefinition] = {}
+        self.queues: dict[str, QueueSettings] = {
+            name: declared(self.settings, name) for name in self.settings.queues
+        }
+        self.pools: dict[str, PoolSettings] = {}
+        self._classifiers: Classifiers | None = None
+        self._schedules: Schedules | None = None
+        self.middlewares: list[Middleware] = []
+        self.declared_in_code: set[str] = set()
+        """The queues of `app.queue(…)`; others may be set in the TOML file only."""
+        self._lifespan: Lifespan | None = None
+        self._store = store
+        self.brings_store = store is not None
+        """True when the program made the store itself: `url` then does not lead to it."""
+        self.signals = Signals()
+        write_events(self.signals)
+        self.client = Client(
+            self._root,
+            self.tasks,
+            self.queues,
+            self.pools,
+            clock=self.clock,
+            entropy=self.entropy,
+            signals=self.signals,
+        )
+
+    @property
+    def store(self) -> Store:
+        """The store itself, for reading (`await app.store.find(…)`) inside `async with app`."""
+        return self.client.store_here() or self._root()
+
+    async def __aenter__(self) -> Self:
+        await self.client.store()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Lets accepted work finish. Harmless when repeated; the next use opens the store again."""
+        await self.client.close()
+
+    def close_sync(self) -> None:
+        """`close` for programs without an event loop."""
+        self.client.close_sync()
+
+    @contextmanager
+    def moved(
+        self,
+        *,
+        store: Store,
+        url: StoreUrl,
+        clock: Clock,
+        entropy: Entropy,
+        lifespan: Lifespan | None = None,
+        mind_waiting: Callable[[Job], None],
+    ) -> Iterator[None]:
+        """Work on another store meanwhile: what `tidemill.testing` is built on. Tasks that were
+        registered before and after go there too. `mind_waiting` may end a wait for a job's result."""
+        before = self._store, self.url, self.clock, self.entropy, self._lifespan
+        self._store, self.url, self.clock, self.entropy = store, url, clock, entropy
+        self._lifespan = lifespan or self._lifespan
+        try:
+            with self.client.moved(clock, entropy, mind_waiting):
+                yield
+        finally:
+            self._store, self.url, self.clock, self.entropy, self._lifespan = before
+
+    def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine of this application from a program without an event loop:
+        `app.run_sync(app.inspect.pause("feeds"))`. Refused on an event loop's thread: await it there."""
+        refuse_running(work)
+        return self.client.run_sync(lambda: work)
+
+    def _root(self) -> Store:
+        if self._store is None:
+            self._store = make_store(self.url, self.clock, self.entropy)
+        return self._store

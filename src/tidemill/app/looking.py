@@ -1,0 +1,45 @@
+"""What is there, why it waits, and what would be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tidemill.app.application import Application
+from tidemill.client.request import JobRequest
+from tidemill.client.task import Task
+
+if TYPE_CHECKING:
+    from tidemill.inspect.explanation import Explanation
+    from tidemill.inspect.inspector import Inspector
+    from tidemill.inspect.plan import Plan
+
+
+class Looks(Application):
+    @property
+    def inspect(self) -> Inspector:
+        """Look at queues and jobs, and change them: `await app.inspect.queue("feeds")`."""
+        from tidemill.inspect.inspector import Inspector
+
+        return Inspector(self.client.store, self.tasks, self.client.signals)
+
+    async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
+        """Why a job waits, or what it does."""
+        return await self.inspect.explain(id)
+
+    async def plan(
+        self,
+        what: Task[Any, Any] | JobRequest[Any] | Iterable[JobRequest[Any]],
+        *,
+        count: int | None = None,
+        takes: float | None = None,
+    ) -> Plan:
+        """When so many jobs would be done if they were sent now: `await app.plan(describe, count=12_000)`.
+
+        Where cost or keys are computed from the arguments, give an example of a job,
+        `app.plan(describe.job(chunk), count=12_000)`, or all of them as a list. `takes` is how many seconds
+        a call is under way; without it the last jobs of the task are looked at. Nothing is sent."""
+        from tidemill.client.planned import sendings
+        from tidemill.inspect.planning import plan
+
+        return await plan(await self.client.store(declare=False), sendings(what, count), takes, self.pools)

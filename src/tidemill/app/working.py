@@ -1,0 +1,102 @@
+"""Workers, and the processes they run in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from tidemill.app.application import Application
+from tidemill.core.queues import QueueSettings
+from tidemill.logs import configure, in_force, write_events
+from tidemill.urls import StoreUrl
+
+if TYPE_CHECKING:
+    from tidemill.settings.arguments import WorkerArguments
+    from tidemill.worker.options import WorkerOptions
+    from tidemill.worker.worker import Worker
+
+
+class Works(Application):
+    def worker(self, **options: Unpack[WorkerArguments]) -> Worker:
+        """A worker to be run inside `async with app`. Options are `WorkerArguments`; without `queues` it
+        serves every queue that was declared or that a task is on, by weight."""
+        from tidemill.worker.worker import Worker
+
+        self._log_as_set()
+        return Worker(
+            self.store,
+            self.tasks,
+            self.pools,
+            schedules=None if self._schedules is None else self._schedules.declared,
+            options=self.worker_options(**options),
+            clock=self.clock,
+            entropy=self.entropy,
+            signals=self.signals,
+            location=_location(self.url),
+            lifespan=self._lifespan,
+            middleware=self.middlewares,
+        )
+
+    def worker_options(self, **options: Unpack[WorkerArguments]) -> WorkerOptions:
+        """What a worker would run with: these options, then the environment, the TOML file and the
+        defaults. Checked, without building a worker."""
+        from tidemill.settings.workers import worker_options
+
+        known = dict(self.queues)
+        for task in self.tasks.values():
+            known.setdefault(task.queue, QueueSettings())
+        return worker_options(self.settings, options, known)
+
+    async def work(self, **options: Unpack[WorkerArguments]) -> None:
+        """Run a worker on this loop until SIGTERM or SIGINT: the first drains, another a second later
+        hands everything back."""
+        from tidemill.worker.drain import on_signals
+
+        async with self:
+            worker = self.worker(**options)
+            with on_signals(worker.stop, worker.stop_now):
+                await worker.run()
+
+    def run_worker(self, **options: Unpack[WorkerArguments]) -> None:
+        """Run a worker until it is told to stop. Blocks; takes uvloop when it is installed."""
+        _best_loop()(self.work(**options))
+
+    async def supervise(self, command: Sequence[str], processes: int, *, until_idle: bool = False) -> None:
+        """Keep that many worker processes running until SIGTERM or SIGINT. `command` starts one;
+        `tidemill worker --processes N` is the usual way here."""
+        from tidemill.worker.drain import on_signals
+        from tidemill.worker.supervisor import Supervisor
+
+        async with self:
+            supervisor = Supervisor(
+                command,
+                processes,
+                store=self.store,
+                entropy=self.entropy,
+                signals=self.signals,
+                until_idle=until_idle,
+            )
+            with on_signals(supervisor.stop, supervisor.stop):
+                await supervisor.run()
+
+    def _log_as_set(self) -> None:
+        """By now a level may have been asked for, on the command line or by the settings."""
+        given = self.settings.given("log")
+        if given and in_force() is None:
+            configure(**given)
+        write_events(self.signals)
+
+
+def _best_loop() -> Callable[[Coroutine[Any, Any, None]], None]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run
+    return uvloop.run
+
+
+def _location(url: StoreUrl) -> str:
+    """A relative path is told from the root: in another folder it is another file."""
+    return str(StoreUrl(url.scheme, str(Path(url.path).absolute())) if url.path else url)
