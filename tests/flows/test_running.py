@@ -177,9 +177,9 @@ class TestFanOut:
         self, app: Tidemill, studio: Studio, kit: AsyncKit, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Several wide flows have waited for a leader."""
-        for key in "abcd":
+        for key in "abcdefgh":
             flow = app.flow("dub", key=key)
-            flow.map(studio.speak, line=[str(number) for number in range(400)])
+            flow.map(studio.speak, line=[str(number) for number in range(250)])
             await flow.enqueue()
         await app.inspect.cancel(Filter(states=(State.READY,)))
         advance, asked = app.store.advance, []
@@ -190,7 +190,7 @@ class TestFanOut:
 
         monkeypatch.setattr(app.store, "advance", noted)
         swept = await sweep(app.store, app.tasks)
-        assert (swept.advanced, asked) == (4, [800, 800])
+        assert (swept.advanced, asked) == (8, [1000, 1000])
 
     async def test_ten_thousand_into_a_queue_for_half_of_them(self, tmp_path: Path) -> None:
         app = Tidemill(f"sqlite:///{tmp_path / 'jobs.db'}")

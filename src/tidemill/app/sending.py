@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 class Sends(Application):
     async def enqueue_many(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
-        """Send many jobs in few calls of up to 1 000 jobs or 8 MB. Within one call the jobs of a queue
+        """Send many jobs in few calls of up to 1 000 jobs or 2 MB. Within one call the jobs of a queue
         are accepted or refused together; calls before a refused one stay accepted. After an error the
         same requests can be sent again without doubling any. The 5 s deadline is per call."""
         return await self.client.enqueue_many(requests)

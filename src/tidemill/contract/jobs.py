@@ -16,7 +16,7 @@ from tidemill.core.queues import Inserted
 MEMORY_OF_IDS = 3600.0
 """How long an id is known after its job is gone."""
 
-PROMOTE_AT_ONCE = 1000
+PROMOTE_AT_ONCE = 250
 """How many due jobs of a queue one claim promotes at most: no claim is ever a long one."""
 
 
@@ -125,7 +125,8 @@ class Jobs(Protocol):
         J37 By ids: each is claimed, blocked (not ready, paused, or at a limit) or gone.
         J38 `next_due` is the time to the next scheduled job or the end of a pause or an override; `more`
             tells whether open ready jobs were left.
-        J39 Shares are served in order, then what is left of `limit`.
+        J39 Shares are served in order, then what is left of `limit`. A store may give fewer than there are
+            where all would make it a long step; `more` says so.
         """
         ...
 

@@ -15,8 +15,10 @@ from tidemill.core.job import Error, NewJob
 from tidemill.core.names import problem_with_name
 from tidemill.core.states import State
 
-ENDS_AT_ONCE = 500
-"""How many ends an agenda has of one course, and how many jobs an advance makes: no step is a long one."""
+ENDS_AT_ONCE, JOBS_AT_ONCE = 500, 250
+"""How many ends an agenda has of one course, and how many jobs an advance makes: no step is a long one ..."""
+BYTES_AT_ONCE = 1024 * 1024
+"""... nor one of a few large ones."""
 
 
 class Kind(StrEnum):

@@ -20,6 +20,7 @@ from tidemill.core.claims import ClaimRequest, Heartbeat, Settlement
 from tidemill.core.courses import Advance, memory_id
 from tidemill.core.job import Group, Job, NewJob, lane_of
 from tidemill.core.lanes import GIVE_WAY_AT_ONCE
+from tidemill.core.states import State
 from tidemill.engine import wants
 from tidemill.engine.wants import Want
 
@@ -174,8 +175,10 @@ def _place(place: tuple[str, str | None]) -> Iterator[Want]:
 
 
 def _claiming(want: Want, row: Any) -> Iterator[Want]:
-    """Jobs that are about to be claimed: what their pools say."""
+    """Jobs that are about to be claimed: what their pools say, and where one stands that has come due."""
     if isinstance(want, wants.JobOf) and isinstance(row, Job):
+        if row.state is State.SCHEDULED:
+            yield wants.LaneOf(row.queue, row.lane)
         for need in (*row.needs, *row.extra):
             yield from (wants.PoolOf(need.pool), wants.AccountOf((need.pool, need.key)))
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 from msgspec.structs import replace
 
 from tidemill.contract.store import Store
 from tidemill.core.changes import Cancel
-from tidemill.core.courses import ENDS_AT_ONCE, Advance, Course, Kind, Made, Next, Stirred
+from tidemill.core.courses import (
+    BYTES_AT_ONCE,
+    JOBS_AT_ONCE,
+    Advance,
+    Course,
+    Kind,
+    Made,
+    Next,
+    Stirred,
+)
 from tidemill.core.filters import Filter
 from tidemill.core.flow_jobs import COMPENSATION, job_id, place_of
 from tidemill.core.graph import Graph, Stopped, Why, decode, encode
@@ -161,13 +171,20 @@ async def _go_on(
     graph = begun(graph, {})
     while waiting := unmeasured(graph):
         graph = begun(graph, {node.name: await gatherer.length(node) for node in waiting})
-    jobs = making(graph, ENDS_AT_ONCE, None if strangers_fail else tasks)
+    jobs = making(graph, JOBS_AT_ONCE, None if strangers_fail else tasks)
     known = [tasks.get(job.work.task) for job in jobs]
     given = await gatherer.gather(graph, list(zip(jobs, known, strict=True)))
     done = tuple(make(flow, graph, job, task, one) for job, task, one in zip(jobs, known, given, strict=True))
-    graph = made(graph, jobs)
+    done = done[: _fitting(done)]
+    graph = made(graph, jobs[: len(done)])
     more = _has_more(graph)
     return replace(graph, stuck=None if jobs or not more else graph.stuck), done, more
+
+
+def _fitting(jobs: Sequence[Made]) -> int:
+    """How many of them, from the first on, go at once."""
+    sizes = accumulate(len(one.job.payload) for one in jobs)
+    return max(1, sum(size <= BYTES_AT_ONCE for size in sizes)) if jobs else 0
 
 
 async def _stuck(store: Store, graph: Graph) -> Graph:

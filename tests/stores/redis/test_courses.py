@@ -13,7 +13,7 @@ from tests.servers.redis import Redis
 from tests.stores.redis.recounting import wrong
 from tidemill.core.changes import Cancel, RetryNow
 from tidemill.core.claims import ClaimRequest, Settlement, Share
-from tidemill.core.courses import ENDS_AT_ONCE, Advance, Kind, Made, Next
+from tidemill.core.courses import JOBS_AT_ONCE, Advance, Kind, Made, Next
 from tidemill.core.filters import Filter
 from tidemill.core.flow_jobs import InFlow
 from tidemill.core.job import Error, NewJob
@@ -208,9 +208,9 @@ class Busy:
 async def test_no_step_keeps_others_waiting(store: RedisStore, redis_server: Redis) -> None:
     """An advance that makes as many jobs as one may takes 6 ms, their ends 10, the agenda 3."""
     busy = Busy(redis_server)
-    await store.advance([going("f", 0, *(f"j{number}" for number in range(ENDS_AT_ONCE)))])
+    await store.advance([going("f", 0, *(f"j{number}" for number in range(JOBS_AT_ONCE)))])
     assert busy.since() < 0.02
-    jobs = (await store.claim(wanted(1, ENDS_AT_ONCE))).jobs
+    jobs = (await store.claim(wanted(1, JOBS_AT_ONCE))).jobs
     assert busy.since() < 0.02
     await store.settle([Settlement(job.id, job.fence, job.claim, Done(b"1")) for job in jobs])
     assert busy.since() < 0.02
@@ -218,4 +218,4 @@ async def test_no_step_keeps_others_waiting(store: RedisStore, redis_server: Red
     assert busy.since() < 0.02
     await store.advance([going("f", 1, taken=tuple(end.number for end in one.ends))])
     assert busy.since() < 0.02
-    assert len(one.ends) == ENDS_AT_ONCE
+    assert len(one.ends) == JOBS_AT_ONCE

@@ -46,8 +46,8 @@ async def test_j80_a_pruning_looks_at_some_of_them_and_goes_on_the_next_time(
     store: RedisStore, clock: ManualClock, redis_server: Redis, redis_keys: Keys
 ) -> None:
     await store.declare({"q": QueueSettings(keep_done=Retention(age=1.0))})
-    for start in range(0, HELD, 500):
-        some = (job(number, Unique(f"{number}", period=60.0)) for number in range(start, start + 500))
+    for start in range(0, HELD, 250):
+        some = (job(number, Unique(f"{number}", period=60.0)) for number in range(start, start + 250))
         await end_all(store, tuple(some), start + 1)
     await end_all(store, (job(HELD),), HELD)
     clock.advance(2)

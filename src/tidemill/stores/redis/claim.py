@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from tidemill.clock import Entropy, SystemEntropy
-from tidemill.core.claims import ClaimRequest, Claims
+from tidemill.core.claims import ClaimRequest, Claims, Share
 from tidemill.engine import claim as engine
 from tidemill.engine import plans
 from tidemill.stores.redis import scripts
+from tidemill.stores.redis.bounds import JOBS, STEPPED
 from tidemill.stores.redis.records import in_hand
 from tidemill.stores.redis.slow import Slow
 from tidemill.stores.redis.wire import Argument
@@ -31,7 +34,16 @@ async def claim(slow: Slow, request: ClaimRequest, draw: Draw | None = None) -> 
 
 
 async def by_the_engine(slow: Slow, request: ClaimRequest) -> Claims:
+    request = bounded(request, STEPPED)
     return await slow.run(plans.claim(request), lambda records: engine.claim(records, request))
+
+
+def bounded(request: ClaimRequest, most: int) -> ClaimRequest:
+    """As much of it as one step may take on, in the same proportions (J39)."""
+    if request.limit <= most or request.ids is not None:
+        return request
+    shares = (Share(one.queue, -(-one.jobs * most // request.limit)) for one in request.shares)
+    return replace(request, limit=most, shares=tuple(shares))
 
 
 class Draw:
@@ -51,6 +63,7 @@ class Draw:
 
 
 def words(request: ClaimRequest, draw: Draw) -> list[Argument]:
+    request = bounded(request, JOBS)
     found: list[Argument] = [
         request.worker,
         request.number,

@@ -11,6 +11,15 @@ from tidemill.core.queues import Inserted, Verdict
 from tidemill.engine import insert as engine
 from tidemill.engine import plans
 from tidemill.stores.redis import scripts
+from tidemill.stores.redis.bounds import (
+    BYTES,
+    INSERTED,
+    INSERTED_BYTES,
+    STEPPED,
+    Weight,
+    runs,
+    weight_of,
+)
 from tidemill.stores.redis.records import EXPIRES, MORE, NO_MORE, SHORT, TIME, More, tail
 from tidemill.stores.redis.slow import Slow
 from tidemill.stores.redis.wire import Argument
@@ -29,14 +38,15 @@ async def insert(slow: Slow, groups: Sequence[Group]) -> list[list[Inserted]]:
         return [[Inserted(Verdict.ACCEPTED, groups[0].jobs[0].id)]]
     answers: list[list[Inserted]] = []
     while left := groups[len(answers) :]:
-        plain = list(takewhile(_is_plain, left))
+        plain = next(runs(takewhile(_is_plain, left), _weight, (INSERTED, INSERTED_BYTES)), [])
         done = int(await slow.shard.run(INSERT, *_words(plain), repeatable=True)) if plain else 0
         answers += [[Inserted(Verdict.ACCEPTED, job.id) for job in group.jobs] for group in plain[:done]]
         if done < len(plain):
             answers += await _by_the_engine(slow, plain[done : done + 1])
         else:
-            special = list(takewhile(lambda group: not _is_plain(group), left[done:]))
-            answers += await _by_the_engine(slow, special) if special else []
+            special = takewhile(lambda group: not _is_plain(group), left[done:])
+            for some in runs(special, _weight, (STEPPED, BYTES)):
+                answers += await _by_the_engine(slow, some)
     return answers
 
 
@@ -57,6 +67,10 @@ async def _alone(slow: Slow, group: Group) -> bool:
 
 async def _by_the_engine(slow: Slow, groups: Sequence[Group]) -> list[list[Inserted]]:
     return await slow.run(plans.insert(groups), lambda records: engine.insert(records, groups))
+
+
+def _weight(group: Group) -> Weight:
+    return weight_of(group.jobs)
 
 
 def _is_plain(group: Group) -> bool:

@@ -10,10 +10,9 @@ from tidemill.core.calls import UNRIPE
 from tidemill.engine import wants
 from tidemill.engine.wants import Want
 from tidemill.stores.redis import arrivals, keys
+from tidemill.stores.redis.bounds import STEPPED
 from tidemill.stores.redis.wire import Argument
 
-OVERDUE_AT_ONCE = 250
-"""A step that takes back a thousand keeps all others waiting for 60 ms."""
 AT_ONCE = 1000
 
 Words = tuple[Argument, ...]
@@ -67,7 +66,7 @@ def words_of(want: Want, count: int) -> Words:  # noqa: C901, PLR0912 - a line f
         case wants.Ahead(queue, limit, lanes):
             return "ahead", queue, limit, lanes, keys.shut(queue, keys.place(UNRIPE))
         case wants.Overdue(dead):
-            return "overdue", OVERDUE_AT_ONCE, *dead
+            return "overdue", STEPPED, *dead
         case wants.HoldersOf(queue, key):
             return "call", "ZRANGE", keys.unique(queue, key), 0, -1
         case wants.SuccessorsOf(job):

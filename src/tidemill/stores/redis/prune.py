@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
 from tidemill.contract.reader import HISTORY_KEPT
@@ -14,9 +15,11 @@ from tidemill.engine import plans, wants
 from tidemill.engine.moves import move
 from tidemill.engine.records import Records
 from tidemill.stores.redis import keys, scripts
+from tidemill.stores.redis.bounds import JOBS, fitting
 from tidemill.stores.redis.prune_courses import prune_courses
 from tidemill.stores.redis.queue_views import queues
 from tidemill.stores.redis.records import seq_and_id
+from tidemill.stores.redis.shard import Shard
 from tidemill.stores.redis.slow import Slow
 from tidemill.stores.redis.wire import Argument
 
@@ -33,7 +36,7 @@ async def prune(slow: Slow, limit: int) -> Pruned:
             kept = queue.settings.retention(state)
             bounds = ("" if bound is None else bound for bound in (kept.age, kept.count))
             shelves += (queue.name, state.value, *bounds)
-    pruned = int(await shard.run(PRUNE, limit, MEMORY_OF_IDS, *shelves, repeatable=True)) if shelves else 0
+    pruned = await _clear(shard, limit, shelves)
     pruned += await prune_courses(slow, limit - pruned, wall)
     oldest = (wall - HISTORY_KEPT) // 60 * 60
     forgotten = int(await shard.run(FORGET, limit, oldest, HOUR, repeatable=True))
@@ -41,12 +44,25 @@ async def prune(slow: Slow, limit: int) -> Pruned:
     return Pruned(pruned, expired, more=limit in (pruned, expired, forgotten))
 
 
+async def _clear(shard: Shard, limit: int, shelves: Sequence[Argument]) -> int:
+    pruned, goes_on = 0, bool(shelves)
+    while goes_on and pruned < limit:
+        wanted = min(JOBS, limit - pruned)
+        dropped, goes_on = await shard.run(PRUNE, wanted, MEMORY_OF_IDS, *shelves, repeatable=True)
+        pruned += dropped
+    return pruned
+
+
 async def _expire(slow: Slow, limit: int, wall: float) -> int:
     """The longest expired first."""
     shard = slow.shard
     over = await shard.ask("ZRANGEBYSCORE", shard.key(keys.EXPIRING), "-inf", wall, "LIMIT", 0, limit)
-    ids = [seq_and_id(member)[1] for member in over]
-    return await slow.run(plans.change(ids), lambda records: _expired(records, ids)) if ids else 0
+    ids, expired = [seq_and_id(member)[1] for member in over], 0
+    while ids:
+        count = await fitting(shard, ids)
+        some, ids = ids[:count], ids[count:]
+        expired += await slow.run(plans.change(some), partial(_expired, ids=some))
+    return expired
 
 
 def _expired(records: Records, ids: Sequence[str]) -> int:

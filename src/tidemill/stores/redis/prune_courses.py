@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tidemill.core.courses import Course, Kind, memory_id
 from tidemill.core.states import FINAL
@@ -11,6 +12,7 @@ from tidemill.engine.courses import forget
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
 from tidemill.stores.redis import keys
+from tidemill.stores.redis.bounds import fitting
 from tidemill.stores.redis.records import seq_and_id
 from tidemill.stores.redis.slow import Slow
 
@@ -60,9 +62,14 @@ async def _drop_parts(slow: Slow, flow: str, limit: int) -> tuple[int, int]:
 
 
 async def _drop(slow: Slow, flow: str, ids: Sequence[str]) -> int:
-    jobs = plans.change(ids)
-    plan = Plan((wants.CourseOf(Kind.FLOW, flow), *jobs.first), jobs.follow)
-    return await slow.run(plan, lambda records: _dropped(records, flow, ids))
+    gone = 0
+    while ids:
+        count = await fitting(slow.shard, ids)
+        some, ids = ids[:count], ids[count:]
+        jobs = plans.change(some)
+        plan = Plan((wants.CourseOf(Kind.FLOW, flow), *jobs.first), jobs.follow)
+        gone += await slow.run(plan, partial(_dropped, flow=flow, ids=some))
+    return gone
 
 
 def _dropped(records: Records, flow: str, ids: Sequence[str]) -> int:

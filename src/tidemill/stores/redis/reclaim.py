@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from tidemill.contract.jobs import Reclaimed
 from tidemill.engine import plans
 from tidemill.engine import reclaim as engine
-from tidemill.stores.redis.looks import OVERDUE_AT_ONCE
 from tidemill.stores.redis.slow import Slow
 
 
@@ -18,5 +17,5 @@ async def reclaim(slow: Slow, dead: Sequence[str]) -> Reclaimed:
         found = await slow.run(plans.reclaim(dead), lambda records: engine.reclaim(records, dead))
         ready += found.ready
         poison += found.poison
-        if len(found.ready) + len(found.poison) < OVERDUE_AT_ONCE:
+        if not found.ready and not found.poison:
             return Reclaimed(tuple(ready), tuple(poison))

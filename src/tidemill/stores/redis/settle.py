@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from struct import Struct
 from typing import Any, Final
 
 from tidemill.core.claims import ClaimRequest, Claims, Settled, Settlement
 from tidemill.core.outcomes import Answer, Cancelled, Done, Fail, Outcome, Release, Retrying, Snooze
+from tidemill.core.pool_news import PoolNews
 from tidemill.engine import plans
 from tidemill.engine import settle as engine
 from tidemill.stores.redis import claim, scripts
+from tidemill.stores.redis.bounds import JOBS, fitting
 from tidemill.stores.redis.claim import CLAIM_WANTED, SLOW, Draw
 from tidemill.stores.redis.keys import token
 from tidemill.stores.redis.records import TIME, Fate, encode
@@ -24,8 +27,8 @@ UNKNOWN = "?"
 
 
 async def settle(slow: Slow, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Settled:
-    """What the script leaves is settled next, and then the claim is made: no outcome depends on another's,
-    but for the jobs of one call, which all go the same way."""
+    """By several scripts where there are many. What they leave is settled next, and then the claim is made:
+    no outcome depends on another's, but for the jobs of one call, which all go the same way."""
     if not settlements:
         return Settled([], None if request is None else await claim.claim(slow, request))
     words = [_words_of(item) for item in settlements]
@@ -35,9 +38,7 @@ async def settle(slow: Slow, settlements: Sequence[Settlement], request: ClaimRe
     letters, claimed = await _by_the_script(slow, [one for one in words if one], request, draw)
     answers: list[Answer | None] = [ANSWERS.get(next(letters)) if one else None for one in words]
     left = [item for item, answer in zip(settlements, answers, strict=True) if answer is None]
-    settled = Settled([])
-    if left:
-        settled = await slow.run(plans.settle(left, None), lambda records: engine.settle(records, left, None))
+    settled = await _by_the_engine(slow, left)
     others = iter(settled.answers)
     found = [next(others) if answer is None else answer for answer in answers]
     return Settled(found, await _claims(slow, claimed, request, draw), settled.news)
@@ -46,14 +47,38 @@ async def settle(slow: Slow, settlements: Sequence[Settlement], request: ClaimRe
 async def _by_the_script(
     slow: Slow, words: list[tuple[Argument, ...]], request: ClaimRequest | None, draw: Draw
 ) -> Any:
-    """The letters of its answers, and what it claimed."""
+    """The letters of its answers, and what it claimed behind the last of them."""
     if not words:  # none that the script knows
         return iter(""), None
     wanted = [] if request is None or request.ids is not None else claim.words(request, draw)
-    reply = await slow.shard.run(
-        SETTLE, len(words), *(word for one in words for word in one), *wanted, repeatable=True
-    )
-    return iter(reply[0].decode()), reply[1] if len(reply) > 1 else None
+    letters, claimed = "", None
+    while some := words[len(letters) : len(letters) + JOBS]:
+        is_last = len(letters) + len(some) == len(words) and UNKNOWN not in letters
+        given = (word for one in some for word in one)
+        reply = await slow.shard.run(SETTLE, len(some), *given, *(wanted if is_last else ()), repeatable=True)
+        letters += reply[0].decode()
+        claimed = reply[1] if len(reply) > 1 else None
+    return iter(letters), claimed
+
+
+async def _by_the_engine(slow: Slow, left: Sequence[Settlement]) -> Settled:
+    answers: list[Answer] = []
+    news: list[PoolNews] = []
+    while some := left[len(answers) :]:
+        some = some[: _whole_calls(some, await fitting(slow.shard, [item.job for item in some]))]
+        settled = await slow.run(
+            plans.settle(some, None), partial(engine.settle, settlements=some, request=None)
+        )
+        answers += settled.answers
+        news += settled.news
+    return Settled(answers, None, tuple(news))
+
+
+def _whole_calls(items: Sequence[Settlement], count: int) -> int:
+    """The first job of a call speaks for those behind it, so they are settled together (P17)."""
+    while count < len(items) and items[count].charged is not None and items[count].spent is None:
+        count += 1
+    return count
 
 
 async def _claims(slow: Slow, claimed: Any, request: ClaimRequest | None, draw: Draw) -> Claims | None:

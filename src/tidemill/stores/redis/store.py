@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
-from msgspec.structs import replace
-
 from tidemill.clock import Clock, Entropy, SystemEntropy
 from tidemill.contract.coordinator import Led
 from tidemill.contract.copying import Copies, IdPage, JobCopy
 from tidemill.contract.courses import CoursePage
-from tidemill.contract.jobs import Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.courses import checked as checked_advances
+from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
@@ -20,20 +19,20 @@ from tidemill.contract.upkeep import Progress, StoreFacts
 from tidemill.core.changes import Amended, Change
 from tidemill.core.checkpoints import Checkpoint, Step
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
-from tidemill.core.courses import Agenda, Course, Kind
+from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
 from tidemill.core.demand import Demand
-from tidemill.core.filters import Filter, checked
+from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.queues import Inserted
 from tidemill.core.states import State
-from tidemill.engine import amend as amending
-from tidemill.engine import plans
 from tidemill.engine.plans import Plan
 from tidemill.engine.records import Records
 from tidemill.engine.verbs import SteppedVerbs
 from tidemill.stores.redis import arrivals, copying, courses, leading, reader, reclaim, upkeep
 from tidemill.stores.redis.address import parse
+from tidemill.stores.redis.amend import amend
 from tidemill.stores.redis.boots import notice_boot
+from tidemill.stores.redis.bounds import BYTES, STEPPED, Weight, runs, weight_of
 from tidemill.stores.redis.check import check
 from tidemill.stores.redis.claim import claim
 from tidemill.stores.redis.extend import extend
@@ -48,16 +47,9 @@ from tidemill.stores.redis.wakeups import RedisListener
 T = TypeVar("T")
 
 
-async def amend(slow: Slow, wanted: Filter, change: Change, limit: int) -> Amended:
-    """Who is meant is found first; in the step itself only they are looked at once more."""
-    checked(wanted)
-    meant = tuple(await reader.oldest_first(slow.shard, wanted, limit))
-    if not meant:
-        return Amended((), ())
-    named = replace(wanted, ids=meant)
-    return await slow.run(
-        plans.amend(meant, change), lambda records: amending.amend(records, named, change, limit)
-    )
+def _weight(advance: Advance) -> Weight:
+    jobs, size = weight_of(made.job for made in advance.jobs)
+    return jobs + 1, size
 
 
 class RedisBlocking:
@@ -129,6 +121,12 @@ class RedisStore(SteppedVerbs):
     async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
         return await arrivals.arrivals(self._handle.shard, limit, after)
 
+    async def admit(self, admissions: Sequence[Admission]) -> int:
+        admitted = 0
+        for some in runs(admissions, lambda one: (1, len(one.arrival.payload)), (STEPPED, BYTES)):
+            admitted += await super().admit(some)
+        return admitted
+
     async def claim(self, request: ClaimRequest) -> Claims:
         return await claim(self._slow, request)
 
@@ -151,6 +149,13 @@ class RedisStore(SteppedVerbs):
         return Reading(*await self._handle.shard.read_clock())
 
     # -- courses
+
+    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
+        checked_advances(advances)  # F5: of all, before the first of them is done
+        answers: list[Advanced] = []
+        for some in runs(advances, _weight, (STEPPED, BYTES)):
+            answers += await super().advance(some)
+        return answers
 
     async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
         return await courses.agenda(self._handle.shard, kind, limit, ids)

@@ -3,7 +3,7 @@
 --   ARGV[3]…  of each want: how many words, the words
 -- Answers nothing when it is another's turn; else {wall, boot, boot id, picks, seq, fence} and an answer for each want, see `wants` below.
 -- uses: clock records many turn
-local PROMOTE_AT_ONCE, USUAL = 1000, 3
+local PROMOTE_AT_ONCE, USUAL = 250, 3
 
 local wants = {}
 
@@ -137,12 +137,14 @@ function wants.ahead(queue, limit, most, unripe)
   return found
 end
 
--- Running jobs whose lease is over or whose worker is dead, `limit` at once: {member, …}
+-- Running jobs whose lease is over or whose worker is dead, `limit` at once and no more than one step may take on:
+-- {member, …}
 function wants.overdue(limit, ...)
-  local found, seen, most = {}, {}, tonumber(limit)
+  local found, seen, most, left = {}, {}, tonumber(limit), BYTES
   local function add(member)
-    if #found < most and not seen[member] then
+    if #found < most and left > 0 and not seen[member] then
       found[#found + 1], seen[member] = member, true
+      left = left - redis.call('HSTRLEN', root .. 'jobs', id_of(member))
     end
   end
   for _, queue in ipairs(redis.call('HKEYS', root .. 'queues')) do

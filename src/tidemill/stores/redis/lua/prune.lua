@@ -2,9 +2,10 @@
 --   ARGV[2]  how many at most
 --   ARGV[3]  how many seconds their ids are remembered
 --   then of each shelf: its queue, its state, the age in seconds and the number to be kept, '' for any
--- Answers how many left.
+-- Answers how many left, and 1 if more may leave at once.
 -- A job whose key is still held stays, and there may be very many of them. So that nobody waits for this, it looks
--- at some of each shelf only, and goes on behind them the next time (hash `passed`).
+-- at some of each shelf only, and goes on behind them the next time (hash `passed`). Nor are more records read than
+-- one step may take on.
 -- uses: full clock records many
 local CHUNK, PASSED = 250, 500
 local limit, memory = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -12,7 +13,12 @@ local boot_id = clock.boot_id
 local term = pack('>dd', clock.wall + memory, clock.boot + memory) .. pack('>H', #boot_id) .. boot_id
 local NOBODY = string.rep('\0', 14)
 
-local dropped, gone, remembered, forgotten, pages, details, keys = 0, {}, {}, {}, {}, {}, {}
+local dropped, left = 0, BYTES
+local gone, remembered, forgotten, pages, details, keys = {}, {}, {}, {}, {}, {}
+
+local function is_enough()
+  return dropped >= limit or left <= 0
+end
 
 -- What a job that is gone leaves behind; nothing where its key is still held.
 local function leave(member, record)
@@ -36,22 +42,24 @@ local function leaving(key, age, keep, before)
   local surplus = keep == '' and 0 or math.max(0, redis.call('ZCARD', key) - tonumber(keep))
   local oldest_kept = age == '' and -math.huge or clock.wall - tonumber(age)
   local from, passed, found = before, before, {}
-  while dropped < limit and passed - before < PASSED do
+  while not is_enough() and passed - before < PASSED do
     local members = redis.call('ZRANGE', key, from, from + CHUNK - 1, 'WITHSCORES')
     local ids = {}
     for at = 1, #members, 2 do ids[#ids + 1] = id_of(members[at]) end
-    for at, record in ipairs(get_many(root .. 'jobs', ids)) do
+    local records, count
+    records, count, left = get_some(root .. 'jobs', ids, left)
+    for at = 1, count do
       local is_young = tonumber(members[2 * at]) > oldest_kept
       if is_young and #found >= surplus then return found, 0 end
       if dropped >= limit then return found, before end
-      if leave(members[2 * at - 1], record) then
+      if leave(members[2 * at - 1], records[at]) then
         found[#found + 1] = members[2 * at - 1]
         dropped = dropped + 1
       else
         passed = passed + 1
       end
     end
-    if #ids < CHUNK then return found, 0 end
+    if count == #ids and #ids < CHUNK then return found, 0 end
     from = from + CHUNK
   end
   return found, dropped < limit and passed or before
@@ -71,9 +79,9 @@ local function clear(queue, state, age, keep)
 end
 
 for at = 4, #ARGV, 4 do
-  if dropped < limit then clear(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]) end
+  if not is_enough() then clear(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]) end
 end
-if dropped == 0 then return 0 end
+if dropped == 0 then return { 0, 0 } end
 
 for at = 3, #details, 3 do
   for _, attempt in ipairs(redis.call('SMEMBERS', details[at])) do
@@ -96,4 +104,4 @@ for page, places in pairs(pages) do
 end
 call_many('HSET', root .. 'remembered', remembered)
 call_many('ZADD', root .. 'forget', forgotten)
-return dropped
+return { dropped, is_enough() and 1 or 0 }

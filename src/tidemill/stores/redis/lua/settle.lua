@@ -1,21 +1,22 @@
 -- What became of jobs in workers' hands, and the next ones.
 --   ARGV[2]  how many settlements, then of each: the job's id, its token (fence and claim id), the outcome
 --   then, where the next jobs are wanted too, the arguments of parts/claiming.lua
+-- It takes the first of them, as many as one step may take on, and only behind the last one claims.
 -- An outcome is a letter and what belongs to it:
 --   d  done, [+ result]   f  failed, fate        c  cancelled, fate
 --   r  to be retried: delay, 1 if its priority changes, priority, fate
 --   z  put off: delay     b  given back
--- Answers a letter for each (o ok, a again, s stale, ? needs more than this script knows) and the claim, if
--- there is no ? among them.
+-- Answers a letter for each it took (o ok, a again, s stale, ? needs more than this script knows) and the claim,
+-- if there is no ? among them.
 -- uses: full clock bell records many counting claiming stirring
 local ATTEMPTS_KEPT = 100
 local STATES = { d = 'done', f = 'failed', c = 'cancelled' }
 local WORDS = { f = 'fail', r = 'retry' }
 
-local items = tonumber(ARGV[2])
-local ids, claims = {}, {}
-for item = 1, items do ids[item] = ARGV[3 * item] end
-local records, reserved = get_many(root .. 'jobs', ids), {}
+local given = tonumber(ARGV[2])
+local ids, claims, reserved = {}, {}, {}
+for item = 1, given do ids[item] = ARGV[3 * item] end
+local records, items = get_some(root .. 'jobs', ids)
 if redis.call('EXISTS', root .. 'reserved') == 1 then
   for item = 1, items do claims[item] = ARGV[3 * item + 1] .. ids[item] end
   reserved = get_many(root .. 'reserved', claims)
@@ -202,5 +203,5 @@ write_counts()
 ring(topics)
 
 local reply = { table.concat(answers) }
-if not is_slow and ARGV[3 * items + 3] then reply[2] = claim_plain(3 * items + 3) end
+if items == given and not is_slow and ARGV[3 * given + 3] then reply[2] = claim_plain(3 * given + 3) end
 return reply

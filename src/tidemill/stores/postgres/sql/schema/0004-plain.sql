@@ -297,7 +297,7 @@ BEGIN
                 WITH now_due AS MATERIALIZED (
                     SELECT o.ctid AS at FROM tidemill.jobs AS o
                     WHERE o.queue = name AND o.lane = '' AND o.state = 'scheduled' AND o.due <= clock.wall
-                    ORDER BY o.due, o.seq LIMIT 1000 FOR UPDATE SKIP LOCKED
+                    ORDER BY o.due, o.seq LIMIT 250 FOR UPDATE SKIP LOCKED
                 ), made AS (
                     UPDATE tidemill.jobs AS j SET state = 'ready'
                     WHERE j.ctid = ANY(ARRAY(SELECT d.at FROM now_due AS d))

@@ -6,33 +6,33 @@
 --   'claim' when there is something to claim, and a claim id is wanted
 --   {fence, more, seconds to what is next due or '', id, record, id, record, …}
 -- uses: clock bell records many counting
-local PROMOTE_AT_ONCE = 1000
+local PROMOTE_AT_ONCE = 250
 
 -- When the first of its scheduled jobs is due; nil when there are none.
 local function first_due(queue)
   return tonumber(redis.call('ZRANGE', root .. 'scheduled:' .. queue, 0, 0, 'WITHSCORES')[2])
 end
 
--- J30, where some are due. False when some stand in other lanes.
+-- J30, where some are due, as many as one step may take on. False when some stand in other lanes.
 local function promote(queue)
   local name = root .. 'scheduled:' .. queue
   local due = redis.call('ZRANGEBYSCORE', name, '-inf', clock.wall, 'LIMIT', 0, PROMOTE_AT_ONCE)
-  local ids, records, ready, retrying = {}, {}, {}, 0
+  local ids, members, records, ready, retrying = {}, {}, {}, {}, 0
   for at, member in ipairs(due) do ids[at] = id_of(member) end
-  local known = get_many(root .. 'jobs', ids)
-  for at, record in ipairs(known) do
+  for at, record in ipairs((get_some(root .. 'jobs', ids))) do
     local _, flags, _, priority, _, _, attempts = head(record)
     if has(flags, LANED) then return false end
     if attempts > 0 then retrying = retrying + 1 end
+    members[at] = due[at]
     records[2 * at - 1], records[2 * at] = ids[at], 'r' .. sub(record, 2)
     ready[2 * at - 1], ready[2 * at] = priority, sub(record, 20, 27) .. due[at]
   end
-  call_many('ZREM', name, due)
+  call_many('ZREM', name, members)
   call_many('HSET', root .. 'jobs', records)
   call_many('ZADD', root .. 'ready:' .. queue, ready)
   redis.call('HSETNX', root .. 'served', queue, redis.call('HGET', shard, 'picks') or 0)
-  redis.call('HINCRBY', root .. 'counts', 'scheduled:' .. queue, -#due)
-  redis.call('HINCRBY', root .. 'counts', 'ready:' .. queue, #due)
+  redis.call('HINCRBY', root .. 'counts', 'scheduled:' .. queue, -#members)
+  redis.call('HINCRBY', root .. 'counts', 'ready:' .. queue, #members)
   if retrying > 0 then redis.call('HINCRBY', root .. 'counts', 'retrying:' .. queue, -retrying) end
   ring({ 'queue:' .. queue })
   return true
@@ -64,20 +64,36 @@ local function portions(queues, shares, limit)
   end
   for _, share in ipairs(shares) do take(share[1], share[2]) end
   for _, queue in ipairs(queues) do take(queue, left) end
-  return found, limit - left
+  return found
 end
 
--- Reads who is next; false when one of them is past its expiry.
-local function read_heads(queue)
+-- Reads who is next, as far as `bytes` go, and answers what is left of these; false when one of them is past its
+-- expiry.
+local function read_heads(queue, bytes)
   queue.members = redis.call('ZRANGE', root .. 'ready:' .. queue.name, 0, queue.taken - 1)
   queue.ids = {}
   for at, member in ipairs(queue.members) do queue.ids[at] = sub(member, 15) end
-  queue.records = get_many(root .. 'jobs', queue.ids)
+  queue.records, queue.taken, bytes = get_some(root .. 'jobs', queue.ids, bytes)
   for at = 1, #queue.records do
     local flags, rest = flags_and_rest(queue.records[at])
     if has(flags, EXPIRES) and unpack_('>d', queue.records[at], rest) <= clock.wall then return false end
   end
-  return true
+  return bytes
+end
+
+-- Those portions, or parts of them, that were read, and how many jobs they are.
+local function read_portions(found, queues)
+  local left, read, jobs = BYTES, {}, 0
+  for _, queue in ipairs(queues) do
+    if queue.taken > 0 then left = read_heads(queue, left) end
+    if not left then return false end
+    jobs = jobs + queue.taken
+  end
+  for _, portion in ipairs(found) do
+    local to = math.min(portion[3], portion[1].taken)
+    if portion[2] <= to then read[#read + 1] = { portion[1], portion[2], to } end
+  end
+  return read, jobs
 end
 
 -- As core.transitions.claimed: news of an earlier run go. With its flags.
@@ -159,10 +175,8 @@ local function claim_plain(at)
     end
     queue.ready = redis.call('ZCARD', root .. 'ready:' .. queue.name)
   end
-  local found, jobs = portions(queues, shares, limit)
-  for _, queue in ipairs(queues) do
-    if queue.taken > 0 and not read_heads(queue) then return 'slow' end
-  end
+  local found, jobs = read_portions(portions(queues, shares, limit), queues)
+  if not found then return 'slow' end
   if jobs > 0 and claim_id == '' then return 'claim' end
 
   note_worker(worker, number, last, lease)

@@ -1,0 +1,236 @@
+"""Redis is never blocked for more than 20 ms by one script.
+
+What is held is how much one script is given and gives, in words and bytes, which is the same on every
+machine; and what it costs, which is measured as the processor the server uses between a request and its
+reply. The time that passes would say little: the machine is shared with other tests, and a server that
+waits for its turn does no work. Calls are let through one at a time, so that what is used belongs to one of
+them. A cache that others have emptied still costs something, so a scenario that was too slow is played
+again, and a script counts by the best of its tries.
+
+`make chaos` plays the whole width, with TIDEMILL_FAN_OUT=10000.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+import redis
+
+from tests.servers.redis import Redis
+from tidemill import Tidemill
+from tidemill.client.bulk import chunks
+from tidemill.client.request import JobRequest
+from tidemill.core.changes import Cancel, Delete
+from tidemill.core.claims import Claimed, ClaimRequest, Heartbeat, Held, Settlement, Share
+from tidemill.core.filters import Filter
+from tidemill.core.job import NewJob
+from tidemill.core.outcomes import Done
+from tidemill.core.queues import QueueSettings, Retention
+from tidemill.core.states import State
+from tidemill.stores.redis import RedisStore
+from tidemill.stores.redis.shard import Shard
+from tidemill.testing import ManualClock
+
+LONGEST = 0.02
+WORDS, BYTES = 1600, 4 * 1024 * 1024
+"""Of a request, and of its reply."""
+MORE_WORDS = {"insert": 2100, "extend": 3500, "look": 4500, "commit": 8000}
+"""Of those that do little for each word."""
+_NUMBERS = count(1)
+TRIES = 4
+WIDE = int(os.environ.get("TIDEMILL_FAN_OUT", "1500"))
+
+
+class Watch:
+    """The most that one run of each script has taken of the server's processor, in seconds. `large` are those
+    that were given, or gave, too much."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._alone = asyncio.Lock()
+        self._best: dict[str, float] = {}
+        self._longest: dict[str, float] = defaultdict(float)
+        self.large: dict[str, tuple[int, int]] = {}
+
+    def used(self) -> float:
+        cpu: Any = self._client.info("cpu")
+        return float(cpu["used_cpu_user"]) + float(cpu["used_cpu_sys"])
+
+    async def measure(self, name: str, call: Awaitable[Any]) -> Any:
+        async with self._alone:
+            before = self.used()
+            answer = await call
+            self._longest[name] = max(self._longest[name], self.used() - before)
+            return answer
+
+    def weigh(self, name: str, said: Any) -> None:
+        words, size = weight_of(said)
+        if words > MORE_WORDS.get(name, WORDS) or size > BYTES:
+            self.large[name] = max(self.large.get(name, (0, 0)), (words, size))
+
+    async def play(self, scenario: Callable[[], Awaitable[None]]) -> None:
+        for _ in range(TRIES):
+            self._longest.clear()
+            await scenario()
+            for name, seconds in self._longest.items():
+                self._best[name] = min(self._best.get(name, seconds), seconds)
+            if not self.slow:
+                return
+
+    @property
+    def slow(self) -> dict[str, float]:
+        return {name: seconds for name, seconds in self._best.items() if seconds > LONGEST}
+
+
+def weight_of(said: Any) -> tuple[int, int]:
+    """Words and bytes."""
+    if isinstance(said, list | tuple):
+        weights = [weight_of(one) for one in said]
+        return sum(words for words, _ in weights), sum(size for _, size in weights)
+    return 1, len(said) if isinstance(said, bytes | str) else 8
+
+
+@pytest.fixture
+def watch(redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    with redis_server.client() as client:
+        watch, run = Watch(client), Shard.run
+
+        async def measured(shard: Shard, script: Any, *args: Any, **options: Any) -> Any:
+            watch.weigh(script.name, args)
+            answer = await watch.measure(script.name, run(shard, script, *args, **options))
+            watch.weigh(script.name, answer)
+            return answer
+
+        monkeypatch.setattr(Shard, "run", measured)
+        yield watch
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(redis_url: str, redis_prefix: str, clock: ManualClock) -> AsyncIterator[RedisStore]:
+    opened = await RedisStore(redis_url, prefix=redis_prefix, clock=clock).open()
+    yield opened
+    await opened.close()
+
+
+class Play:
+    """Every verb that moves many jobs."""
+
+    def __init__(self, store: RedisStore, clock: ManualClock, size: int, *, keyed: bool) -> None:
+        self._store, self._clock = store, clock
+        self._size, self._keyed = size, keyed
+
+    def _request(self, limit: int) -> ClaimRequest:
+        number, shares = next(_NUMBERS), (Share("q", limit),)
+        return ClaimRequest(worker="w", number=number, limit=limit, lease=30.0, shares=shares)
+
+    async def insert(self, jobs: int, **options: Any) -> None:
+        """As `enqueue_many` does."""
+        payload, made = b'"' + b"a" * self._size + b'"', list[JobRequest[Any]]()
+        for _ in range(jobs):
+            id_ = f"{next(_NUMBERS):032}"
+            key = id_ if self._keyed else None
+            made.append(JobRequest("q", NewJob(id=id_, task="t", payload=payload, key=key, **options)))
+        for chunk in chunks(made):
+            await self._store.insert(chunk.groups)
+
+    async def claim(self, jobs: int) -> list[Claimed]:
+        found: list[Claimed] = []
+        while len(found) < jobs:
+            claims = await self._store.claim(self._request(jobs - len(found)))
+            assert claims.jobs
+            assert claims.more or len(found) + len(claims.jobs) == jobs
+            found += claims.jobs
+        return found
+
+    async def settle(self, jobs: Sequence[Claimed], then: int = 0) -> list[Claimed]:
+        settlements = [Settlement(job.id, job.fence, job.claim, Done(b"1")) for job in jobs]
+        settled = await self._store.settle(settlements, self._request(then) if then else None)
+        assert {*settled.answers} == {"ok"}
+        return [] if settled.claims is None else settled.claims.jobs
+
+    async def beat(self, jobs: Sequence[Claimed]) -> None:
+        held = tuple(Held(job=job.id, fence=job.fence, claim=job.claim) for job in jobs)
+        beat = Heartbeat(worker="w", received=0, lease=30.0, held=held)
+        assert (await self._store.extend(beat)).lost == ()
+
+    async def all_of_them(self, jobs: int) -> None:
+        store = self._store
+        await store.declare({"q": QueueSettings(keep_done=Retention(count=1))})
+        await self.insert(2 * jobs)
+        held = await self.claim(jobs)
+        await self.beat(held)
+        held = await self.settle(held, then=jobs)
+        held += await self.claim(jobs - len(held))
+        while (await store.prune()).more:
+            pass
+        assert len((await store.reclaim(["w"])).ready) == jobs
+        await store.pause("q")
+        await store.resume("q")
+        await self.insert(jobs, delay=5.0)
+        self._clock.advance(6.0)
+        held = await self.claim(jobs)
+        everything = Filter(queue="q")
+        assert len((await store.amend(everything, Cancel("no"), 3 * jobs)).changed) >= 2 * jobs
+        while (await store.amend(everything, Delete(), 1000)).changed:
+            pass
+        assert await store.counts() == {}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "size", "keyed"),
+    [(900, 200, False), (200, 20_000, False), (6, 1_000_000, False), (260, 200, True)],
+)
+async def test_no_verb_is_a_long_step(  # noqa: PLR0917 - the cases
+    store: RedisStore, clock: ManualClock, watch: Watch, jobs: int, size: int, keyed: bool
+) -> None:
+    await watch.play(lambda: Play(store, clock, size, keyed=keyed).all_of_them(jobs))
+    assert (watch.large, watch.slow) == ({}, {})
+
+
+async def test_a_wide_flow_into_a_queue_for_half_of_it(
+    redis_url: str, redis_prefix: str, watch: Watch
+) -> None:
+    """1 → 10 000 → 1 into a queue that takes 5 000, with payloads of 5 kB."""
+    app = Tidemill(store=RedisStore(redis_url, prefix=redis_prefix))
+    app.queue("studio", max_length=WIDE // 2)
+    ran: list[int] = []
+
+    @app.task(queue="studio")
+    async def cut(pieces: int) -> list[int]:
+        return [*range(pieces)]
+
+    @app.task(queue="studio")
+    async def speak(piece: int, voice: str) -> int:
+        ran.append(piece)
+        return len(voice)
+
+    @app.task(queue="studio")
+    async def join(spoken: list[int]) -> int:
+        return sum(spoken)
+
+    keys = count()
+
+    async def scenario() -> None:
+        ran.clear()
+        flow = app.flow("dub", key=str(next(keys)))
+        flow.add(join, spoken=flow.map(speak, piece=flow.add(cut, pieces=WIDE), voice="a" * 5000))
+        handle = await flow.enqueue()
+        await app.worker(until_idle=True, heartbeat_thread=False, isolation=False).run()
+        assert await handle.result(timeout=1) == 5000 * WIDE
+        assert sorted(ran) == [*range(WIDE)]
+
+    async with app:
+        await watch.play(scenario)
+        assert State.READY not in (await app.store.counts())["studio"]
+    assert (watch.large, watch.slow) == ({}, {})
