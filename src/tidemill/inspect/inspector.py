@@ -32,6 +32,7 @@ from tidemill.inspect.outlook import Outlook, look_out
 from tidemill.inspect.pools import PoolStatus
 from tidemill.inspect.queue_views import require, view_all, view_one
 from tidemill.inspect.situation import look
+from tidemill.inspect.unmade import explain_step
 from tidemill.inspect.views import Changed, JobView, Overview, QueueView
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.signals import Signals
@@ -94,7 +95,7 @@ class Inspector:
         try:
             return explain(await gather(store, self._tasks, id))
         except JobNotFound:
-            if (of_step := await flows.explain_step(store, id)) is None:
+            if (of_step := await explain_step(store, self._tasks, id)) is None:
                 raise
             return of_step
 
