@@ -299,6 +299,22 @@ class TestMaking:
         assert ran == ["c", "a" * 8, "b" * 8]
         assert await handle.result(timeout=1) == {"translate": [None, None], "dear": None}
 
+    async def test_one_that_could_not_be_made_keeps_the_key_it_was_given(
+        self, app: Tidemill, studio: Studio, kit: AsyncKit
+    ) -> None:
+        def cost(line: str) -> dict[str, float]:
+            raise ValueError(line)
+
+        @app.task(queue="studio", pool=app.pool("model", Limit.tokens(10, per="minute")), cost=cost)
+        async def translate(line: str) -> None: ...
+
+        flow = app.flow("dub", key="v")
+        flow.add(translate.using(key="ann", priority=2, tags=("film",)), line=flow.add(studio.extract, "v"))
+        await flow.enqueue()
+        await kit.run_until_idle(check=False)
+        job = (await app.inspect.job("dub/v/translate/0")).job
+        assert (job.reason, job.key, job.priority, job.tags) == ("refused", "ann", 2, ("film",))
+
     async def test_a_job_that_cannot_be_made_fails(
         self, app: Tidemill, studio: Studio, kit: AsyncKit
     ) -> None:

@@ -58,8 +58,9 @@ class Courses(Protocol):
         F2  It is done when the course has the revision it expects; 0 expects that there is none, and that
             none is remembered. Otherwise nothing changes.
         F3  Its jobs are inserted as any job, but for length limits. One whose id is known stays as it is; one
-            with an `error`, or with which the store finds a problem, is kept as a failed job. Which job
-            stands for each is answered.
+            with an `error`, or with which the store finds a problem, is kept as a failed job
+            (`core.refused`): with its key, priority, timeout, trace and tags. Which job stands for each is
+            answered.
         F4  A course that ends is kept for `keep` seconds from when it came into that state. A flow that is
             forgotten, or pruned, is remembered by id for MEMORY_OF_IDS; a schedule is not, its name is free
             at once.

@@ -107,7 +107,8 @@ class Jobs(Protocol):
         """Turn arrivals into jobs and forget the arrivals, in one step. Answers how many.
 
         J20 An arrival is admitted once, however often and by however many it is tried.
-        J21 A refused arrival becomes a failed job with that error. Length limits do not apply.
+        J21 A refused arrival becomes a failed job with that error, and one that the store finds a problem
+            with keeps its key, priority, timeout, trace and tags. Length limits do not apply.
         """
         ...
 

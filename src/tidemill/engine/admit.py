@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
+from msgspec.structs import replace
+
 from tidemill.contract.jobs import Admission, Arrival, Refused
-from tidemill.core.job import DEFAULT_PRIORITY, Error, Group, Job, NewJob, problem_with
-from tidemill.core.states import State
-from tidemill.core.transitions import REFUSED
+from tidemill.core.job import Error, Group, NewJob, problem_with
+from tidemill.core.refused import refused
 from tidemill.engine.insert import insert_one
 from tidemill.engine.moves import move
 from tidemill.engine.pools import problem_with_needs
@@ -44,41 +45,20 @@ def admit(records: Records, admissions: Sequence[Admission]) -> int:
 
 
 def _admit(records: Records, admission: Admission) -> None:
-    now, verdict = records.clock.wall(), admission.verdict
+    now, arrival, verdict = records.clock.wall(), admission.arrival, admission.verdict
+    asked = NewJob(id=arrival.id, task=arrival.task, payload=arrival.payload)
     if isinstance(verdict, NewJob):
         problem = problem_with(Group(admission.queue, (verdict,))) or problem_with_needs(records, [verdict])
         if problem is None:
             insert_one(records, admission.queue, verdict, now)
             return
+        asked = replace(verdict, id=arrival.id, task=arrival.task, payload=arrival.payload)
         verdict = Refused(queue=admission.queue, error=Error("InvalidJob", problem))
-    arrival = admission.arrival
-    keep_failed(
-        records,
-        verdict.queue,
-        NewJob(id=arrival.id, task=arrival.task, payload=arrival.payload),
-        verdict.error,
-        now,
-    )
+    keep_failed(records, verdict.queue, asked, verdict.error, now)
 
 
 def keep_failed(records: Records, queue: str, new: NewJob, error: Error, now: float) -> None:
     """A request that cannot become a job is kept as a failed one, unless its id is known."""
     if new.id in records.jobs or records.recall(new.id) is not None:
         return
-    failed = Job(
-        seq=records.next_seq(),
-        id=new.id,
-        queue=queue,
-        task=new.task,
-        payload=new.payload,
-        state=State.FAILED,
-        priority=DEFAULT_PRIORITY,
-        lane="",
-        created=now,
-        due=now,
-        finished=now,
-        error=error,
-        reason=REFUSED,
-        flow=new.flow,
-    )
-    move(records, failed, now)
+    move(records, refused(new, queue, records.next_seq(), now, error), now)

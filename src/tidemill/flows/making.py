@@ -32,7 +32,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def made(flow: str, graph: Graph, making: Making, task: TaskDefinition | None, given: Given) -> Made:
-    """A job that cannot be made is kept as a failed one: the flow goes on as if it had run and failed."""
+    """A job that cannot be made is kept as a failed one: the flow goes on as if it had run and failed. It has
+    the key it was given; one that its task would have computed is not known."""
     node, work = making.node, making.work
     step = node.name + COMPENSATION * making.compensates
     job = NewJob(
@@ -44,6 +45,7 @@ def made(flow: str, graph: Graph, making: Making, task: TaskDefinition | None, g
         at=work.at,
         expires=work.expires,
         timeout=work.timeout,
+        key=work.key,
         trace=work.trace or flow,
         tags=work.tags,
         flow=InFlow(flow, step, making.index, reads_of(graph, node)),

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tidemill.contract.jobs import Admission, Arrival, Refused
-from tidemill.core import transitions
 from tidemill.core.courses import Kind
 from tidemill.core.job import Error, Group, NewJob, problem_with
-from tidemill.core.states import State
+from tidemill.core.refused import refused
 from tidemill.stores.sqlite.insert import insert_admitted
 from tidemill.stores.sqlite.pools import problem_with_needs
 from tidemill.stores.sqlite.queues import appear
@@ -45,30 +44,26 @@ def admit(transaction: Transaction, admissions: Sequence[Admission]) -> int:
 
 
 def _admit(transaction: Transaction, admission: Admission) -> None:
-    verdict = admission.verdict
+    arrival, verdict = admission.arrival, admission.verdict
+    asked = NewJob(id=arrival.id, task=arrival.task, payload=arrival.payload)
     if isinstance(verdict, NewJob):
         group = Group(admission.queue, (verdict,))
         problem = problem_with(group) or problem_with_needs(transaction, group.jobs)
         if problem is None:
             insert_admitted(transaction, group)
             return
+        asked = replace(verdict, id=arrival.id, task=arrival.task, payload=arrival.payload)
         verdict = Refused(queue=admission.queue, error=Error("InvalidJob", problem))
-    arrival = admission.arrival
-    refused = NewJob(id=arrival.id, task=arrival.task, payload=arrival.payload)
-    keep_failed(transaction, verdict.queue, refused, verdict.error)
+    keep_failed(transaction, verdict.queue, asked, verdict.error)
 
 
-def keep_failed(transaction: Transaction, queue: str, refused: NewJob, error: Error) -> None:
+def keep_failed(transaction: Transaction, queue: str, asked: NewJob, error: Error) -> None:
     """What cannot be a job is kept as a failed one, so that whoever wrote it can find out why; unless its id
-    is known. Of what is wrong with it no more is kept than any job may have."""
-    if transaction.by_id([refused.id]) or transaction.recall(refused.id) is not None:
+    is known."""
+    if transaction.by_id([asked.id]) or transaction.recall(asked.id) is not None:
         return
     appear(transaction, queue)
-    readable = refused.payload.decode(errors="replace").encode()
-    new = NewJob(id=refused.id, task=refused.task, payload=readable, flow=refused.flow)
-    now = transaction.now
-    job = transitions.created(new, queue, 0, now)
-    failed = replace(job, state=State.FAILED, finished=now, error=error, reason=transitions.REFUSED)
+    failed = refused(asked, queue, 0, transaction.now, error)
     transaction.add(failed)
     transaction.ended.append(failed.id)
     transaction.remark(queue, "failed", 1)

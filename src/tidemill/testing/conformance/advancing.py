@@ -3,10 +3,13 @@
 # ruff: noqa: S101 - a test suite asserts
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from tidemill.contract.jobs import MEMORY_OF_IDS
-from tidemill.core.changes import Cancel
+from tidemill.core.changes import Cancel, RetryNow
 from tidemill.core.courses import Advance, Advanced, Course, Made, Next
 from tidemill.core.filters import Filter
 from tidemill.core.flow_jobs import InFlow, Read
@@ -141,6 +144,24 @@ class TestAdvance:
             assert error is not None
             assert field in error.message
         assert await ends(drive) == {"f": [(id_, State.FAILED) for id_ in "abc"]}
+
+    async def test_f3_what_cannot_be_a_job_keeps_its_limits(self, drive: Driver) -> None:
+        """Retried by hand it stands where it would have stood: in the line of its key."""
+        await drive.store.declare({"q": QueueSettings(key_concurrency=1)})
+        limits: dict[str, Any] = {"key": "k", "priority": 2, "timeout": 9.0, "tags": ("t",), "trace": "r"}
+        asked = [
+            Made("q", part("a", **limits), OOPS),
+            Made("q", part("b", **limits, needs=(need("nowhere", requests=1),))),
+            Made("q", part("c", **{**limits, "timeout": -1.0})),
+        ]
+        begun = going("f")
+        await drive.store.advance([replace(begun, jobs=tuple(asked))])
+        for id_, timeout in (("a", 9.0), ("b", 9.0), ("c", None)):
+            job = await drive.job(id_)
+            assert (job.state, job.key, job.priority) == (State.FAILED, "k", 2)
+            assert (job.timeout, job.tags, job.trace) == (timeout, ("t",), "r")
+        await drive.amend(RetryNow(), "a", "b", "c")
+        assert ids(await drive.take()) == ["a"], "one of a key at once"
 
     async def test_f3_jobs_may_be_for_later(self, drive: Driver) -> None:
         await advance(drive, going("f", 0, part("a", delay=10)))

@@ -79,9 +79,9 @@ class TestAdmit:
         self, drive: Driver, arrive: Arrive
     ) -> None:
         await arrive(drive.store, "a", "task", b"{}", b"{}")
-        assert await admit(drive, new("a", priority=10**9)) == 1
+        assert await admit(drive, new("a", priority=10**9, key="k", tags=("t",))) == 1
         job = await drive.job("a")
-        assert job.state is State.FAILED
+        assert (job.state, job.key, job.tags) == (State.FAILED, "k", ("t",)), "what is good is kept"
         assert job.error is not None
         assert job.error.message.startswith("priority")
 
