@@ -20,12 +20,12 @@ SLOTS = 10
 
 
 class Watched(Unreliable):
-    """Settling takes `heavy` seconds where nothing is claimed with it. What it saw of others meanwhile is in
-    `beside`; `broken` is raised the next time."""
+    """Settling takes `heavy` seconds where nothing is claimed with it, and a claim is answered `late`. What
+    it saw of others meanwhile is in `beside`; `broken` is raised the next time."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench.store)
-        self.slow, self.heavy = A_TRIP, A_TRIP
+        self.slow, self.heavy, self.late = A_TRIP, A_TRIP, 0.0
         self.beside = 0
         self.alone: list[int] = []
         self.at_once = 0
@@ -35,7 +35,9 @@ class Watched(Unreliable):
     async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
         if request is not None:
             self.beside += self._settling
-            return await super().settle(settlements, request)
+            settled = await super().settle(settlements, request)
+            await asyncio.sleep(self.late)
+            return settled
         self.alone.append(len(settlements))
         self._settling += 1
         self.at_once = max(self.at_once, self._settling)
@@ -70,6 +72,24 @@ def test_jobs_are_claimed_while_others_are_settled(virtually: Virtually) -> None
         assert store.beside > 2
         assert store.at_once == 1
         assert max(store.alone) >= MANY
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("first", [SLOTS, 2 * SLOTS, 3 * SLOTS])
+def test_idle_is_noticed_though_all_was_settled_while_a_claim_found_nothing(
+    virtually: Virtually, first: int
+) -> None:
+    jobs = (
+        first + AHEAD_AT_MOST
+    )  # after one of these the last claim is full, so the next that finds nothing is armed
+
+    async def scenario(bench: Bench) -> None:
+        store = await prepared(bench, jobs)
+        store.heavy, store.late = 0.0, A_TRIP
+        async with asyncio.timeout(10):
+            worker = await bench.run_until_idle(store=store, concurrency=SLOTS, poll=60.0)
+        assert worker.stats.done == jobs
 
     virtually(scenario)
 

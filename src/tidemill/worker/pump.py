@@ -180,6 +180,8 @@ class Pump:
             self._looking = False
             self._idle = alone and not claims.more and not claims.lingers
             self.bell.park(self._patience(claims))
+            if not alone:  # what was settled meanwhile may have made jobs that this claim came too early for
+                self._told()
 
     def _patience(self, claims: Claims) -> float:
         due = self._options.poll if claims.next_due is None else max(claims.next_due, _NOT_BEFORE)
