@@ -14,7 +14,7 @@ from tidemill import (
 )
 from tidemill.core.changes import Delete
 from tidemill.core.claims import Settlement
-from tidemill.core.courses import ENDS_AT_ONCE, Advance, Kind, Next
+from tidemill.core.courses import JOBS_AT_ONCE, Advance, Kind, Next
 from tidemill.core.filters import Filter
 from tidemill.core.graph_state import FlowState
 from tidemill.core.outcomes import Done
@@ -66,22 +66,22 @@ class TestBroken:
 
         @app.task(queue="studio")
         async def count() -> list[str]:
-            return [str(number) for number in range(ENDS_AT_ONCE + 1)]
+            return [str(number) for number in range(JOBS_AT_ONCE + 1)]
 
         flow = app.flow("dub", key="v")
         flow.map(studio.speak.using(delay=3600), line=flow.add(count))
         handle = await flow.enqueue()
         (claimed,) = (await app.store.claim(claim_of("studio"))).jobs
-        outcome = Done(msgspec.json.encode([str(number) for number in range(ENDS_AT_ONCE + 2)]))
+        outcome = Done(msgspec.json.encode([str(number) for number in range(JOBS_AT_ONCE + 2)]))
         await app.store.settle([Settlement(claimed.id, claimed.fence, claimed.claim, outcome)])
         await sweep(app.store, app.tasks, [handle.id])
         await app.inspect.retry("dub/v/count/0")
         await sweep(app.store, app.tasks, [handle.id])
-        assert await app.inspect.count(Filter(flow="dub/v")) == ENDS_AT_ONCE + 1
+        assert await app.inspect.count(Filter(flow="dub/v")) == JOBS_AT_ONCE + 1
         await kit.run_for(60, check=False)
-        error = (await app.inspect.job(f"dub/v/speak/{ENDS_AT_ONCE + 1}")).job.error
+        error = (await app.inspect.job(f"dub/v/speak/{JOBS_AT_ONCE + 1}")).job.error
         assert error is not None
-        assert "element 501 of a list that has 501" in error.message
+        assert f"element {JOBS_AT_ONCE + 1} of a list that has {JOBS_AT_ONCE + 1}" in error.message
 
     async def test_the_result_of_a_job_that_was_deleted(
         self, app: Tidemill, studio: Studio, kit: AsyncKit

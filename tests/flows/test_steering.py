@@ -207,10 +207,10 @@ class TestCancel:
         count = ENDS_AT_ONCE + 100
         studio.broken |= {f"speak {number}" for number in range(count)}
         flow = app.flow("dub", key="v")
-        flow.map(studio.speak, line=[str(number) for number in range(count)])
+        flow.map(studio.speak.using(delay=30), line=[str(number) for number in range(count)])
         flow.add(studio.extract.using(delay=3600), video="v")
         handle = await flow.enqueue()
-        await kit.run_for(60, check=False)
+        await kit.run_for(90, check=False)
         assert await state(handle) is FlowState.FAILING
         studio.ran.clear()
         await app.inspect.retry(Filter(flow="dub/v", states=(State.FAILED,)))

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidemill.client.enqueuer import ATTEMPT
 from tidemill.contract.courses import checked
-from tidemill.core.courses import ENDS_AT_ONCE, Advance, Advanced
+from tidemill.core.courses import JOBS_AT_ONCE, Advance, Advanced
 from tidemill.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from tidemill.contract.store import Store
-
-JOBS_AT_ONCE = ENDS_AT_ONCE
 
 
 class _Waiting(NamedTuple):

@@ -53,6 +53,9 @@ class IndexSet:
     def __len__(self) -> int:
         return self._bits.bit_count()
 
+    def __bool__(self) -> bool:
+        return self._bits != 0
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IndexSet) and self._bits == other._bits
 

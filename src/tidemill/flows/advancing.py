@@ -176,8 +176,8 @@ async def _go_on(
     given = await gatherer.gather(graph, list(zip(jobs, known, strict=True)))
     done = tuple(make(flow, graph, job, task, one) for job, task, one in zip(jobs, known, given, strict=True))
     done = done[: _fitting(done)]
+    more = len(making(graph, len(done) + 1)) > len(done)
     graph = made(graph, jobs[: len(done)])
-    more = _has_more(graph)
     return replace(graph, stuck=None if jobs or not more else graph.stuck), done, more
 
 

@@ -35,9 +35,10 @@ def test_every_flow_ends_and_no_step_twice(seeds: range, request: pytest.Fixture
 
 def test_in_pages_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """As flows go whose steps have thousands of jobs: no agenda shows all, and no advance makes all."""
-    for module in (advancing, sweeping, courses):
+    for module in (sweeping, courses):
         monkeypatch.setattr(module, "ENDS_AT_ONCE", 1)
-    monkeypatch.setattr(advancing, "CANCELS_AT_ONCE", 1)
+    for pages in ("JOBS_AT_ONCE", "CANCELS_AT_ONCE"):
+        monkeypatch.setattr(advancing, pages, 1)
     for seed in range(30):
         verdict = run_flows(seed)
         if verdict.violation is not None:
