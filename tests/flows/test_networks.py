@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
+from tests.flows.sums import PARTS, Sums, all_once
 from tests.servers.proxy import Proxy
-from tidemill import Filter, FlowHandle, State, Tidemill
 from tidemill.contract.store import Store
-from tidemill.core.courses import Advance, Advanced, Kind
+from tidemill.core.courses import Advance, Advanced
 from tidemill.stores.postgres import PostgresStore
 from tidemill.stores.redis import RedisStore
 from tidemill.telemetry.events import FlowEnded
 
-FLOWS, PARTS = 4, 3
+FLOWS = 4
 MOST_BYTES = 150
 
 
@@ -63,38 +62,13 @@ async def stores(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Store, S
             yield RedisStore(url, prefix=prefix), RedisStore(through, prefix=prefix), proxy
 
 
-class Program:
-    def __init__(self, store: Store, told: list[FlowEnded]) -> None:
-        self.app = app = Tidemill(store=store)
-        app.on(FlowEnded)(told.append)
-
-        @app.task(name="split", queue="steps")
-        async def split() -> list[int]:
-            return list(range(PARTS))
-
-        @app.task(name="part", queue="steps")
-        async def part(number: int) -> int:
-            return number
-
-        @app.task(name="join", queue="steps")
-        async def join(numbers: list[int]) -> int:
-            return sum(numbers)
-
-        self.split, self.part, self.join = split, part, join
-
-    async def send(self, key: str) -> FlowHandle:
-        flow = self.app.flow("sum", key=key)
-        flow.add(self.join, numbers=flow.map(self.part, number=flow.add(self.split)))
-        return await flow.enqueue()
-
-
 @pytest.mark.timeout(120)
 async def test_i17_answers_that_are_cut_off(
     stores: tuple[Store, Store, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     straight, through, proxy = stores
     told: list[FlowEnded] = []
-    sender, working = Program(straight, told), Program(through, told)
+    sender, working = Sums(straight, told), Sums(through, told)
     async with sender.app, working.app:
         cut = Cut(straight, proxy)
         monkeypatch.setattr(type(through), "advance", cutting(cut))
@@ -105,9 +79,5 @@ async def test_i17_answers_that_are_cut_off(
             assert await handle.result(timeout=60) == sum(range(PARTS))
         worker.stop()
         await task
-        found = (await sender.app.inspect.find(Filter(states=tuple(State)), limit=1000)).jobs
-        assert Counter(job.state for job in found) == {State.DONE: FLOWS * (PARTS + 2)}
-        assert {job.generation for job in found} == {0}
-        assert (await straight.agenda(Kind.FLOW)).stirred == ()
-    assert Counter(one.flow for one in told) == {f"sum/{number}": 1 for number in range(FLOWS)}
+        await all_once(sender.app, FLOWS, told)
     assert cut.cuts > 0, "the fault did not happen"
