@@ -25,7 +25,8 @@ _PAGES_READ = "SELECT pg_stat_get_xact_blocks_fetched('tidemill.ready_pkey'::reg
 _SLIP_IN = """
 WITH made AS (
     INSERT INTO tidemill.jobs (seq, id, queue, task, payload, state, priority, created, due)
-    VALUES (nextval('tidemill.places'), 'early', 'q', 't', '1', 'ready', 0, 1, 1) RETURNING *
+    SELECT nextval('tidemill.places'), id, 'q', 't', '1', 'ready', 0, 1, 1 FROM unnest($1::text[]) AS id
+    RETURNING *
 )
 INSERT INTO tidemill.ready (queue, lane, priority, due, seq, id, fence)
 SELECT queue, lane, priority, due, seq, id, fence FROM made
@@ -59,6 +60,7 @@ class Taking:
         self.store, self.clock = store, clock
         self._number = 0
         self.held: dict[str, Claimed] = {}
+        self.says_more = False
 
     async def add(self, *ids: str, priority: int = 0) -> None:
         jobs = [NewJob(id=id_, task="t", payload=b"1", priority=priority) for id_ in ids]
@@ -68,9 +70,10 @@ class Taking:
         self._number += 1
         shares = (Share("q", limit),)
         request = ClaimRequest(worker="w", number=self._number, shares=shares, limit=limit, lease=30.0)
-        jobs = (await self.store.claim(request)).jobs
-        self.held.update({job.id: job for job in jobs})
-        return [job.id for job in jobs]
+        claims = await self.store.claim(request)
+        self.held.update({job.id: job for job in claims.jobs})
+        self.says_more = claims.more
+        return [job.id for job in claims.jobs]
 
     async def settle(self, id_: str, outcome: Outcome) -> None:
         job = self.held.pop(id_)
@@ -179,7 +182,7 @@ async def test_an_ended_job_that_is_retried_by_hand_is_next(taking: Taking) -> N
 async def test_what_slips_in_before_the_floor_is_found_within_a_second(
     taking: Taking, outsider: asyncpg.Connection, seconds: float, next_: list[str]
 ) -> None:
-    await outsider.execute(_SLIP_IN)
+    await outsider.execute(_SLIP_IN, ["early"])
     taking.clock.advance(seconds)
     assert await taking.take() == next_
 
@@ -187,8 +190,18 @@ async def test_what_slips_in_before_the_floor_is_found_within_a_second(
 async def test_what_slips_in_before_the_floor_is_taken_at_once_when_there_are_too_few(
     taking: Taking, outsider: asyncpg.Connection
 ) -> None:
-    await outsider.execute(_SLIP_IN)
+    await outsider.execute(_SLIP_IN, ["early"])
     async with outsider.transaction():  # somebody else is at the floor just now, and it stays
         await outsider.execute("SELECT FROM tidemill.lanes FOR UPDATE")
         assert sorted(await taking.take(limit=7)) == ["c", "d", "e", "early", "f", "g", "h"]
     assert await taking.take() == []
+
+
+async def test_what_is_left_before_the_floor_is_told_and_taken_next(
+    taking: Taking, outsider: asyncpg.Connection
+) -> None:
+    await outsider.execute(_SLIP_IN, ["early", "too"])
+    assert sorted(await taking.take(limit=7)) == ["c", "d", "e", "early", "f", "g", "h"]
+    assert taking.says_more
+    assert await taking.take() == ["too"]
+    assert not taking.says_more
