@@ -63,7 +63,7 @@ chaos: setup  ## the long run: kills and stops on every store, simulated histori
 		TIDEMILL_LOCKSTEP_EXAMPLES=$(LOCKSTEP) TIDEMILL_EVERY_ZONE=1 TIDEMILL_SCHEDULES=10000 TIDEMILL_KILLED_LEADERS=50 TIDEMILL_KILLED_FLOWS=100 \
 		TIDEMILL_FAN_OUT=10000 \
 		$(BIN)/python -m pytest -o timeout=3600 tests/chaos tests/simulation/test_histories.py tests/simulation/flows \
-		tests/quotas tests/schedules tests/flows/test_processes.py tests/stores/redis/test_short_steps.py \
+		tests/quotas tests/schedules tests/flows/test_processes.py tests/flows/test_wide.py tests/stores/redis/test_short_steps.py \
 		$(foreach store,sqlite redis postgres,tests/conformance/test_$(store).py::test_lockstep_with_memory)
 
 lock:  ## resolve pyproject.toml anew into the constraints files
