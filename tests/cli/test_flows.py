@@ -111,7 +111,15 @@ def test_its_jobs(cli: Cli) -> None:
 def test_why_a_step_waits(cli: Cli) -> None:
     send("7")
     told = cli("explain", "clip/7/cut/0", "--app", "studio:app").out
-    assert "Waits for download, which is running." in told
+    assert "Waits for download, which is ready." in told
+
+
+def test_a_flow_taken_for_a_job(cli: Cli) -> None:
+    send("seventh")
+    ran = cli("explain", "clip/seventh", "--app", "studio:app")
+    assert (ran.code, ran.out) == (1, "")
+    look = "tidemill flows show clip/seventh --app studio:app"
+    assert ran.err == f"tidemill: 'clip/seventh' is a flow and no job; look at it: {look}\n"
 
 
 def test_a_flow_that_is_not_there(cli: Cli) -> None:

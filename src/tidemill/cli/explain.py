@@ -8,6 +8,7 @@ from tidemill.app import Tidemill
 from tidemill.cli.naming import full_ids, no_such
 from tidemill.cli.output import print_json, printable
 from tidemill.cli.target import Target, with_target
+from tidemill.core.courses import Kind
 from tidemill.errors import JobNotFound
 from tidemill.inspect.explanation import Explanation
 
@@ -19,6 +20,9 @@ def explain(target: Target, id: str) -> None:  # noqa: A002 - the word for it
     """Say why a job waits, or what became of it."""
 
     async def ask(app: Tidemill) -> Explanation:
+        if await _is_flow(app, id):
+            look = target.command("flows", "show", id)
+            raise JobNotFound(f"{id!r} is a flow and no job; look at it: {look}")
         [named] = await full_ids(app, [id])
         try:
             return await app.inspect.explain(named)
@@ -36,3 +40,8 @@ def explain(target: Target, id: str) -> None:  # noqa: A002 - the word for it
     rest = explanation.sentence.removeprefix(" ".join(told)).strip()
     for sentence in filter(None, [*told, rest]):
         click.echo(printable(sentence))
+
+
+async def _is_flow(app: Tidemill, typed: str) -> bool:
+    [job] = await app.store.get([typed])
+    return job is None and (await app.store.courses(Kind.FLOW, [typed])) != [None]
