@@ -44,6 +44,21 @@ def test_schedules_are_shown(cli: Cli) -> None:
     assert len(cli("schedules", *APP, "--origin", "declared", "--json").json["schedules"]) == 1
 
 
+def test_where_there_are_none(cli: Cli) -> None:
+    ran = cli("schedules", *APP, "--state", "paused")
+    assert (ran.code, ran.out, ran.err) == (0, "", "tidemill: no schedule matches\n")
+    cli("schedules", "remove", "nightly", *APP)
+    assert "a worker writes those that code declares when it starts" in cli("schedules", *APP).err
+    assert "a worker writes those" in cli("schedules", "run", "nightly", *APP).err
+    ran = cli("schedules", "--state", "paused", "info", "nightly", *APP)
+    assert (ran.code, "give its name, and no filter" in ran.err) == (2, True)
+
+
+def test_a_cursor_of_no_page(cli: Cli) -> None:
+    ran = cli("schedules", *APP, "--cursor", "x")
+    assert (ran.code, ran.err) == (2, "tidemill: cursor: must be one that a page ended with, is 'x'\n")
+
+
 def test_one_is_shown_with_its_ticks(cli: Cli) -> None:
     out = cli("schedules", "info", "nightly", *APP).out
     assert "19:00:00 UTC" in out or "03:00:00" in out
@@ -136,4 +151,4 @@ def test_the_doctor_says_what_nobody_fires(cli: Cli, tmp_path: Path) -> None:
     cli.on_store(long_ago)
     ran = cli("doctor", "--app", "late:app")
     assert ran.code == 1
-    assert "1 schedule is due and nobody fires them, for up to 1 h" in ran.out
+    assert "1 schedule is due and not fired, for up to 1 h" in ran.out

@@ -31,7 +31,7 @@ def place_of(cursor: str) -> tuple[float, str]:
     with suppress(ValueError):
         if math.isfinite(began := float(created)) and problem_with_name("id", id_) is None:
             return began, id_
-    raise ConfigurationError(f"cursor: is none that a page of courses ended with: {cursor!r}")
+    raise ConfigurationError(f"cursor: must be one that a page ended with, is {cursor[:50]!r}")
 
 
 def checked(advances: Sequence[Advance]) -> None:

@@ -78,7 +78,10 @@ def require(name: str, before: Schedule | None) -> Schedule:
 
 
 def not_found(name: str) -> ScheduleNotFound:
-    return ScheduleNotFound(f"there is no schedule {name!r}; `tidemill schedules` lists those there are")
+    return ScheduleNotFound(
+        f"there is no schedule {name!r}; `tidemill schedules` lists those there are, and a worker "
+        "writes those that code declares when it starts"
+    )
 
 
 def _with_override(before: Schedule, held: ScheduleOverride | None, now: float) -> Schedule:

@@ -41,7 +41,7 @@ def _overdue(courses: list[Course], overview: Overview, target: Target) -> Itera
     yield Finding(
         about="schedules",
         level="bad",
-        says=f"{count} due and nobody fires them, for up to {duration(max(late.values()))}: {_names(over)}",
+        says=f"{count} due and not fired, for up to {duration(max(late.values()))}: {_names(over)}",
         remedy=knows if overview.workers else start_one(target),
     )
 
@@ -51,8 +51,8 @@ def _disabled(courses: tuple[Course, ...], target: Target) -> Iterator[Finding]:
         yield Finding(
             about="schedules",
             level="note",
-            says=f"{plural(len(courses), 'schedule is', 'schedules are')} disabled: they are gone from the "
-            f"code: {_names(courses)}",
+            says=f"{plural(len(courses), 'schedule is', 'schedules are')} disabled, gone from the code: "
+            f"{_names(courses)}",
             remedy=f"to forget one: {target.command('schedules', 'remove', courses[0].id)}",
         )
 

@@ -10,6 +10,7 @@ from tidemill.cli.schedules.words import last, rule, state
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
 from tidemill.schedules.schedule import PRESENT, Origin
+from tidemill.schedules.views import ScheduleView
 
 _STATES = [state.value for state in PRESENT]
 _ORIGINS = [origin.value for origin in Origin]
@@ -23,6 +24,9 @@ COLUMNS = (
     Column("origin", goes=4),
     Column("state", cut="end", least=8),
 )
+
+
+NONE_YET = "there are no schedules yet; a worker writes those that code declares when it starts"
 
 
 @click.group(cls=Group, invoke_without_command=True)
@@ -39,7 +43,12 @@ def schedules(
     target: Target, *, states: tuple[str, ...], origin: str | None, limit: int, cursor: str | None
 ) -> None:
     """Show the schedules, newest first; or look at one, pause, run, set or remove it."""
-    if click.get_current_context().invoked_subcommand is not None:
+    subcommand = click.get_current_context().invoked_subcommand
+    if subcommand is not None:
+        if states or origin or cursor:
+            raise click.UsageError(
+                f"schedules {subcommand} is about one schedule: give its name, and no filter"
+            )
         return
     page = target.run(
         lambda app: app.schedules.list(states=states or PRESENT, origin=origin, limit=limit, cursor=cursor)
@@ -47,20 +56,14 @@ def schedules(
     if target.json:
         print_json(page)
         return
-    print_table(
-        COLUMNS,
-        [
-            (
-                view.name,
-                view.task,
-                rule(view.settings),
-                moment(view.next[0]) if view.next else "",
-                last(view),
-                view.origin,
-                state(view),
-            )
-            for view in page.schedules
-        ],
-    )
+    if not page.schedules:
+        note("no schedule matches" if states or origin else NONE_YET)
+        return
+    print_table(COLUMNS, [_row(view) for view in page.schedules])
     if page.cursor is not None:
-        note(f"there are more: add --cursor '{page.cursor}'")
+        note(f"there are more: --cursor {page.cursor!r}")
+
+
+def _row(view: ScheduleView) -> tuple[object, ...]:
+    following = moment(view.next[0]) if view.next else ""
+    return view.name, view.task, rule(view.settings), following, last(view), view.origin, state(view)
