@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Link, Proxy
 from tests.servers.redis import Redis
 from tests.worker.bench import Bench, Virtually
 from tidemill import Tidemill
+from tidemill.contract.coordinator import Led
 from tidemill.stores.memory import MemoryStore
-from tidemill.telemetry.events import ClocksParted
+from tidemill.telemetry.events import ChoreBroke, ClocksParted
 from tidemill.testing import VirtualLoop
 from tidemill.worker.reclaimer import Reclaimer
 
@@ -106,6 +110,26 @@ def test_s5_a_leader_that_died_is_replaced_within_five_seconds(virtually: Virtua
         assert loop.time() - died < 5
         second.stop()
         await running
+
+    virtually(scenario)
+
+
+def test_a_store_that_answers_nonsense_ends_no_worker(virtually: Virtually) -> None:
+    class Broken(MemoryStore):
+        asked = 0
+
+        async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Led:
+            self.asked += 1
+            led = await super().lead(duties, worker, lease)
+            return replace(led, dues={}) if self.asked < 3 else led
+
+    async def scenario(bench: Bench) -> None:
+        worker = bench.worker(store=await Broken(clock=bench.clock).open())
+        running = bench.start(worker)
+        await asyncio.sleep(10)
+        worker.stop()
+        await running
+        assert [event.chore for event in bench.told(ChoreBroke)] == ["lead", "lead"]
 
     virtually(scenario)
 

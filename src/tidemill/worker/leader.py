@@ -13,9 +13,9 @@ from hashlib import blake2b
 from tidemill.contract.coordinator import Led
 from tidemill.contract.store import Store
 from tidemill.errors import StoreError
-from tidemill.telemetry.events import ChoreFailed
+from tidemill.telemetry.events import ChoreBroke, ChoreFailed
 from tidemill.worker.duty import Duty
-from tidemill.worker.emitter import Emitter, described
+from tidemill.worker.emitter import Emitter, described, with_traceback
 
 ASK_EVERY = 2.0
 LEASES = 2.25
@@ -63,6 +63,8 @@ class Leader:
                 if not failing:
                     self._emitter.worker_event(ChoreFailed, chore="lead", **described(error))
                 failing = True
+            except Exception as error:  # noqa: BLE001 - one broken chore must not end the worker
+                self._emitter.worker_event(ChoreBroke, chore="lead", **with_traceback(error))
             await asyncio.sleep(pause)
 
     async def pass_on(self, duty: Duty) -> None:
