@@ -15,6 +15,8 @@ Kind = Literal["quick", "slow", "flaky", "hopeless", "poison"]
 KINDS: tuple[Kind, ...] = ("quick", "slow", "flaky", "hopeless", "poison")
 WEIGHTS = (60, 10, 15, 12, 3)
 QUEUE = "plain"
+SHORT = 30.0
+"""As long as a flow is kept that goes while others are under way."""
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -30,7 +32,8 @@ def draw(chance: random.Random) -> Graph:
     for number in range(chance.choice((1, 3, 5, 7))):
         parents = [node.name for node in chance.sample(nodes, min(len(nodes), chance.choice((0, 1, 1, 2))))]
         nodes.append(_node(chance, f"s{number}", parents))
-    return Graph(nodes=tuple(nodes), timeout=chance.choice((None, None, None, 20.0)))
+    timeout = chance.choice((None, None, None, 20.0))
+    return Graph(nodes=tuple(nodes), timeout=timeout, keep=chance.choice((None, None, None, SHORT)))
 
 
 def _node(chance: random.Random, name: str, parents: list[str]) -> Node:

@@ -10,7 +10,13 @@ from tests.simulation.faults import Faults, Profile
 from tests.simulation.fleet import Fleet
 from tests.simulation.flows.drawing import QUEUE
 from tests.simulation.flows.handlers import FlowHandlers
-from tests.simulation.flows.invariants import KeptWithItsFlow, NoStepTwice, StoppedIsStopped, check_at_rest
+from tests.simulation.flows.invariants import (
+    FlowsStay,
+    KeptWithItsFlow,
+    NoStepTwice,
+    StoppedIsStopped,
+    check_at_rest,
+)
 from tests.simulation.flows.people import Composer
 from tests.simulation.history import Verdict
 from tests.simulation.invariants.i04_legal_moves import LegalMoves
@@ -63,12 +69,14 @@ class FlowWorld:
         self.faults = Faults(self.fleet, clock, profile, random.Random(chance.getrandbits(32)))
         self.violation: Violation | None = None
         self.broken = asyncio.Event()
+        self.stay = FlowsStay(self.records)
         self.watch.checkers = [
             LegalMoves(),
             Fences(),
             NoStepTwice(),
             KeptWithItsFlow(self.records),
             StoppedIsStopped(self.records),
+            self.stay,
         ]
 
     async def live(self) -> None:
@@ -98,7 +106,7 @@ class FlowWorld:
             if second % 50 == 0:
                 self.fleet.start()
             await asyncio.sleep(1)
-        check_at_rest(self.records, self.handlers.graphs, self.composer.accepted)
+        check_at_rest(self.records, self.handlers.graphs, self.composer.accepted - self.stay.gone)
 
     async def _take_up(self) -> None:
         """A flow that was retried by hand repeats no finished step, and gets to its end."""
@@ -122,6 +130,7 @@ class FlowWorld:
     def seen(self) -> Counter[str]:
         seen = Counter(self.faults.happened)
         seen.update(f"flow {course.state}" for course in self.records.courses.values())
+        seen["gone"] = len(self.stay.gone)
         seen["jobs"] = len(self.records.jobs)
         seen["compensated"] = sum("!" in job for job in self.records.jobs)
         seen["retried"] = sum(job.generation > 0 for job in self.records.jobs.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.trace import Violation
 from tests.simulation.watch import Event
-from tidemill.core.courses import Kind
+from tidemill.core.courses import Course, Kind
 from tidemill.core.flow_jobs import COMPENSATION
 from tidemill.core.graph import Graph, decode
 from tidemill.core.graph_ends import JobEnd, ended
@@ -39,6 +39,24 @@ class KeptWithItsFlow:
                 raise Violation("J83", f"{event.verb} dropped {job.id} before its flow")
 
 
+class FlowsStay:
+    """F4: a flow goes when it has ended and its time is over, and not before. `gone` are those that did."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._there: dict[str, Course] = {}
+        self.gone: set[str] = set()
+
+    def see(self, event: Event) -> None:
+        there = {id_: course for (_, id_), course in self._records.courses.items()}
+        for flow in self._there.keys() - there.keys():
+            until = self._there[flow].until
+            if until is None or until > event.wall:
+                raise Violation("F4", f"{event.verb} dropped {flow}, which was to stay until {until}")
+            self.gone.add(flow)
+        self._there = there
+
+
 class StoppedIsStopped:
     """I19: what is made of a cancelled flow was made before."""
 
@@ -53,11 +71,12 @@ class StoppedIsStopped:
 
 
 def check_at_rest(records: Records, graphs: dict[str, Graph], accepted: set[str]) -> None:
-    """I17: every flow has ended, with exactly the jobs it should have."""
+    """I17: every flow has ended, with exactly the jobs it should have. `accepted` are those that are to be
+    there."""
     for flow in accepted:
         course = records.courses.get((Kind.FLOW, flow))
-        if course is None:  # its time was over and it was pruned
-            continue
+        if course is None:
+            raise Violation("F4", f"flow {flow} is gone")
         if course.state not in ENDED:
             raise Violation("I17", f"flow {flow} has not ended, it is {course.state}")
         jobs = [job for job in records.jobs.values() if job.flow is not None and job.flow.id == flow]

@@ -14,6 +14,8 @@ from tests.simulation.history import Verdict
 from tidemill.core import graph_next, graph_state
 from tidemill.core.courses import Advance, Advanced
 from tidemill.core.graph import Graph
+from tidemill.core.graph_state import ENDED
+from tidemill.engine.courses import forget
 from tidemill.flows import advancing, steering, sweeping
 from tidemill.stores.memory import MemoryStore, courses
 from tidemill.worker.advancer import Advancer
@@ -49,7 +51,7 @@ def test_all_of_it_happens() -> None:
     seen: Counter[str] = Counter()
     for seed in range(40):
         seen.update(run_flows(seed).seen)
-    wanted = {"_kill", "_pause", "_storm", "_drain", "compensated", "retried", "mapped", "flow done"}
+    wanted = {"_kill", "_pause", "_storm", "_drain", "compensated", "retried", "mapped", "flow done", "gone"}
     assert {word for word in wanted if not seen[word]} == set()
 
 
@@ -101,6 +103,19 @@ def _failures_stop_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(graph_state, "is_failing", lambda graph: False)
 
 
+def _flows_are_forgotten_as_they_end(patch: pytest.MonkeyPatch) -> None:
+    inner = MemoryStore.advance
+
+    async def advance(self: MemoryStore, advances: Sequence[Advance]) -> list[Advanced]:
+        answers = await inner(self, advances)
+        for answer in answers:
+            if answer.done and answer.course is not None and answer.course.state in ENDED:
+                forget(self._shared.records, answer.course)
+        return answers
+
+    patch.setattr(MemoryStore, "advance", advance)
+
+
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     _joins_do_not_wait,
     _ends_are_taken_and_forgotten,
@@ -109,6 +124,7 @@ MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     _a_retry_repeats_everything,
     _a_cancel_stops_nothing,
     _failures_stop_nothing,
+    _flows_are_forgotten_as_they_end,
 ]
 
 
