@@ -11,6 +11,7 @@ from tests.worker.bench import Bench, Unreliable, Virtually
 from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.job import Group, NewJob
 from tidemill.core.states import State
+from tidemill.telemetry.events import StoreLost
 from tidemill.worker.pace import AHEAD_AT_MOST
 from tidemill.worker.pump import MANY, UNTOLD_AT_MOST
 
@@ -129,6 +130,23 @@ def test_i8_replies_lost_on_both_trips_cost_nothing(virtually: Virtually, lost: 
         jobs = [job for job in await bench.store.get([f"short-{n}" for n in range(3000)]) if job]
         assert {(job.state, job.attempts, job.crashes) for job in jobs} == {(State.DONE, 1, 0)}
         assert (worker.stats.stale, worker.stats.gone) == (0, 0)
+
+    virtually(scenario)
+
+
+def test_an_outage_is_told_with_all_outcomes_that_are_kept(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        store = await prepared(bench)
+        running = bench.start(worker := bench.worker(store=store, concurrency=SLOTS))
+        while not store.alone:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.001)
+        store.down = True  # which the claim learns before the settlement
+        await asyncio.sleep(1)
+        store.down = False
+        (lost,) = bench.told(StoreLost)
+        assert lost.outcomes >= store.alone[0] >= MANY
+        worker.stop()
+        await running
 
     virtually(scenario)
 

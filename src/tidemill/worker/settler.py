@@ -62,7 +62,9 @@ class Settler:
                 if self._lost_at is None:
                     self._lost_at = self._loop.time()
                     self._stats.outages += 1
-                    self._emitter.worker_event(StoreLost, outcomes=len(settlements), **described(error))
+                    # Not only those of this trip: others may be under way, or gather behind it.
+                    untold = sum(attempt.outcome is not None for attempt in self._hands.held.values())
+                    self._emitter.worker_event(StoreLost, outcomes=untold, **described(error))
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
             else:
