@@ -27,8 +27,8 @@ SHOWN = 12
 def up(app: str | None, *, log_format: str | None, log_level: str | None, **options: Any) -> None:
     """Run everything an application needs, in one process.
 
-    A worker and the services beside it: retries, delays, leases and pruning are looked after here, and
-    nothing else has to be started. For more processes or machines run `tidemill worker` there instead.
+    A worker and the services beside it: retries, delays, leases, flows, schedules and pruning are looked
+    after here, and nothing else has to be started. For more processes or machines run `tidemill worker` there instead.
     Without an argument it is the application that is set (TIDEMILL_APP, or app in tidemill.toml)."""
     spec = required(app)
     application = load(spec)
