@@ -10,6 +10,7 @@ from tidemill.core.graph import Graph, Node, Work, encode
 from tidemill.core.graph_state import FlowState
 from tidemill.core.queues import HOUR
 from tidemill.flows.advancing import beginning
+from tidemill.flows.sweeping import FLOWS_AT_ONCE, sweep
 
 DAY = 24 * HOUR
 
@@ -66,6 +67,28 @@ def test_what_others_left_behind_is_found_within_two_seconds(virtually: Virtuall
         running = bench.start(worker)
         await asyncio.sleep(2)
         assert (await flow(bench)).state == FlowState.DONE
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_many_that_were_left_behind_do_not_wait_for_one_that_nobody_knows(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(first)
+        ids = [f"f{number:03}" for number in range(2 * FLOWS_AT_ONCE + 50)]
+        for id_ in ids:
+            graph = chain("unknown" if id_ == ids[0] else "first")
+            left = Next(name="f", state="running", record=encode(graph))
+            await bench.store.advance([Advance(kind=Kind.FLOW, id=id_, expected=0, next=left, again=True)])
+            if id_ == ids[0]:
+                await sweep(bench.store, bench.tasks)  # from now on it waits in front of all others
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(4)
+        courses = await bench.store.courses(Kind.FLOW, ids)
+        undone = [course.id for course in courses if course is not None and course.state != FlowState.DONE]
+        assert undone == ids[:1]
         worker.stop()
         await running
 

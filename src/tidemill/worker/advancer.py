@@ -63,9 +63,10 @@ class Advancer:
                     self._bell.set()
 
     async def sweep(self) -> bool:
-        """A chore of the leader's. True when there is more to do."""
+        """A chore of the leader's. True when there is more to do: only who has done what it can passes it on,
+        else each round of many would wait until it leads again."""
         more = await self._sweep(None)
-        if self._left:
+        if self._left and not more:
             await self._leader.pass_on(self.duty)
         return more
 
