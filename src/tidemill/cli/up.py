@@ -28,8 +28,9 @@ def up(app: str | None, *, log_format: str | None, log_level: str | None, **opti
     """Run everything an application needs, in one process.
 
     A worker and the services beside it: retries, delays, leases, flows, schedules and pruning are looked
-    after here, and nothing else has to be started. For more processes or machines run `tidemill worker` there instead.
-    Without an argument it is the application that is set (TIDEMILL_APP, or app in tidemill.toml)."""
+    after here, and nothing else has to be started. For more processes or machines run
+    `tidemill worker` there instead. Without an argument it is the application that is set (TIDEMILL_APP, or
+    app in tidemill.toml)."""
     spec = required(app)
     application = load(spec)
     log_to_stderr(application, log_format or _for_people(application), log_level)
