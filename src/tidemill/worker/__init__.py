@@ -1,6 +1,6 @@
 """The worker: one actor per file.
 
-    store ◀── pump ── settler     one trip at a time settles what ended and claims what comes next
+    store ◀── pump ── settler     settles what ended and claims what comes next, in few trips
                 │ └── producer    how many jobs, of which queues; pace: how far ahead
                 ▼
              executor             one task per attempt
