@@ -6,11 +6,13 @@ import asyncio
 import os
 from pathlib import Path
 
-from tidemill import Context, Failure, GiveUp, Tidemill
+from tidemill import Context, Failure, GiveUp, Retention, Tidemill
 
 app = Tidemill(os.environ["TIDEMILL_URL"])
-app.queue("default", crash_limit=50)  # a killed worker is nobody's poison
+# A killed worker is nobody's poison; and whoever prunes early shows.
+app.queue("default", crash_limit=50, keep_done=Retention(age=0), keep_failed=Retention(age=0))
 witness = Path(os.environ["WITNESS"])
+mended = witness.with_name("mended")
 
 
 def note(ctx: Context) -> None:
@@ -33,6 +35,14 @@ async def part(ctx: Context, number: int) -> int:
     return number
 
 
+@app.task(name="brittle")
+async def brittle(ctx: Context, number: int) -> int:
+    note(ctx)
+    if number == 1 and not mended.exists():
+        raise GiveUp("it is broken")
+    return number
+
+
 @app.task(name="instead")
 async def instead(ctx: Context, failure: Failure) -> int:
     note(ctx)
@@ -46,4 +56,4 @@ async def join(ctx: Context, numbers: list[int]) -> int:
 
 
 if __name__ == "__main__":
-    app.run_worker(lease=2.0, reclaim_every=0.5, concurrency=4)
+    app.run_worker(lease=2.0, reclaim_every=0.5, prune_every=0.2, concurrency=4)

@@ -6,18 +6,20 @@ import asyncio
 import importlib
 import os
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.quotas.processes import Processes
-from tidemill import Filter, State, Tidemill
+from tidemill import Filter, FlowState, State, Tidemill
 from tidemill.contract.wakeups import agenda_topic
 from tidemill.core.courses import Kind
 
 FLOWS = int(os.environ.get("TIDEMILL_KILLED_FLOWS", "12"))
 PARTS = 6
 SUM = sum(range(PARTS)) - 2 - 2
+BRITTLE = "brittle/a"
 
 
 @pytest.fixture(params=["sqlite", "redis_url", "postgres_url"])
@@ -39,8 +41,11 @@ async def test_i17_killed_workers_leave_no_flow_behind(url: str, tmp_path: Path)
             await processes.start(2)
             for number in range(FLOWS):
                 await send(app, number)
-            for _ in range(FLOWS // 2):
+            await send_brittle(app)
+            for kill in range(FLOWS // 2):
                 await gone_on(app, witness)
+                if kill == FLOWS // 4:
+                    await mend(app, witness)
                 await asyncio.sleep(chance.random() / 20)  # anywhere in what comes of it
                 await processes.kill(chance.randrange(2))
                 await processes.start()
@@ -52,11 +57,38 @@ async def test_i17_killed_workers_leave_no_flow_behind(url: str, tmp_path: Path)
     async with app:
         for number in range(FLOWS):
             assert await app.flow_handle(f"sum/{number}").result(timeout=1) == SUM
-        found = await app.inspect.find(Filter(states=tuple(State)), limit=10_000)
-        assert len(found.jobs) == FLOWS * (1 + PARTS + 1 + 1)
-        assert {job.generation for job in found.jobs} == {0}
+        assert await app.flow_handle(BRITTLE).result(timeout=1) == sum(range(PARTS))
+        found = (await app.inspect.find(Filter(states=tuple(State)), limit=10_000)).jobs
+        assert len(found) == FLOWS * (1 + PARTS + 1 + 1) + 1 + PARTS + 1, "nothing was pruned before its flow"
+        again = {job.id: job.generation for job in found if job.generation}
+        assert again == {f"{BRITTLE}/brittle/1": 1}, "a retry repeats nothing that is done"
         ran = {line.split()[0] for line in witness.read_text().splitlines()}
-        assert ran == {job.id for job in found.jobs}
+        assert ran == {job.id for job in found}
+        assert await commits(app) == Counter(done=len(found) - FLOWS, failed=FLOWS + 1), "each once"
+
+
+async def commits(app: Tidemill) -> Counter[str]:
+    """What was settled, as the store counts it in the very step: a second commit would be one more."""
+    minutes = await app.inspect.history("default", 0)
+    counted = Counter(done=sum(one.done for one in minutes), failed=sum(one.failed for one in minutes))
+    assert sum(one.cancelled for one in minutes) == 0
+    return counted
+
+
+async def send_brittle(app: Tidemill) -> None:
+    from tests.flows import killed_worker as steps
+
+    flow = app.flow("brittle", key="a")
+    flow.add(steps.join, numbers=flow.map(steps.brittle, number=flow.add(steps.split, count=PARTS)))
+    await flow.enqueue()
+
+
+async def mend(app: Tidemill, witness: Path) -> None:
+    """What has failed is retried by hand, while workers are killed."""
+    while (await app.inspect.flow(BRITTLE)).state is not FlowState.FAILED:
+        await woken(app)
+    witness.with_name("mended").touch()
+    assert await app.inspect.retry_flow(BRITTLE)
 
 
 async def gone_on(app: Tidemill, witness: Path) -> None:
