@@ -35,7 +35,8 @@ async def settle(slow: Slow, settlements: Sequence[Settlement], request: ClaimRe
     if len({item.job for item in settlements}) < len(settlements):
         words = [None for _ in settlements]
     draw = Draw(slow.entropy)
-    letters, claimed = await _by_the_script(slow, [one for one in words if one], request, draw)
+    then = request if all(words) else None  # room that the others make is room for the claim
+    letters, claimed = await _by_the_script(slow, [one for one in words if one], then, draw)
     answers: list[Answer | None] = [ANSWERS.get(next(letters)) if one else None for one in words]
     left = [item for item, answer in zip(settlements, answers, strict=True) if answer is None]
     settled = await _by_the_engine(slow, left)
