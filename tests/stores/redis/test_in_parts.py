@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidemill.core.changes import Cancel
-from tidemill.core.claims import Claimed, ClaimRequest, Settled, Settlement, Share
+from tidemill.core.claims import Claimed, ClaimRequest, Heartbeat, Held, Settled, Settlement, Share
 from tidemill.core.filters import Filter
 from tidemill.core.job import Error, Group, NewJob
 from tidemill.core.outcomes import Answer, Done, Outcome, Release, Retrying
@@ -123,6 +123,36 @@ async def test_amended_in_parts_each_is_counted_once(store: RedisStore, faults: 
         "the first two had ended"
     )
     assert len({*found.changed, *found.unchanged}) == 9
+
+
+async def test_j52_what_was_seen_to_in_an_earlier_part_is_not_taken_back(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step takes a megabyte of records, here two of them; one that is not listed goes back."""
+    for id_ in "abcde":
+        await store.insert([Group("q", (NewJob(id=id_, task="t", payload=b"1" * 600_000),))])
+    jobs = list[Claimed]()
+    while len(jobs) < 5:
+        jobs += (await store.claim(wanted(len(jobs) + 1, 5))).jobs
+    parts, run = list[int](), Shard.run
+
+    async def noted(shard: Shard, script: Any, *args: Any, **options: Any) -> Any:
+        answer = await run(shard, script, *args, **options)
+        if script.name == "extend" and isinstance(answer, list):
+            parts.append(answer[0])
+        return answer
+
+    monkeypatch.setattr(Shard, "run", noted)
+
+    async def beat(jobs: list[Claimed]) -> list[State]:
+        held = tuple(Held(job=job.id, fence=job.fence, claim=job.claim) for job in jobs)
+        extended = await store.extend(Heartbeat(worker="w", received=9, lease=30.0, held=held))
+        assert extended.lost == ()
+        return [job.state for job in await store.get(list("abcde")) if job is not None]
+
+    assert await beat(jobs) == [State.RUNNING] * 5
+    assert parts == [2, 2, 1]
+    assert await beat(jobs[:-1]) == [State.RUNNING] * 4 + [State.READY]
 
 
 async def test_the_claim_comes_behind_every_outcome(store: RedisStore) -> None:

@@ -198,6 +198,14 @@ async def test_no_verb_is_a_long_step(  # noqa: PLR0917 - the cases
     assert (watch.large, watch.slow) == ({}, {})
 
 
+async def test_a_worker_with_thousands_in_hand_says_so_in_parts(store: RedisStore, watch: Watch) -> None:
+    """It has lost them all."""
+    held = tuple(Held(job=f"{number}", fence=1, claim=1) for number in range(2500))
+    lost = (await store.extend(Heartbeat(worker="w", received=0, lease=30.0, held=held))).lost
+    assert lost == tuple(one.job for one in held)
+    assert watch.large == {}
+
+
 async def test_a_wide_flow_into_a_queue_for_half_of_it(
     redis_url: str, redis_prefix: str, watch: Watch
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tidemill.contract.jobs import Extended
 from tidemill.core.claims import Heartbeat, Held
 from tidemill.engine import extend as engine
@@ -17,6 +15,8 @@ from tidemill.stores.redis.wire import Argument
 
 EXTEND = scripts.load("extend")
 SLOW = b"slow"
+AT_MOST = 1000
+"""Jobs it is given at once; `lua/extend.lua` has the same."""
 
 
 async def extend(slow: Slow, heartbeat: Heartbeat) -> Extended:
@@ -31,8 +31,9 @@ async def _by_the_script(slow: Slow, beat: Heartbeat) -> list[str] | None:
     seen = 0
     lost: list[str] = []
     while True:
-        before = (held.job for held in beat.held[:seen] if held.job not in lost)
-        reply = await slow.shard.run(EXTEND, *_words(beat, beat.held[seen:]), *before, repeatable=True)
+        is_last = len(beat.held) - seen <= AT_MOST
+        before = {held.job for held in beat.held[:seen]}.difference(lost) if is_last else ()
+        reply = await slow.shard.run(EXTEND, *_words(beat, seen), *before, repeatable=True)
         if reply == SLOW:
             return None
         seen += reply[0]
@@ -45,9 +46,10 @@ def _has_news(held: Held) -> bool:
     return held.progress is not None or held.note is not None or bool(held.log)
 
 
-def _words(beat: Heartbeat, jobs: Sequence[Held]) -> list[Argument]:
+def _words(beat: Heartbeat, seen: int) -> list[Argument]:
+    """Of the first it may take behind those that were seen to."""
     known = WorkerText(host=beat.host, pid=beat.pid, queues=beat.queues, concurrency=beat.concurrency)
-    words: list[Argument] = [beat.worker, beat.received, beat.lease, encode(known), len(jobs)]
-    for held in jobs:
+    words: list[Argument] = [beat.worker, beat.received, beat.lease, encode(known), len(beat.held) - seen]
+    for held in beat.held[seen : seen + AT_MOST]:
         words += (held.job, token(held.fence, held.claim), 1 if held.renew else 0)
     return words

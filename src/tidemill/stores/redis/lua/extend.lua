@@ -4,8 +4,8 @@
 --   ARGV[3]   the last claim number whose reply it saw
 --   ARGV[4]   lease in seconds
 --   ARGV[5]   what is known of it, as JSON
---   ARGV[6]   how many jobs, then of each its id, its token, and 1 if its lease is to be renewed
---   then the ids of those it holds too and that were seen to before
+--   ARGV[6]   how many jobs, then of the first AT_MOST of them its id, its token, and 1 if its lease is to be renewed
+--   then, where these are all, the ids of those it holds too and that were seen to before
 -- Answers how many it took and the ids it has lost, or 'slow' when one is to be taken back from it.
 -- uses: full clock records many
 local AT_MOST = 1000
