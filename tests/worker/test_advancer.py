@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from tests.worker.bench import Bench, Virtually
-from tidemill.core.courses import Advance, Course, Kind, Next
+from tidemill.core.courses import Advance, Agenda, Course, Kind, Next
 from tidemill.core.graph import Graph, Node, Work, encode
 from tidemill.core.graph_state import FlowState
 from tidemill.core.queues import HOUR
 from tidemill.flows.advancing import beginning
 from tidemill.flows.sweeping import FLOWS_AT_ONCE, sweep
+from tidemill.stores.memory import MemoryStore
+from tidemill.telemetry.events import ChoreBroke
 
 DAY = 24 * HOUR
 
@@ -66,6 +69,28 @@ def test_what_others_left_behind_is_found_within_two_seconds(virtually: Virtuall
         worker = bench.worker()
         running = bench.start(worker)
         await asyncio.sleep(2)
+        assert (await flow(bench)).state == FlowState.DONE
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_what_cannot_be_read_ends_no_worker_and_is_left_to_the_leader(virtually: Virtually) -> None:
+    class Broken(MemoryStore):
+        async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
+            if ids is not None:
+                raise ValueError("no such record")
+            return await super().agenda(kind, limit, ids)
+
+    async def scenario(bench: Bench) -> None:
+        bench.store = await Broken(clock=bench.clock).open()
+        bench.task(first)
+        await begin(bench, chain("first"))
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(4)
+        assert {event.chore for event in bench.told(ChoreBroke)} == {"flows"}
         assert (await flow(bench)).state == FlowState.DONE
         worker.stop()
         await running

@@ -61,6 +61,8 @@ class Advancer:
                 if self._in_doubt:
                     await asyncio.sleep(AGAIN_IN)
                     self._bell.set()
+            except Exception as error:  # noqa: BLE001 - one broken chore must not end the worker
+                self._emitter.worker_event(ChoreBroke, chore=DUTY, **with_traceback(error))
 
     async def sweep(self) -> bool:
         """A chore of the leader's. True when there is more to do: only who has done what it can passes it on,
