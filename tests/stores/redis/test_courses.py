@@ -19,7 +19,8 @@ from tidemill.core.flow_jobs import InFlow
 from tidemill.core.job import Error, NewJob
 from tidemill.core.outcomes import Done, Fail
 from tidemill.core.states import State
-from tidemill.stores.redis import RedisStore, courses
+from tidemill.stores.redis import RedisStore, courses, keys
+from tidemill.stores.redis.prune_courses import AT_ONCE
 from tidemill.testing import ManualClock
 
 FLOW, SCHEDULE = Kind.FLOW, Kind.SCHEDULE
@@ -219,3 +220,11 @@ async def test_no_step_keeps_others_waiting(store: RedisStore, redis_server: Red
     await store.advance([going("f", 1, taken=tuple(end.number for end in one.ends))])
     assert busy.since() < 0.02
     assert len(one.ends) == JOBS_AT_ONCE
+
+
+async def test_names_of_nothing_do_not_keep_pruning_for_ever(store: RedisStore) -> None:
+    """Of a server that lost some of its keys."""
+    shard = store._handle.shard
+    for number in range(AT_ONCE):
+        await shard.ask("ZADD", shard.key(keys.OUTLIVED), 1, keys.course(SCHEDULE, f"{number}"))
+    assert (await asyncio.wait_for(store.prune(), 30)).pruned == 0

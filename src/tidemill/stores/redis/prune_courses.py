@@ -21,7 +21,8 @@ AT_ONCE = 100
 
 
 async def prune_courses(slow: Slow, limit: int, wall: float) -> int:
-    """J83, F4. The longest outlived first. Those that a live job holds are passed."""
+    """J83, F4. The longest outlived first. Those that a live job holds are passed, and those that stay
+    for any other reason: somebody brought one back, or there is nothing of that name."""
     shard, dropped, held = slow.shard, 0, 0
     while dropped < limit:
         order = (shard.key(keys.OUTLIVED), "-inf", wall, "LIMIT", held, AT_ONCE)
@@ -29,7 +30,7 @@ async def prune_courses(slow: Slow, limit: int, wall: float) -> int:
         for name in over:
             if dropped < limit:
                 gone, is_held = await _prune(slow, *keys.course_of(name.decode()), limit - dropped)
-                dropped, held = dropped + gone, held + is_held
+                dropped, held = dropped + gone, held + (is_held or not gone)
         if len(over) < AT_ONCE:
             break
     return dropped
