@@ -13,6 +13,7 @@ import click
 
 import tidemill
 from tidemill.app import Tidemill
+from tidemill.app import application as making
 from tidemill.errors import TidemillError
 from tidemill.settings import Settings
 
@@ -110,5 +111,5 @@ def _import_failed(module: str, error: BaseException) -> str:
     where = f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else module
     if not isinstance(error, TidemillError):
         return f"app: module {module!r} could not be imported: {type(error).__name__}: {error} at {where}"
-    made = any(Path(f.filename).name == "app.py" and f.name == "__init__" for f in frames)
+    made = any(Path(f.filename) == Path(making.__file__) and f.name == "__init__" for f in frames)
     return str(error) if made else f"{error} ({where})"
