@@ -99,7 +99,7 @@ class Pump:
                 self._stall.cancel()
             if self._settling is not None:
                 self._settling.cancel()
-                await asyncio.wait([self._settling])
+                await asyncio.gather(self._settling, return_exceptions=True)
 
     @property
     def _over(self) -> bool:
