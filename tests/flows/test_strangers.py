@@ -43,7 +43,7 @@ class Fleet:
 
     def worker(self, *tasks: str) -> Advancer:
         emitter = Emitter(Signals(), "w", self.clock, 0.0)
-        return Advancer(self.store, known(*tasks), Leader(self.store, "w", emitter), emitter)
+        return Advancer(self.store, known(*tasks), Leader(self.store, "w", emitter, every=2.0), emitter)
 
     async def state(self) -> FlowState:
         [course] = await self.store.courses(Kind.FLOW, [FLOW])

@@ -30,7 +30,7 @@ SELDOM: WorkerArguments = {
     "lease": 3600.0,
     "reclaim_every": 3600.0,
     "prune_every": 86_400.0,
-    "admit_every": 86_400.0,
+    "look_every": 86_400.0,
 }
 """For drains over days: what looks around every second would make a test take minutes."""
 

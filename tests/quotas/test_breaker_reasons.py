@@ -22,7 +22,7 @@ OPTIONS: dict[str, Any] = {
     "poll": 60.0,
     "lease": 60.0,
     "reclaim_every": 60.0,
-    "admit_every": 3600.0,
+    "look_every": 3600.0,
     "prune_every": 3600.0,
 }
 

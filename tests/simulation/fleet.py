@@ -134,7 +134,7 @@ def _options(name: str, chance: random.Random) -> WorkerOptions:
         lease=LEASE,
         reclaim_every=RECLAIM,
         prune_every=5.0,
-        admit_every=2.0,
+        look_every=2.0,
         grace=GRACE,
         poll=POLL,
         heartbeat_thread=False,

@@ -97,7 +97,9 @@ def test_only_one_worker_does_a_chore(virtually: Virtually) -> None:
             done.append(name)
             return False
 
-        leaders = {name: Leader(bench.store, name, bench.emitter(name)) for name in ("a", "b", "c")}
+        leaders = {
+            name: Leader(bench.store, name, bench.emitter(name), every=2.0) for name in ("a", "b", "c")
+        }
         chores = [
             asyncio.create_task(every(10, leader.duty("duty"), partial(chore, name), bench.emitter(name)))
             for name, leader in leaders.items()

@@ -14,9 +14,9 @@ class WorkerArguments(TypedDict, total=False):
     concurrency: int
     lease: float
     heartbeat: float | None
+    look_every: float
     reclaim_every: float
     prune_every: float
-    admit_every: float
     grace: float
     poll: float
     threads: int | None

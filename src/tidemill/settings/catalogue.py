@@ -85,9 +85,9 @@ _WORKER = _settings(
     ("poll", kinds.SECONDS, 2.0, "how long a job may wait when every wake-up is lost"),
     ("threads", kinds.COUNT_OR_NONE, None, "sync handlers at once; as many as `concurrency` by default"),
     ("isolated_processes", kinds.COUNT_OR_NONE, None, "isolated jobs at once; one per core by default"),
+    ("look_every", kinds.SECONDS, 2.0, "how often it asks which chores are its own, and what there is to do"),
     ("reclaim_every", kinds.SECONDS, 10.0, "how often expired leases are looked for"),
     ("prune_every", kinds.SECONDS, 30.0, "how often retention is applied"),
-    ("admit_every", kinds.SECONDS, 2.0, "how often arrivals are admitted"),
 )
 
 _LOG = _settings(

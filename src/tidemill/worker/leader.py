@@ -17,7 +17,6 @@ from tidemill.telemetry.events import ChoreBroke, ChoreFailed
 from tidemill.worker.duty import Duty
 from tidemill.worker.emitter import Emitter, described, with_traceback
 
-ASK_EVERY = 2.0
 LEASES = 2.25
 """Of how many periods a lease is: one request may be lost, and who leads schedules is replaced within 5 s."""
 
@@ -36,7 +35,7 @@ class Leader:
         worker: str,
         emitter: Emitter,
         *,
-        every: float = ASK_EVERY,
+        every: float,
         hear: Callable[[Led, float], None] = lambda *_: None,
     ) -> None:
         self._store, self._worker, self._emitter = store, worker, emitter

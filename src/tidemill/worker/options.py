@@ -21,7 +21,9 @@ class WorkerOptions:
 
     strict: serve the queues strictly in the order given instead of by weight.
     lease, heartbeat: how long a claim lasts, and how often it is renewed (a third of it by default).
-    reclaim_every, prune_every, admit_every: how often the chores are done, by one worker of the fleet.
+    look_every: how often it asks which chores of the fleet are its own, and what there is to do. One that
+        died with them is replaced within 2.25 times that.
+    reclaim_every, prune_every: how often these chores are done, by one worker of the fleet.
     grace: how long running jobs may go on after the worker was told to stop.
     poll: how long a job may wait when every wake-up is lost.
     threads: how many sync handlers run at once; as many as `concurrency` by default.
@@ -40,9 +42,9 @@ class WorkerOptions:
     concurrency: int = 10
     lease: float = 30.0
     heartbeat: float | None = None
+    look_every: float = 2.0
     reclaim_every: float = 10.0
     prune_every: float = 30.0
-    admit_every: float = 2.0
     grace: float = 30.0
     poll: float = 2.0
     threads: int | None = None
@@ -59,7 +61,7 @@ class WorkerOptions:
         for name in ("concurrency", "threads", "isolated_processes"):
             value = getattr(self, name)
             _require(value is None or value >= 1, f"{name}: must be 1 or more, is {value}")
-        for name in ("lease", "heartbeat", "reclaim_every", "prune_every", "admit_every", "poll"):
+        for name in ("lease", "heartbeat", "look_every", "reclaim_every", "prune_every", "poll"):
             value = getattr(self, name)
             _require(value is None or _positive(value), f"{name}: must be above 0 seconds, is {value}")
         _require(

@@ -17,7 +17,7 @@ from tidemill.worker.advancer import Advancer
 from tidemill.worker.chores import NEVER, every, when_rung
 from tidemill.worker.duty import Duty
 from tidemill.worker.emitter import Emitter
-from tidemill.worker.leader import ASK_EVERY, Leader
+from tidemill.worker.leader import Leader
 from tidemill.worker.options import WorkerOptions
 from tidemill.worker.pruner import Pruner
 from tidemill.worker.reclaimer import Reclaimer
@@ -27,14 +27,14 @@ TEND_EVERY = 5.0
 
 
 class Rounds:
-    """One request every two seconds keeps this worker's duties and says what there is to do. A chore asks the
-    store nothing before that calls for it."""
+    """One request every `look_every` seconds keeps this worker's duties and says what there is to do. A chore
+    asks the store nothing before that calls for it."""
 
     def __init__(self, store: Store, worker: str, options: WorkerOptions, emitter: Emitter) -> None:
         self._store, self._options, self._emitter = store, options, emitter
         self._reclaimer = Reclaimer(store, options.lease, emitter)
         self._reclaimed = -NEVER
-        period = min(ASK_EVERY, options.admit_every, options.reclaim_every / 2)
+        period = min(options.look_every, options.reclaim_every / 2)
         self.leader = Leader(store, worker, emitter, every=period, hear=self._hear)
         self._reclaim, self._prune = self.leader.duty("reclaim"), self.leader.duty("prune")
         # Not led: the leader might be the one worker that does not know the task.
