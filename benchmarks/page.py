@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.chart import chart
 from benchmarks.kept import Run, read
+from benchmarks.kept import write as keep
 from benchmarks.report import NAMES, failures, numbers, settings, steadiness, targets
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "benchmarks.md"
@@ -22,8 +23,9 @@ def write(runs: Iterable[Run]) -> None:
     ordered = sorted(runs, key=lambda run: list(NAMES).index(run.store))
     for run in ordered:
         (PAGE.parent / _picture(run)).write_text(chart(NAMES[run.store], run.results))
+        keep(PAGE.parent / _rounds(run), run)
     PAGE.write_text("\n".join([OPENING.read_text(), *(line for run in ordered for line in _section(run))]))
-    print(f"Written: {PAGE} and its pictures")
+    print(f"Written: {PAGE}, its pictures and its figures")
 
 
 def _section(run: Run) -> Iterator[str]:
@@ -35,6 +37,11 @@ def _section(run: Run) -> Iterator[str]:
     yield from (line.replace("## ", "### ", 1) for line in failures(run))
     yield from ("### How each queue runs", "", *settings(run), "")
     yield from ("### Every figure", "", *numbers(run.results), "")
+    yield from (f"Round by round, for programs: [{_rounds(run)}]({_rounds(run)}).", "")
+
+
+def _rounds(run: Run) -> str:
+    return f"benchmarks-{run.store}.json"
 
 
 def _picture(run: Run) -> str:
