@@ -33,11 +33,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 
 class TestWaitingForPools:
-    @pytest.mark.parametrize("lanes", [2_000])
+    @pytest.mark.parametrize("lanes", [10_000])
     async def test_p12_lanes_behind_an_exhausted_pool_cost_nothing(
         self, drive: Driver, asked: Counted, lanes: int
     ) -> None:
-        """Four idle workers, 2 000 lanes: five asks per opening, two a second otherwise. One second in the
+        """Four idle workers, 10 000 lanes: five asks per opening, two a second otherwise. One second in the
         middle of a wait is like the next."""
         await drive.store.declare_pools({"m": TWO_A_MINUTE})
         for start in range(0, lanes, 1000):
