@@ -9,6 +9,7 @@ import pytest
 from tests.flows.support import Studio, claim_of, dub, state
 from tidemill import (
     FlowCancelled,
+    FlowHandle,
     FlowNotFound,
     JobNotFound,
     Tidemill,
@@ -27,6 +28,14 @@ from tidemill.flows.sweeping import sweep
 from tidemill.stores.memory import MemoryStore
 from tidemill.telemetry.events import FlowEnded
 from tidemill.testing.kits import AsyncKit
+
+
+async def die_cancelling(handle: FlowHandle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one who cancels dies when the flow is cancelled and its jobs are not."""
+    with monkeypatch.context() as patch:
+        patch.setattr(steering, "sweep", AsyncMock(side_effect=StoreUnavailable("killed")))
+        with pytest.raises(StoreUnavailable):
+            await handle.cancel()
 
 
 class TestRetry:
@@ -184,16 +193,8 @@ class TestCancel:
     async def test_i19_finished_by_whoever_comes_next(
         self, app: Tidemill, studio: Studio, kit: AsyncKit, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The one who cancels dies when the flow is cancelled and its jobs are not."""
-
-        async def dies(*_: object, **__: object) -> None:
-            raise StoreUnavailable("killed")
-
         handle = await dub(app, studio)
-        with monkeypatch.context() as patch:
-            patch.setattr(steering, "sweep", dies)
-            with pytest.raises(StoreUnavailable):
-                await handle.cancel()
+        await die_cancelling(handle, monkeypatch)
         assert await state(handle) is FlowState.CANCELLED
         assert (await app.inspect.job("dub/v/extract/0")).job.state is State.READY
         await kit.run_for(2, check=False)
@@ -238,10 +239,7 @@ class TestCancel:
     ) -> None:
         """Somebody slow is to finish the cancel, and comes when it was finished and the flow retried."""
         handle = await dub(app, studio)
-        with monkeypatch.context() as patch:
-            patch.setattr(steering, "sweep", AsyncMock(side_effect=StoreUnavailable("killed")))
-            with pytest.raises(StoreUnavailable):
-                await handle.cancel()
+        await die_cancelling(handle, monkeypatch)
         inner, looks = MemoryStore.amend, 0
 
         async def late(self: MemoryStore, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
@@ -263,10 +261,7 @@ class TestCancel:
     ) -> None:
         """Or whoever finishes the cancel could not tell one from the other."""
         handle = await dub(app, studio)
-        with monkeypatch.context() as patch:
-            patch.setattr(steering, "sweep", AsyncMock(side_effect=StoreUnavailable("killed")))
-            with pytest.raises(StoreUnavailable):
-                await handle.cancel()
+        await die_cancelling(handle, monkeypatch)
         assert await handle.retry()
         job = (await app.inspect.job("dub/v/extract/0")).job
         assert (job.state, job.generation) == (State.READY, 1)

@@ -1,4 +1,4 @@
-"""Handles on a shard of the test's own."""
+"""A shard of the test's own: the store on it, in virtual time, and handles below it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from tidemill.clock import Clock
+from tidemill.stores.redis import RedisStore
 from tidemill.stores.redis.address import parse
 from tidemill.stores.redis.handle import Handle
 from tidemill.stores.redis.shard import Shard
+from tidemill.testing import ManualClock
 
 Connect = Callable[..., Awaitable[Handle]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(redis_url: str, redis_prefix: str, clock: ManualClock) -> AsyncIterator[RedisStore]:
+    opened = await RedisStore(redis_url, prefix=redis_prefix, clock=clock).open()
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture

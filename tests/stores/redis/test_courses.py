@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -24,18 +23,6 @@ from tidemill.stores.redis.prune_courses import AT_ONCE
 from tidemill.testing import ManualClock
 
 FLOW, SCHEDULE = Kind.FLOW, Kind.SCHEDULE
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(redis_url: str, redis_prefix: str, clock: ManualClock) -> AsyncIterator[RedisStore]:
-    opened = await RedisStore(redis_url, prefix=redis_prefix, clock=clock).open()
-    yield opened
-    await opened.close()
 
 
 def going(id_: str, expected: int = 0, *jobs: str, kind: Kind = FLOW, **more: Any) -> Advance:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from tests.servers.keys import Keys
 from tests.servers.redis import Redis
 from tidemill.core.claims import ClaimRequest, Settlement, Share
@@ -17,18 +13,6 @@ from tidemill.stores.redis import RedisStore
 from tidemill.testing.manual import ManualClock
 
 HELD = 1500
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(redis_url: str, redis_prefix: str, clock: ManualClock) -> AsyncIterator[RedisStore]:
-    opened = await RedisStore(redis_url, prefix=redis_prefix, clock=clock).open()
-    yield opened
-    await opened.close()
 
 
 async def end_all(store: RedisStore, jobs: tuple[NewJob, ...], number: int) -> None:

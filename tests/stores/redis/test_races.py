@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -29,18 +29,6 @@ Meet = Callable[[Verb, Verb], Awaitable[int]]
 
 ONE_AT_A_TIME = PoolSettings(limits=(Limit.concurrent(1),), keyed=True)
 NEEDS = (Need("m", key="k"),)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(redis_url: str, redis_prefix: str, clock: ManualClock) -> AsyncIterator[RedisStore]:
-    opened = await RedisStore(redis_url, prefix=redis_prefix, clock=clock).open()
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -109,18 +109,6 @@ def watch(redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watc
 
         monkeypatch.setattr(Shard, "run", measured)
         yield watch
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(redis_url: str, redis_prefix: str, clock: ManualClock) -> AsyncIterator[RedisStore]:
-    opened = await RedisStore(redis_url, prefix=redis_prefix, clock=clock).open()
-    yield opened
-    await opened.close()
 
 
 class Play:
