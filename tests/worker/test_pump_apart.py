@@ -11,7 +11,8 @@ from tests.worker.bench import Bench, Unreliable, Virtually
 from tidemill.core.claims import ClaimRequest, Settled, Settlement
 from tidemill.core.job import Group, NewJob
 from tidemill.core.states import State
-from tidemill.telemetry.events import StoreLost
+from tidemill.errors import StoreUnavailable
+from tidemill.telemetry.events import StoreBack, StoreLost
 from tidemill.worker.pace import AHEAD_AT_MOST
 from tidemill.worker.pump import MANY, UNTOLD_AT_MOST
 
@@ -145,6 +146,25 @@ def test_an_outage_is_told_with_all_outcomes_that_are_kept(virtually: Virtually)
         store.down = False
         (lost,) = bench.told(StoreLost)
         assert lost.outcomes >= store.alone[0] >= MANY
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_an_outage_that_only_settlements_meet_is_one(virtually: Virtually) -> None:
+    """Claims get through meanwhile, and do not mean that it is over."""
+
+    async def scenario(bench: Bench) -> None:
+        store = await prepared(bench)
+        store.broken = StoreUnavailable("the disk is full")
+        running = bench.start(worker := bench.worker(store=store, concurrency=SLOTS))
+        await asyncio.sleep(30)
+        assert (len(bench.told(StoreLost)), len(bench.told(StoreBack))) == (1, 0)
+        store.broken = None
+        await asyncio.sleep(60)
+        assert (len(bench.told(StoreLost)), len(bench.told(StoreBack))) == (1, 1)
+        assert (worker.stats.outages, worker.stats.done) == (1, JOBS)
         worker.stop()
         await running
 

@@ -29,7 +29,7 @@ class Settler:
         self._on_flow = on_flow
         self._endings = Endings(stats, emitter)
         self._loop = asyncio.get_running_loop()
-        self._lost_at: float | None = None
+        self._failing, self._lost_at = 0, 0.0
 
     async def deliver(self, store: Store, batch: Sequence[Attempt], request: ClaimRequest | None) -> Settled:
         """After an error the same settlements and the same claim number are sent again: what got
@@ -54,24 +54,34 @@ class Settler:
     async def _insist(
         self, store: Store, settlements: list[Settlement], request: ClaimRequest | None
     ) -> Settled:
-        wait = FIRST_WAIT
-        while True:
-            try:
-                settled = await store.settle(settlements, request)
-            except StoreError as error:
-                if self._lost_at is None:
-                    self._lost_at = self._loop.time()
-                    self._stats.outages += 1
-                    # Not only those of this trip: others may be under way, or gather behind it.
-                    untold = sum(attempt.outcome is not None for attempt in self._hands.held.values())
-                    self._emitter.worker_event(StoreLost, outcomes=untold, **described(error))
-                await asyncio.sleep(wait)
-                wait = min(2 * wait, LONGEST_WAIT)
-            else:
-                if self._lost_at is not None:
-                    self._emitter.worker_event(StoreBack, seconds=self._loop.time() - self._lost_at)
-                    self._lost_at = None
-                return settled
+        wait, is_lost = FIRST_WAIT, False
+        try:
+            while True:
+                try:
+                    settled = await store.settle(settlements, request)
+                except StoreError as error:
+                    if not is_lost:
+                        is_lost = True
+                        self._lost(error)
+                    await asyncio.sleep(wait)
+                    wait = min(2 * wait, LONGEST_WAIT)
+                else:
+                    if is_lost and self._failing == 1:
+                        self._emitter.worker_event(StoreBack, seconds=self._loop.time() - self._lost_at)
+                    return settled
+        finally:
+            self._failing -= is_lost
+
+    def _lost(self, error: StoreError) -> None:
+        """Told once, however many trips meet it, and over when the last of them got through."""
+        self._failing += 1
+        if self._failing > 1:
+            return
+        self._lost_at = self._loop.time()
+        self._stats.outages += 1
+        # Not only those of this trip: others may be under way, or gather behind it.
+        untold = sum(attempt.outcome is not None for attempt in self._hands.held.values())
+        self._emitter.worker_event(StoreLost, outcomes=untold, **described(error))
 
     def _answered(self, batch: Sequence[Attempt], answers: Sequence[Answer]) -> None:
         held, stats, endings = self._hands.held, self._stats, self._endings
