@@ -24,7 +24,9 @@ def write(runs: Iterable[Run]) -> None:
     for run in ordered:
         (PAGE.parent / _picture(run)).write_text(chart(NAMES[run.store], run.results))
         keep(PAGE.parent / _rounds(run), run)
-    PAGE.write_text("\n".join([OPENING.read_text(), *(line for run in ordered for line in _section(run))]))
+    sections = [line for run in ordered for line in _section(run)]
+    absent = [line for store in NAMES if store not in {run.store for run in ordered} for line in _none(store)]
+    PAGE.write_text("\n".join([OPENING.read_text(), *sections, *absent]))
     print(f"Written: {PAGE}, its pictures and its figures")
 
 
@@ -38,6 +40,11 @@ def _section(run: Run) -> Iterator[str]:
     yield from ("### How each queue runs", "", *settings(run), "")
     yield from ("### Every figure", "", *numbers(run.results), "")
     yield from (f"Round by round, for programs: [{_rounds(run)}]({_rounds(run)}).", "")
+
+
+def _none(store: str) -> Iterator[str]:
+    told = f'Not in these runs. `make bench BENCH="--store {store}"` measures it.'
+    yield from (f"## {NAMES[store]}", "", told, "")
 
 
 def _rounds(run: Run) -> str:

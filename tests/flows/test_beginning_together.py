@@ -51,29 +51,33 @@ def begin(app: Tidemill, studio: Studio, key: str) -> asyncio.Task[FlowHandle]:
     return asyncio.create_task(flow.enqueue())
 
 
+async def begin_behind_one(
+    app: Tidemill, studio: Studio, line: Line, *keys: str
+) -> list[asyncio.Task[FlowHandle]]:
+    """The first is under way, and the line is closed behind it until somebody opens it."""
+    line.open.clear()
+    first = begin(app, studio, "first")
+    await line.asked.wait()
+    others = [begin(app, studio, key) for key in keys]
+    await asyncio.sleep(0)
+    return [first, *others]
+
+
 @pytest.mark.usefixtures("kit")
 async def test_who_comes_while_a_call_is_under_way_goes_with_the_next(
     app: Tidemill, studio: Studio, line: Line
 ) -> None:
-    line.open.clear()
-    first = begin(app, studio, "first")
-    await line.asked.wait()
-    others = [begin(app, studio, f"other-{number}") for number in range(100)]
-    await asyncio.sleep(0)
+    begun = await begin_behind_one(app, studio, line, *map(str, range(100)))
     line.open.set()
-    handles = await asyncio.gather(first, *others)
+    handles = await asyncio.gather(*begun)
     assert [len(call) for call in line.calls] == [1, 100]
     assert not any(handle.existing for handle in handles)
 
 
 async def test_each_is_answered_for_itself(app: Tidemill, studio: Studio, kit: AsyncKit, line: Line) -> None:
-    line.open.clear()
-    first = begin(app, studio, "first")
-    await line.asked.wait()
-    twins = [begin(app, studio, key) for key in ("twin", "twin", "other")]
-    await asyncio.sleep(0)
+    begun = await begin_behind_one(app, studio, line, "twin", "twin", "other")
     line.open.set()
-    handles = await asyncio.gather(first, *twins)
+    handles = await asyncio.gather(*begun)
     assert [handle.existing for handle in handles] == [False, False, True, False]
     await kit.run_until_idle()
     assert studio.ran == ["extract"] * 3
@@ -96,14 +100,10 @@ async def test_one_that_is_cancelled_takes_nobody_with_it(app: Tidemill, studio:
 async def test_what_the_store_refuses_reaches_all_who_were_in_the_call(
     app: Tidemill, studio: Studio, line: Line
 ) -> None:
-    line.open.clear()
-    first = begin(app, studio, "first")
-    await line.asked.wait()
-    others = [begin(app, studio, f"other-{number}") for number in range(3)]
-    await asyncio.sleep(0)
+    begun = await begin_behind_one(app, studio, line, *map(str, range(3)))
     line.error = StoreFull("no room")
     line.open.set()
-    answers = await asyncio.gather(first, *others, return_exceptions=True)
+    answers = await asyncio.gather(*begun, return_exceptions=True)
     assert isinstance(answers[0], StoreFull)
     assert all(isinstance(answer, FlowHandle) for answer in answers[1:])
 
@@ -137,11 +137,7 @@ async def test_a_call_takes_no_more_jobs_than_a_step_may(
     app: Tidemill, studio: Studio, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(beginnings, "JOBS_AT_ONCE", 4)
-    line.open.clear()
-    first = begin(app, studio, "first")
-    await line.asked.wait()
-    others = [begin(app, studio, f"other-{number}") for number in range(10)]
-    await asyncio.sleep(0)
+    begun = await begin_behind_one(app, studio, line, *map(str, range(10)))
     line.open.set()
-    await asyncio.gather(first, *others)
+    await asyncio.gather(*begun)
     assert [len(call) for call in line.calls] == [1, 4, 4, 2]
