@@ -43,7 +43,10 @@ SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT
 _WAITS_FOR_CLAIMS = """
 SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND locktype = 'relation' AND NOT granted
 """
-_WAIT_FOR_ROWS = "SELECT count(*) FROM pg_stat_activity WHERE wait_event IN ('transactionid', 'tuple')"
+_WAIT_FOR_ROWS = """
+SELECT count(DISTINCT pid) FROM pg_locks WHERE locktype IN ('transactionid', 'tuple') AND NOT granted
+"""
+"""pg_stat_activity would not do: within one transaction it lists the connections of its first look."""
 _WAITS_FOR_JOBS = """
 SELECT count(*) FROM pg_locks WHERE relation = 'tidemill.jobs'::regclass AND NOT granted
 """
