@@ -16,7 +16,7 @@ help:  ## this list
 setup:  ## the virtual environment with everything a developer needs, pinned by hash
 	@scripts/setup dev "$(PYTHON)" "$(VENV)"
 
-# A dozen packages instead of a hundred: whoever only wants to look should not wait.
+# Twenty packages instead of a hundred: whoever only wants to look should not wait.
 run-setup:
 	@scripts/setup run "$(PYTHON)" "$(VENV)"
 
@@ -66,7 +66,7 @@ chaos: setup  ## the long run: kills and stops on every store, simulated histori
 		tests/quotas tests/schedules tests/flows/test_processes.py tests/flows/test_wide.py tests/stores/redis/test_short_steps.py \
 		$(foreach store,sqlite redis postgres,tests/conformance/test_$(store).py::test_lockstep_with_memory)
 
-lock:  ## resolve pyproject.toml anew into the constraints files
+lock:  ## resolve pyproject.toml into the constraints files; what is pinned stays while it fits
 	@scripts/lock
 
 clean:  ## remove what can be made again

@@ -13,10 +13,11 @@ DEV, RUN, QUOTA = "constraints.txt", "constraints-run.txt", "constraints-quota.t
 
 
 def pinned(file: str) -> dict[str, str]:
-    """The lines of each package: its version, where it applies, its hashes."""
+    """The version of each package and its hashes. Where it applies is left out: what one list needs on old
+    Pythons only, another needs everywhere."""
     text = (ROOT / file).read_text(encoding="utf-8").replace("\\\n", "")
-    found = (re.match(r"([\w.-]+)==\S+ .*--hash=sha256:\w+", line) for line in text.splitlines())
-    return {match[1]: match[0] for match in found if match}
+    found = (re.match(r"([\w.-]+)(==\S+) .*?(--hash=sha256:\w+.*)", line) for line in text.splitlines())
+    return {match[1]: match[2] + match[3] for match in found if match}
 
 
 def test_to_run_is_a_part_of_to_develop() -> None:
