@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidemill.client.schedules import Schedules
     from tidemill.contract.store import Store
     from tidemill.core.pools import PoolSettings
+    from tidemill.seam.registry import Web
     from tidemill.tasks.classifiers import Classifiers
     from tidemill.worker.worker import Lifespan
 
@@ -53,6 +54,7 @@ class Application:
         self.pools: dict[str, PoolSettings] = {}
         self._classifiers: Classifiers | None = None
         self._schedules: Schedules | None = None
+        self._web: Web | None = None
         self.middlewares: list[Middleware] = []
         self.declared_in_code: set[str] = set()
         """The queues of `app.queue(…)`; others may be set in the TOML file only."""

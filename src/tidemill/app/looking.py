@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
     from tidemill.inspect.plan import Plan
+    from tidemill.seam.registry import Web
 
 
 class Looks(Application):
@@ -22,6 +23,15 @@ class Looks(Application):
         from tidemill.inspect.inspector import Inspector
 
         return Inspector(self.client.store, self.tasks, self.client.signals)
+
+    @property
+    def web(self) -> Web:
+        """Add routes, pages and navigation to the API and the dashboard: `@app.web.page("/music", …)`."""
+        if self._web is None:
+            from tidemill.seam.registry import Web
+
+            self._web = Web()
+        return self._web
 
     async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
         """Why a job waits, or what it does."""

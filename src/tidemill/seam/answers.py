@@ -1,0 +1,50 @@
+"""What a handler may answer. Any other value is sent as JSON; None is an empty answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Page:
+    """A template with what it shows. The blocks that `live` names are drawn again, by the same handler, as
+    long as somebody looks at the page."""
+
+    template: str
+    shows: Mapping[str, Any] = field(default_factory=dict)
+    live: tuple[str, ...] = ()
+    status: int = 200
+
+
+@dataclass(frozen=True)
+class Go:
+    """To another page, after something was done. `notice` is a sentence that page shows once."""
+
+    path: str
+    notice: str | None = None
+
+
+@dataclass(frozen=True)
+class Text:
+    body: str | bytes
+    media_type: str = "text/plain; charset=utf-8"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One of a stream. Whoever comes back names the `id` of the last one it saw."""
+
+    name: str
+    data: str
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class Events:
+    """A stream of server-sent events, until it ends or the viewer goes."""
+
+    stream: AsyncIterator[Event]

@@ -1,0 +1,99 @@
+"""What an application adds to the API and the dashboard: `app.web`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tidemill.errors import ConfigurationError
+from tidemill.seam.roles import Role
+from tidemill.seam.routes import Handler, Method, Route
+
+Handles = TypeVar("Handles", bound=Handler)
+
+RESERVED = ("/api/v1", "/static", "/live", "/sign-in", "/sign-out", "/healthz", "/readyz", "/metrics")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the navigation."""
+
+    title: str
+    path: str
+    role: Role
+
+
+class Web:
+    """Routes, pages and navigation of an application's own. Its API is below `/api/{name}`, a page wherever
+    it says; both under the same sign-in, roles and checks as Tidemill's."""
+
+    def __init__(self) -> None:
+        self.routes: list[Route] = []
+        self.entries: list[Entry] = []
+        self.folders: list[Path] = []
+
+    def route(
+        self,
+        method: Method,
+        path: str,
+        *,
+        role: Role,
+        says: str,
+        takes: Any = None,
+        query: Any = None,
+        answers: Any = None,
+        status: int = 200,
+        audited: bool = True,
+    ) -> Callable[[Handles], Handles]:
+        """`@app.web.route("POST", "/api/music/start", role=Role.OPERATOR, says="Begin.", takes=Start)` above
+        an async function of one `Asked`."""
+
+        def add(handler: Handles) -> Handles:
+            self._add(
+                Route(
+                    method=method,
+                    path=path,
+                    role=role,
+                    handler=handler,
+                    says=says,
+                    takes=takes,
+                    query=query,
+                    answers=answers,
+                    status=status,
+                    audited=audited,
+                )
+            )
+            return handler
+
+        return add
+
+    def page(
+        self, path: str, *, title: str, role: Role = Role.VIEWER, query: Any = None, listed: bool = True
+    ) -> Callable[[Handles], Handles]:
+        """`@app.web.page("/music", title="Music")` above an async function of one `Asked` that answers a
+        `Page`. It is `listed` in the navigation unless its path has parameters."""
+
+        def add(handler: Handles) -> Handles:
+            route = Route(method="GET", path=path, role=role, handler=handler, says=title, query=query)
+            self._add(route)
+            if listed and not route.parameters:
+                self.entries.append(Entry(title, path, role))
+            return handler
+
+        return add
+
+    def templates(self, folder: str | Path) -> None:
+        """Where the templates of the pages are. They may extend `shell.html`, and use its macros."""
+        found = Path(folder)
+        if not found.is_dir():
+            raise ConfigurationError(f"templates: there is no folder {found}; name one that is there")
+        self.folders.append(found)
+
+    def _add(self, route: Route) -> None:
+        if route.path == "/" or route.path.startswith(RESERVED):
+            raise ConfigurationError(f"path: {route.path!r} is Tidemill's own; choose another")
+        if any((route.method, route.path) == (other.method, other.path) for other in self.routes):
+            raise ConfigurationError(f"{route.method} {route.path} is added twice; remove one of them")
+        self.routes.append(route)

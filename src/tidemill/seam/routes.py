@@ -1,0 +1,55 @@
+"""A route: who may call it, what it takes, what it answers, and what it says of itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tidemill.errors import ConfigurationError
+from tidemill.seam.roles import Role
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Handler = Callable[[Any], Awaitable[Any]]
+"""Of one `tidemill.web.Asked`."""
+
+_PATH = re.compile(r"(/([\w.-]+|\{[a-z_]+(:path)?\}))+|/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """`role` has no default: nothing is open because somebody forgot. `takes` is the type of the body, JSON
+    in the API and a form on pages; `query` a struct of what may follow the question mark. `answers` is the
+    type of what is sent, `status` its code. `audited` is False for a write that changes nothing, such as a
+    plan, and for the signing in that tells of itself."""
+
+    method: Method
+    path: str
+    role: Role
+    handler: Handler
+    says: str
+    takes: Any = None
+    query: Any = None
+    answers: Any = None
+    status: int = 200
+    audited: bool = True
+
+    def __post_init__(self) -> None:
+        if _PATH.fullmatch(self.path) is None:
+            raise ConfigurationError(
+                f"path: must be like /songs/{{song}}, is {self.path!r}; a parameter is lower-case letters"
+            )
+        if not isinstance(self.role, Role):
+            raise ConfigurationError(
+                f"role: must be a Role of {self.method} {self.path}, is {self.role!r}; there are "
+                f"{', '.join(Role)}"
+            )
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(re.findall(r"\{([a-z_]+)(?::path)?\}", self.path))
+
+    @property
+    def writes(self) -> bool:
+        return self.method != "GET"

@@ -1,0 +1,117 @@
+"""What is looked at is kept up to date.
+
+A look is one thing that viewers watch: a page as somebody with that role reads it in that language. However
+many watch it, it is made once, at most once a second, and only while somebody does. What it costs sets how
+often it is made. Each viewer is sent the parts that changed since it was last sent something; one that comes
+back and has the newest is sent nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from html import escape
+
+from tidemill.clock import Clock
+from tidemill.errors import TidemillError
+from tidemill.seam.answers import Event
+
+Make = Callable[[], Awaitable[dict[str, str]]]
+
+EVERY = 1.0
+SHARE = 20
+"""A look that took 0.1 s is made every 2 s: a page costs no more than a twentieth of a core."""
+QUIET = 15.0
+"""A viewer hears something this often: who has gone is noticed, and no proxy gives up."""
+LONGEST = 600.0
+"""Then a viewer has to come back, through the gate: its session may have ended."""
+TROUBLE = "trouble"
+STILL_HERE = Event("", "")
+
+
+class Look:
+    """`parts` are named texts, each with the number of the making that changed it last."""
+
+    def __init__(self, make: Make, clock: Clock) -> None:
+        self._make, self._clock = make, clock
+        self._changed = asyncio.Condition()
+        self._parts: dict[str, tuple[int, str]] = {}
+        self._number = 0
+        self.made = 0
+        self.viewers = 0
+
+    async def keep(self) -> None:
+        while True:
+            began = self._clock.boot()
+            await self._look()
+            took = self._clock.boot() - began
+            await asyncio.sleep(max(EVERY - took, SHARE * took))
+
+    async def watch(self, last: str | None) -> AsyncIterator[Event]:
+        """`last` is what a viewer who was here before has."""
+        began, seen = self._clock.boot(), 0
+        while self._clock.boot() - began < LONGEST:
+            if not await self._newer_than(seen):
+                yield STILL_HERE
+                continue
+            news, seen = self._since(seen), self._number
+            if (now := self._digest()) != last:
+                for name, text in news:
+                    yield Event(name, text, id=now)
+            last = None
+
+    async def _newer_than(self, seen: int) -> bool:
+        try:
+            async with asyncio.timeout(QUIET), self._changed:
+                await self._changed.wait_for(lambda: self._number > seen)
+        except TimeoutError:
+            return False
+        return True
+
+    def _since(self, seen: int) -> list[tuple[str, str]]:
+        return [(name, text) for name, (number, text) in self._parts.items() if number > seen]
+
+    def _digest(self) -> str:
+        whole = "\0".join(f"{name}\0{text}" for name, (_, text) in sorted(self._parts.items()))
+        return hashlib.blake2s(whole.encode(), digest_size=8).hexdigest()
+
+    async def _look(self) -> None:
+        self.made += 1
+        try:
+            parts = {**await self._make(), TROUBLE: ""}
+        except TidemillError as error:
+            parts = {TROUBLE: escape(str(error))}
+        news = {name: text for name, text in parts.items() if self._parts.get(name, (0, None))[1] != text}
+        if not news:
+            return
+        async with self._changed:
+            self._number += 1
+            self._parts |= {name: (self._number, text) for name, text in news.items()}
+            self._changed.notify_all()
+
+
+class Looks:
+    """All that are watched now, by what they are of."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._looks: dict[Hashable, tuple[Look, asyncio.Task[None]]] = {}
+
+    async def watch(self, of: Hashable, make: Make, last: str | None = None) -> AsyncIterator[Event]:
+        if of not in self._looks:
+            look = Look(make, self._clock)
+            self._looks[of] = look, asyncio.create_task(look.keep(), name=f"look at {of}")
+        look, keeping = self._looks[of]
+        look.viewers += 1
+        try:
+            async for event in look.watch(last):
+                yield event
+        finally:
+            look.viewers -= 1
+            if not look.viewers:
+                keeping.cancel()
+                self._looks.pop(of, None)
+
+    def __len__(self) -> int:
+        return len(self._looks)

@@ -1,0 +1,79 @@
+"""What went wrong, as a problem document (RFC 9457)."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+
+import msgspec
+
+from tidemill import errors
+
+_STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
+    (errors.JobNotFound, HTTPStatus.NOT_FOUND),
+    (errors.QueueNotFound, HTTPStatus.NOT_FOUND),
+    (errors.PoolNotFound, HTTPStatus.NOT_FOUND),
+    (errors.ScheduleNotFound, HTTPStatus.NOT_FOUND),
+    (errors.FlowNotFound, HTTPStatus.NOT_FOUND),
+    (errors.PayloadTooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    (errors.QueueFull, HTTPStatus.TOO_MANY_REQUESTS),
+    (errors.EnqueueError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (errors.ConfigurationError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (errors.StoreFull, HTTPStatus.INSUFFICIENT_STORAGE),
+    (errors.StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (errors.TidemillError, HTTPStatus.CONFLICT),
+)
+_FIELD = re.compile(r"(?:^|: )([a-z_][\w.\[\]-]*): ")
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`detail` is one sentence: what is wrong, and what to do. `field` is the part of the request it is
+    about, None when it is about no single one."""
+
+    title: str
+    status: int
+    detail: str
+    type: str = "about:blank"
+    field: str | None = None
+
+
+class Refused(Exception):
+    """A request that is not handled, and why."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        *,
+        field: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.field, self.headers = status, detail, field, headers or {}
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """None when it is not for whoever asked to know: a defect of ours."""
+    if isinstance(error, Refused):
+        return _problem(error.status, error.detail, error.field)
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return _problem(status, str(error), _field_of(str(error)))
+    return None
+
+
+OURS = Problem(
+    title=HTTPStatus.INTERNAL_SERVER_ERROR.phrase,
+    status=HTTPStatus.INTERNAL_SERVER_ERROR,
+    detail="the server made a mistake, which its log has; ask whoever runs it",
+)
+
+
+def _problem(status: HTTPStatus, detail: str, field: str | None) -> Problem:
+    return Problem(title=status.phrase, status=status, detail=detail, field=field)
+
+
+def _field_of(sentence: str) -> str | None:
+    """Our sentences name the field before a colon."""
+    found = _FIELD.search(sentence)
+    return found[1] if found else None

@@ -1,0 +1,111 @@
+"""A request's query and body, as the types its route names."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import Request
+
+from tidemill.seam.routes import Route
+from tidemill.web.problems import Refused
+
+MOST_BYTES = 10 * 1024 * 1024
+FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+
+
+def read_query(route: Route, request: Request) -> Any:
+    if route.query is None:
+        return None
+    return _convert(request.query_params.multi_items(), route.query, "query")
+
+
+async def read_body(route: Route, request: Request) -> Any:
+    if route.takes is None:
+        return None
+    sent = await _bounded(request)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == FORM and not route.path.startswith("/api/"):
+        return _convert(_pairs(sent), route.takes, "form")
+    if kind != JSON:
+        wanted = JSON if route.path.startswith("/api/") else FORM
+        raise Refused(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            f"content-type: must be {wanted}, is {kind or 'missing'}",
+            field="content-type",
+        )
+    try:
+        return msgspec.json.decode(sent, type=route.takes)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(error, "body") from None
+
+
+async def _bounded(request: Request) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BYTES:
+            raise Refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"the body is over {MOST_BYTES // 1024 // 1024} MB; send less at once",
+            )
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _pairs(sent: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(sent.decode(), keep_blank_values=True, strict_parsing=False)
+    except (UnicodeDecodeError, ValueError) as error:
+        raise _unreadable(error, "form") from None
+
+
+def _convert(pairs: list[tuple[str, str]], wanted: Any, what: str) -> Any:
+    """A name that comes several times is a list; an empty text was left blank."""
+    lists = {field.encode_name for field in msgspec.structs.fields(wanted) if _is_list(field.type)}
+    known = {field.encode_name for field in msgspec.structs.fields(wanted)}
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name not in known:
+            if what == "query":
+                raise Refused(
+                    HTTPStatus.UNPROCESSABLE_ENTITY,
+                    f"{name[:50]}: there is no such parameter; there are {', '.join(sorted(known))}",
+                    field=name[:50],
+                )
+            continue
+        if value == "":
+            continue
+        if name in lists:
+            found.setdefault(name, []).append(value)
+        else:
+            found[name] = value
+    try:
+        return msgspec.convert(found, wanted, strict=False)
+    except msgspec.ValidationError as error:
+        raise _unreadable(error, what) from None
+
+
+def _is_list(kind: Any) -> bool:
+    return any(
+        getattr(part, "__origin__", None) in (list, tuple) for part in (kind, *getattr(kind, "__args__", ()))
+    )
+
+
+def _unreadable(error: Exception, what: str) -> Refused:
+    """msgspec says `… - at `$.songs[0].title``."""
+    sentence, _, place = str(error).partition(" - at `")
+    field = place.strip("`").removeprefix("$").removeprefix(".") or None
+    status = (
+        HTTPStatus.UNPROCESSABLE_ENTITY
+        if isinstance(error, msgspec.ValidationError)
+        else HTTPStatus.BAD_REQUEST
+    )
+    named = (
+        f"{field}: {sentence[:1].lower()}{sentence[1:]}"
+        if field
+        else f"the {what} cannot be read: {sentence}"
+    )
+    return Refused(status, named, field=field)

@@ -1,0 +1,73 @@
+"""Pages from templates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined, Template
+from starlette.requests import Request
+
+from tidemill.app import Tidemill
+from tidemill.seam.answers import Page
+from tidemill.seam.roles import NOBODY
+from tidemill.web.asked import Asked
+from tidemill.web.problems import Problem
+
+HERE = Path(__file__).parent
+
+
+class Renderer:
+    """Templates escape whatever they show. An application's own folders are looked into last: its pages
+    extend ours, and never take their place."""
+
+    def __init__(self, app: Tidemill) -> None:
+        folders = [HERE / "templates", *app.web.folders]
+        self._entries = app.web.entries
+        self._templates = Environment(
+            loader=ChoiceLoader([FileSystemLoader(folder) for folder in folders]),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.globals["clock"] = app.clock.wall
+
+    def page(self, request: Request, asked: Asked, page: Page) -> str:
+        return self._template(page).render(self._surroundings(request, asked, page) | dict(page.shows))
+
+    def blocks(self, prefix: str, asked: Asked, page: Page) -> dict[str, str]:
+        """Those that are live, each by itself."""
+        template = self._template(page)
+        context = template.new_context(self._around(prefix, asked) | dict(page.shows))
+        return {name: "".join(template.blocks[name](context)) for name in page.live}
+
+    def problem(self, request: Request, problem: Problem, *, language: str) -> str:
+        prefix = request.scope.get("root_path", "")
+        shown = {"prefix": prefix, "language": language, "problem": problem}
+        return self._templates.get_template("problem.html").render(shown)
+
+    def _template(self, page: Page) -> Template:
+        return self._templates.get_template(page.template)
+
+    def _surroundings(self, request: Request, asked: Asked, page: Page) -> dict[str, Any]:
+        """What the shell needs beside what the parts of a page do."""
+        prefix = request.scope.get("root_path", "")
+        path = request.url.path.removeprefix(prefix)
+        query = f"?{request.url.query}" if request.url.query else ""
+        return self._around(prefix, asked) | {
+            "path": path,
+            "live_url": f"{prefix}/live{path if path != '/' else '/overview'}{query}" if page.live else None,
+            "notice": unquote(request.cookies.get("tidemill-notice", "")),
+            "entries": [entry for entry in self._entries if asked.who.role.may(entry.role)],
+            "csrf": request.scope.get("tidemill.csrf", ""),
+        }
+
+    def _around(self, prefix: str, asked: Asked) -> dict[str, Any]:
+        return {
+            "prefix": prefix,
+            "language": asked.language,
+            "who": None if asked.who is NOBODY else asked.who,
+            "now": asked.app.clock.wall(),
+        }

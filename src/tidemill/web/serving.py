@@ -1,0 +1,117 @@
+"""One table of routes as an ASGI application."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from http import HTTPStatus
+from itertools import groupby
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.routing import Route as Served
+from starlette.staticfiles import StaticFiles
+
+from tidemill.app import Tidemill
+from tidemill.seam.routes import Route
+from tidemill.web.answering import refuse, respond
+from tidemill.web.asked import Asked
+from tidemill.web.gate import Auth, Gate
+from tidemill.web.languages import language_of
+from tidemill.web.live import Looks
+from tidemill.web.problems import Refused, problem_of
+from tidemill.web.reading import read_body, read_query
+from tidemill.web.rendering import HERE, Renderer
+from tidemill.web.table import routes_of
+from tidemill.web.watching import live_routes
+
+
+def dashboard(app: Tidemill, *, auth: Auth | None = None) -> Starlette:
+    """The API and the dashboard of an application, to be served by itself or mounted in another ASGI
+    application: `Mount("/jobs", dashboard(app))`. `auth` says who asks, in place of the sign-in; Host, Origin
+    and roles are checked all the same. The store is opened by the first request, and closed by whoever opened
+    the application."""
+    return Server(app, auth).starlette
+
+
+class Server:
+    """`routes` are all there are: Tidemill's, the application's, and the streams of live pages."""
+
+    def __init__(self, app: Tidemill, auth: Auth | None = None) -> None:
+        self._app, self._inspect = app, app.inspect
+        self._gate, self._renderer = Gate(app, auth), Renderer(app)
+        self.looks = Looks(app.clock)
+        routes = routes_of(app)
+        self.routes = (*routes, *live_routes(routes, self._renderer, self.looks))
+        self.starlette = Starlette(
+            routes=[*self._served(self.routes), Mount("/static", StaticFiles(directory=HERE / "static"))],
+            exception_handlers={HTTPException: self._unrouted},
+        )
+
+    def _served(self, routes: Iterable[Route]) -> list[Served]:
+        """A path without parameters goes before one that would take it for a parameter."""
+        ordered = sorted(routes, key=lambda route: (route.path.count("{"), route.path))
+        by_path = groupby(ordered, key=lambda route: route.path)
+        return [self._path(path, {route.method: route for route in each}) for path, each in by_path]
+
+    def _path(self, path: str, by_method: dict[Any, Route]) -> Served:
+        async def endpoint(request: Request) -> Response:
+            return await self._answer(
+                request, by_method["GET" if request.method == "HEAD" else request.method]
+            )
+
+        return Served(path, endpoint, methods=list(by_method))
+
+    async def _answer(self, request: Request, route: Route) -> Response:
+        try:
+            asked = await self._read(request, route)
+            answer = await route.handler(asked)
+            if route.writes and route.audited:
+                await self._gate.record(request, route, asked)
+            return respond(self._renderer, request, route, asked, answer)
+        except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets a problem document
+            return self._refuse(request, error)
+
+    async def _read(self, request: Request, route: Route) -> Asked:
+        """Who asks is known before a byte of the body is read."""
+        who = await self._gate.admit(request, route)
+        return Asked(
+            app=self._app,
+            inspect=self._inspect,
+            who=who,
+            path=dict(request.path_params),
+            query=read_query(route, request),
+            body=await read_body(route, request),
+            language=language_of(request),
+            headers=dict(request.headers),
+            address=request.client.host if request.client else None,
+            prefix=request.scope.get("root_path", ""),
+        )
+
+    async def _unrouted(self, request: Request, error: Exception) -> Response:
+        """No such path, or not by that method."""
+        assert isinstance(error, HTTPException)  # noqa: S101 - Starlette calls it with nothing else
+        try:
+            await self._gate.check_host(request)
+        except Refused as refused:
+            return self._refuse(request, refused)
+        status = HTTPStatus(error.status_code)
+        return self._refuse(
+            request,
+            Refused(
+                status,
+                f"{request.method} {request.url.path}: {status.phrase.lower()}",
+                headers=dict(error.headers or {}),
+            ),
+        )
+
+    def _refuse(self, request: Request, error: Exception) -> Response:
+        if problem_of(error) is None:
+            logging.getLogger("tidemill").error(
+                "%s %s could not be answered", request.method, request.url.path, exc_info=error
+            )
+        return refuse(self._renderer, request, error, language=language_of(request))
