@@ -1,0 +1,82 @@
+"""A browser's window that minds what pages do: whatever they write to the console as an error, throw, fail to
+get, or ask of another host than their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, Response, WebError
+
+AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text(encoding="utf-8")
+SERIOUS = {"serious", "critical"}
+PATIENCE = 30_000
+"""Milliseconds: a machine that does other things as well is slow, not wrong."""
+
+
+@dataclass
+class Window:
+    """`troubles` is what went wrong in any page of it. `foreseen` are statuses that a test is about."""
+
+    context: BrowserContext
+    site: str
+    troubles: list[str] = field(default_factory=list)
+    foreseen: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.context.set_default_timeout(PATIENCE)
+        self.context.on("console", self._written)
+        self.context.on("weberror", self._thrown)
+        self.context.on("request", self._asked)
+        self.context.on("response", self._answered)
+
+    async def open(self, path: str) -> Page:
+        page = await self.context.new_page()
+        await page.goto(f"{self.site}{path}")
+        return page
+
+    def _written(self, message: ConsoleMessage) -> None:
+        about_a_status = any(f"status of {status}" in message.text for status in self.foreseen)
+        if message.type in ("error", "warning") and not about_a_status:
+            self.troubles.append(f"console of {message.location.get('url')}: {message.text}")
+
+    def _thrown(self, error: WebError) -> None:
+        self.troubles.append(f"thrown: {error.error}")
+
+    def _asked(self, request: Request) -> None:
+        if urlsplit(request.url).scheme in ("http", "https") and not request.url.startswith(f"{self.site}/"):
+            self.troubles.append(f"asked another host: {request.url}")
+
+    def _answered(self, response: Response) -> None:
+        if response.status >= 400 and response.status not in self.foreseen:
+            self.troubles.append(f"{response.status} {response.request.method} {response.url}")
+
+
+async def issues(page: Page) -> list[str]:
+    """What axe-core holds to be serious, each with the first elements it is about."""
+    await page.evaluate(AXE)
+    found: Mapping[str, Any] = await page.evaluate("axe.run()")
+    return [
+        f"{each['id']}: {each['help']} in {node['html'][:200]} ({node['failureSummary']})"
+        for each in found["violations"]
+        for node in each["nodes"][:3]
+        if each["impact"] in SERIOUS
+    ]
+
+
+async def too_wide(page: Page) -> list[str]:
+    """What sticks out of the window: a reader would have to move the page sideways."""
+    return list(
+        await page.evaluate(
+            """() => {
+                const width = document.documentElement.clientWidth;
+                if (document.documentElement.scrollWidth <= width) return [];
+                return [...document.body.querySelectorAll("*")]
+                    .filter((element) => element.getBoundingClientRect().right > width + 1)
+                    .map((element) => element.outerHTML.slice(0, 150));
+            }"""
+        )
+    )

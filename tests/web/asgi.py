@@ -1,0 +1,100 @@
+"""Requests to an ASGI application in this process: thousands of them take seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ASGI = Callable[[Any, Any, Any], Awaitable[None]]
+
+HOST = "127.0.0.1:8750"
+STREAM = "text/event-stream"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def streams(self) -> bool:
+        return self.headers.get("content-type", "").startswith(STREAM)
+
+
+async def ask(
+    app: ASGI,
+    method: str,
+    path: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    prefix: str = "",
+) -> Answer:
+    """Whoever is answered with a stream goes away when it begins."""
+    said, gone = _Said(), asyncio.Event()
+    asked = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> dict[str, Any]:
+        for message in asked:
+            return message
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        said.take(message)
+        if said.streams:
+            gone.set()
+
+    await app(_scope(method, path, {"host": HOST} | dict(headers or {}), prefix), receive, send)
+    return Answer(said.status, said.headers, b"".join(said.parts))
+
+
+class _Said:
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.parts: list[bytes] = []
+
+    def take(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            for name, value in message["headers"]:
+                known = self.headers.get(name.decode())
+                self.headers[name.decode()] = f"{known}\n{value.decode()}" if known else value.decode()
+        else:
+            self.parts.append(message.get("body", b""))
+
+    @property
+    def streams(self) -> bool:
+        return self.headers.get("content-type", "").startswith(STREAM)
+
+
+def _scope(method: str, path: str, headers: Mapping[str, str], prefix: str) -> dict[str, Any]:
+    bare, _, query = path.partition("?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": f"{prefix}{bare}",
+        "raw_path": f"{prefix}{bare}".encode(),
+        "root_path": prefix,
+        "query_string": query.encode(),
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
+        "client": ("127.0.0.1", 50000),
+        "server": ("127.0.0.1", 8750),
+        "state": {},
+    }
