@@ -1,0 +1,94 @@
+"""A store with some of everything: every page has something to show, and every route somewhere to lead.
+
+How a field is written is said by a function of its name: the same world can be somebody's who means harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tidemill import Context, Limit, Retry, Task, Tidemill
+from tidemill.core.claims import Heartbeat
+
+Named = Callable[[str], str]
+
+HOUR = 3600.0
+
+
+class World:
+    """`places` are what parameters of paths may stand for, once it has begun."""
+
+    def __init__(self, url: str, named: Named = str) -> None:
+        self.app = app = Tidemill(url)
+        self._named = named
+        self.places: Mapping[str, str] = {}
+        app.queue(named("queue"))
+        pool = app.pool(named("pool"), Limit.requests(5, per="hour"))
+        self.works = app.task(name=named("works"), queue=named("queue"))(self._works)
+        self.fails = app.task(name=named("fails"), queue=named("queue"), retry=Retry(attempts=1))(self._fails)
+        self.asks = app.task(name=named("asks"), queue=named("asking"), pool=pool)(self._asks)
+
+    async def begin(self) -> None:
+        """Jobs of every state but running, and whatever else there may be."""
+        done = await self._job().enqueue({"name": self._named("argument")})
+        failed = await self.fails.using(key=self._named("key"), tags=[self._named("tag")]).enqueue()
+        flow = await self._flow()
+        await self.app.worker(until_idle=True, concurrency=2).run()
+        ready = await self._job().enqueue({"name": self._named("argument"), "password": "open sesame"})
+        await self._job(delay=HOUR).enqueue({"name": self._named("later")})
+        await self._steer()
+        self.places = {
+            "queue": self._named("queue"),
+            "job": ready.id,
+            "done": done.id,
+            "failed": failed.id,
+            "flow": flow,
+            "pool": self._named("pool"),
+            "schedule": self._named("schedule"),
+            "task": self._named("works"),
+        }
+
+    def _job(self, **options: Any) -> Task[[dict[str, str]], str]:
+        marks = {"key": self._named("key"), "tags": [self._named("tag")], "trace": self._named("trace")}
+        return self.works.using(**{**marks, **options})
+
+    async def _flow(self) -> str:
+        flow = self.app.flow(self._named("flow"), key=self._named("flow-key"))
+        first = flow.add(self.works, what={"name": "first"}).named(self._named("step"))
+        flow.add(self.works, what={"name": "second"}).after(first)
+        return (await flow.enqueue()).id
+
+    async def _steer(self) -> None:
+        by, reason, inspect = self._named("by"), self._named("reason"), self.app.inspect
+        cancelled = await self._job().enqueue({"name": "cancelled"})
+        await inspect.cancel(cancelled.id, reason=reason)
+        await self.asks.enqueue(self._named("question"))
+        await inspect.override(self._named("queue"), by=by, reason=reason, weight=7)
+        await inspect.pause(self._named("asking"), reason=reason)
+        await inspect.override_pool(self._named("pool"), {"requests per hour": 4}, by=by, reason=reason)
+        await inspect.close_pool(self._named("pool"), by=by, reason=reason)
+        await self.app.schedules.upsert(self._named("schedule"), self.works.job({}), every=HOUR)
+        beat = Heartbeat(
+            worker=self._named("worker"),
+            received=0,
+            lease=HOUR,
+            host=self._named("host"),
+            queues=(self._named("queue"),),
+            concurrency=4,
+        )
+        await self.app.store.extend(beat)
+
+    async def _works(self, ctx: Context, what: dict[str, str]) -> str:
+        ctx.log(self._named("log"))
+        await ctx.progress(0.5, self._named("note"))
+        return await ctx.step(self._named("checkpoint"), self._written)
+
+    async def _written(self) -> str:
+        return self._named("result")
+
+    async def _fails(self) -> None:
+        raise LookupError(self._named("error"))
+
+    async def _asks(self, question: str) -> str:
+        return question
