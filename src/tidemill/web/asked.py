@@ -9,6 +9,7 @@ from typing import Any
 from tidemill.app import Tidemill
 from tidemill.inspect.inspector import Inspector
 from tidemill.seam.roles import NOBODY, Who
+from tidemill.web.live import Looks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,10 +17,11 @@ class Asked:
     """`path` has the parameters of the route's path, `query` and `body` are what its `query` and `takes`
     say. `inspect` is shared by all requests, so that a forecast that took long is not made for each.
     `language` is one there are words in. `headers` are in small letters.
-    `prefix` is where the dashboard is mounted."""
+    `prefix` is where the dashboard is mounted; `looks` are what is watched there."""
 
     app: Tidemill
     inspect: Inspector
+    looks: Looks
     who: Who = NOBODY
     path: Mapping[str, str] = field(default_factory=dict)
     query: Any = None

@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
@@ -23,6 +24,7 @@ from tidemill.web.asked import Asked
 from tidemill.web.gate import Auth, Gate
 from tidemill.web.languages import language_of
 from tidemill.web.live import Looks
+from tidemill.web.paths import WholeParts, whole
 from tidemill.web.problems import Refused, problem_of
 from tidemill.web.reading import read_body, read_query
 from tidemill.web.rendering import HERE, Renderer
@@ -50,11 +52,13 @@ class Server:
         self.starlette = Starlette(
             routes=[*self._served(self.routes), Mount("/static", StaticFiles(directory=HERE / "static"))],
             exception_handlers={HTTPException: self._unrouted},
+            middleware=[Middleware(WholeParts)],
         )
 
     def _served(self, routes: Iterable[Route]) -> list[Served]:
-        """A path without parameters goes before one that would take it for a parameter."""
-        ordered = sorted(routes, key=lambda route: (route.path.count("{"), route.path))
+        """A path without parameters goes before one that would take it for a parameter, and one that goes on
+        behind a parameter before one that ends there."""
+        ordered = sorted(routes, key=lambda route: (route.path.count("{"), -len(route.path), route.path))
         by_path = groupby(ordered, key=lambda route: route.path)
         return [self._path(path, {route.method: route for route in each}) for path, each in by_path]
 
@@ -82,8 +86,9 @@ class Server:
         return Asked(
             app=self._app,
             inspect=self._inspect,
+            looks=self.looks,
             who=who,
-            path=dict(request.path_params),
+            path={name: whole(part) for name, part in request.path_params.items()},
             query=read_query(route, request),
             body=await read_body(route, request),
             language=language_of(request),
