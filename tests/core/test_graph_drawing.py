@@ -1,0 +1,103 @@
+"""Whatever the flow, its drawing can be read: boxes apart, edges forward, everything within the picture."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemill.core.graph_drawing import DOWN, Drawing, Steps, draw
+
+
+@st.composite
+def flows(draws: st.DrawFn) -> Steps:
+    count = draws(st.integers(1, 30))
+    steps = [
+        (
+            f"s{at}",
+            tuple(f"s{parent}" for parent in sorted(draws(st.sets(st.integers(0, at - 1), max_size=4)))),
+        )
+        if at
+        else ("s0", ())
+        for at in range(count)
+    ]
+    return tuple(draws(st.permutations(steps)))
+
+
+@settings(max_examples=40)
+@given(flows())
+def test_boxes_stand_apart_and_within_the_picture(steps: Steps) -> None:
+    drawing = draw(steps)
+    assert [box.name for box in drawing.boxes] == [name for name, _ in steps]
+    for box in drawing.boxes:
+        assert 0 < box.x < box.x + box.width < drawing.width
+        assert 0 < box.y < box.y + box.height < drawing.height
+    columns: dict[float, list[float]] = {}
+    for box in drawing.boxes:
+        columns.setdefault(box.x, []).append(box.y)
+    for tops in columns.values():
+        for one, below in pairwise(sorted(tops)):
+            assert below - one >= drawing.boxes[0].height + DOWN - 0.2
+
+
+@settings(max_examples=40)
+@given(flows())
+def test_every_edge_goes_forward_from_its_box_to_its_box(steps: Steps) -> None:
+    drawing = draw(steps)
+    boxes = {box.name: box for box in drawing.boxes}
+    assert {(edge.source, edge.target) for edge in drawing.edges} == {
+        (parent, name) for name, parents in steps for parent in parents
+    }
+    for edge in drawing.edges:
+        source, target = boxes[edge.source], boxes[edge.target]
+        assert edge.points[0] == (source.x + source.width, source.y + source.height / 2)
+        assert edge.points[-1] == (target.x, target.y + target.height / 2)
+        assert all(one[0] < other[0] for one, other in pairwise(edge.points))
+        assert all(0 <= y <= drawing.height for _, y in edge.points)
+
+
+@settings(max_examples=40)
+@given(flows())
+def test_no_edge_goes_through_a_box(steps: Steps) -> None:
+    """Where it crosses a column it is level, and between two boxes."""
+    drawing = draw(steps)
+    for edge in drawing.edges:
+        for (left, y), (right, other) in list(pairwise(edge.points))[1::2]:
+            assert y == other
+            beside = [box for box in drawing.boxes if box.x == left]
+            assert beside
+            assert right == left + beside[0].width
+            assert all(not box.y < y < box.y + box.height for box in beside)
+
+
+@settings(max_examples=40)
+@given(flows())
+def test_the_same_flow_is_drawn_the_same(steps: Steps) -> None:
+    assert draw.__wrapped__(steps) == draw(steps)
+
+
+def test_edges_that_need_not_cross_do_not() -> None:
+    """Sent in an order in which all of them would."""
+    many = 12
+    first = tuple((f"a{at}", ()) for at in range(many))
+    second = tuple((f"b{at}", (f"a{at}",)) for at in reversed(range(many)))
+    assert _crossings(draw((*first, *second))) == 0
+
+
+def test_a_chain_is_a_straight_line() -> None:
+    drawing = draw(tuple((f"s{at}", (f"s{at - 1}",) if at else ()) for at in range(50)))
+    assert len({box.y for box in drawing.boxes}) == 1
+
+
+def test_a_step_that_takes_from_all_before_it() -> None:
+    """So many bends that not all have a lane: it is drawn all the same."""
+    steps = tuple((f"s{at}", tuple(f"s{parent}" for parent in range(at))) for at in range(70))
+    drawing = draw(steps)
+    assert len(drawing.edges) == 70 * 69 / 2
+    assert all(one[0] < other[0] for edge in drawing.edges for one, other in pairwise(edge.points))
+
+
+def _crossings(drawing: Drawing) -> int:
+    lines = [(edge.points[0][1], edge.points[-1][1]) for edge in drawing.edges]
+    return sum(one[0] < other[0] and one[1] > other[1] for one in lines for other in lines)
