@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 
 import click
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+from tidemill.times import seconds_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ def duration(_ctx: click.Context, _option: click.Parameter, value: str | None) -
     """`90`, `90s`, `1h30m`, `2d` → seconds."""
     if value is None:
         return None
-    found = _seconds(value)
+    found = seconds_of(value)
     if found is None:
         raise click.BadParameter(f"{value!r} is not a duration; write 90, 90s, 10m, 1h30m or 2d")
     return found
@@ -48,21 +47,12 @@ def instant(_ctx: click.Context, _option: click.Parameter, value: str | None) ->
         return None
     if (wall := _wall(value)) is not None:
         return Instant(wall, relative=False)
-    if (seconds := _seconds(value.removeprefix("+"))) is not None:
+    if (seconds := seconds_of(value.removeprefix("+"))) is not None:
         return Instant(seconds if value.startswith("+") else -seconds, relative=True)
     raise click.BadParameter(
         f"{value!r} is neither a duration nor a time; write 10m or 2d (so long ago), +10m (from now) "
         "or 2026-05-01T08:00"
     )
-
-
-def _seconds(text: str) -> float | None:
-    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
-        return float(text)
-    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        return None
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 def _wall(text: str) -> float | None:
