@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-LANGUAGES = ("en", "zh")
+from tidemill.web.wording import LANGUAGES
+
 CHOSEN = "tidemill-language"
 
 
 def language_of(request: Request) -> str:
     """The one that was chosen by hand, else the first the browser asks for that there is."""
-    chosen = request.cookies.get(CHOSEN)
+    chosen = request.cookies.get(CHOSEN, "")
     if chosen in LANGUAGES:
         return chosen
     wanted = sorted(_wanted(request.headers.get("accept-language", "")), key=lambda each: -each[1])
-    return next((name for name, _ in wanted if name in LANGUAGES), LANGUAGES[0])
+    return next((name for name, _ in wanted if name in LANGUAGES), next(iter(LANGUAGES)))
 
 
 def _wanted(header: str) -> list[tuple[str, float]]:

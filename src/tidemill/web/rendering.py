@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -11,8 +12,10 @@ from starlette.requests import Request
 
 from tidemill.app import Tidemill
 from tidemill.seam.answers import Page
-from tidemill.seam.roles import NOBODY
+from tidemill.seam.roles import NOBODY, Role
 from tidemill.web.asked import Asked
+from tidemill.web.drawing import tools
+from tidemill.web.formats import FILTERS
 from tidemill.web.problems import Problem
 
 HERE = Path(__file__).parent
@@ -32,7 +35,8 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.globals["clock"] = app.clock.wall
+        self._templates.filters.update(FILTERS)
+        self._tools = cache(partial(tools, self._templates))
 
     def page(self, request: Request, asked: Asked, page: Page) -> str:
         return self._template(page).render(self._surroundings(request, asked, page) | dict(page.shows))
@@ -44,8 +48,7 @@ class Renderer:
         return {name: "".join(template.blocks[name](context)) for name in page.live}
 
     def problem(self, request: Request, problem: Problem, *, language: str) -> str:
-        prefix = request.scope.get("root_path", "")
-        shown = {"prefix": prefix, "language": language, "problem": problem}
+        shown = self._tools(request.scope.get("root_path", ""), language) | {"problem": problem}
         return self._templates.get_template("problem.html").render(shown)
 
     def _template(self, page: Page) -> Template:
@@ -55,19 +58,26 @@ class Renderer:
         """What the shell needs beside what the parts of a page do."""
         prefix = request.scope.get("root_path", "")
         path = request.url.path.removeprefix(prefix)
-        query = f"?{request.url.query}" if request.url.query else ""
         return self._around(prefix, asked) | {
             "path": path,
-            "live_url": f"{prefix}/live{path if path != '/' else '/overview'}{query}" if page.live else None,
+            "live_url": _live_url(request, prefix) if page.live else None,
             "notice": unquote(request.cookies.get("tidemill-notice", "")),
             "entries": [entry for entry in self._entries if asked.who.role.may(entry.role)],
             "csrf": request.scope.get("tidemill.csrf", ""),
         }
 
     def _around(self, prefix: str, asked: Asked) -> dict[str, Any]:
-        return {
-            "prefix": prefix,
-            "language": asked.language,
+        role = asked.who.role
+        return self._tools(prefix, asked.language) | {
             "who": None if asked.who is NOBODY else asked.who,
+            "may": lambda needed: role.may(Role(needed)),
             "now": asked.app.clock.wall(),
         }
+
+
+def _live_url(request: Request, prefix: str) -> str:
+    """Of the same page, from its path as it was sent: a part may have a slash in it."""
+    sent = request.scope.get("raw_path", request.url.path.encode()).decode("ascii").partition("?")[0]
+    path = sent.removeprefix(prefix)
+    query = f"?{request.url.query}" if request.url.query else ""
+    return f"{prefix}/live{path if path != '/' else '/overview'}{query}"

@@ -1,0 +1,78 @@
+"""How values are written on pages: pure functions, the filters of every template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+_SIZES = ("B", "kB", "MB", "GB", "TB")
+_THOUSAND = 1000
+_HOUR = 3600
+_STEPS = ((2 * _HOUR, 60), (48 * _HOUR, 600))
+
+
+def number(value: float) -> str:
+    """Exact, as people group digits."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}".removesuffix(".0")
+
+
+def iso(wall: float) -> str:
+    """For the script, which says it in the viewer's own zone; empty for what no calendar knows."""
+    try:
+        return datetime.fromtimestamp(wall, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def clock(wall: float) -> str:
+    """For whoever has no script."""
+    return iso(wall).replace("T", " ").replace("Z", " UTC") or f"Unix time {wall:g}"
+
+
+def size(count: float) -> str:
+    for unit in _SIZES[:-1]:
+        if count < _THOUSAND:
+            return f"{count:.3g} {unit}"
+        count /= _THOUSAND
+    return f"{count:.3g} {_SIZES[-1]}"
+
+
+def pretty(value: Any) -> str:
+    """Data as people read it, on several lines. Text is left as it is written."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def percent(share: float) -> str:
+    return f"{share * 100:.0f}%"
+
+
+def rounded(wall: float, now: float) -> float:
+    """A forecast, no finer than it is worth: the next whole minute, ten minutes or hour."""
+    ahead = wall - now
+    step = next((step for near, step in _STEPS if ahead < near), _HOUR)
+    return -(-wall // step) * step
+
+
+def points(values: Sequence[float], width: float = 100, height: float = 20) -> str:
+    """Where a line through the values goes, for the points of an SVG polyline: highest at the top."""
+    most = max(values, default=0) or 1
+    step = width / max(len(values) - 1, 1)
+    return " ".join(
+        f"{index * step:.1f},{height - value / most * (height - 2) - 1:.1f}"
+        for index, value in enumerate(values)
+    )
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "number": number,
+    "iso": iso,
+    "clock": clock,
+    "size": size,
+    "pretty": pretty,
+    "percent": percent,
+    "rounded": rounded,
+    "points": points,
+}

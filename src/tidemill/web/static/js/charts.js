@@ -1,0 +1,58 @@
+// Charts over time, drawn by uPlot from a JSON address: {"at": […], "lines": [{"name", "tone", "values": […]}]}.
+const MINUTE = 60_000;
+
+function colour(name) {
+  const probe = document.createElement("span");
+  probe.style.color = `var(--${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+function options(figure, lines) {
+  const ink = colour("ink-soft");
+  const grid = { stroke: colour("line"), width: 1 };
+  return {
+    width: figure.clientWidth,
+    height: 240,
+    series: [
+      {},
+      ...lines.map((line) => ({
+        label: line.name,
+        stroke: colour(line.tone),
+        fill: line.fill ? colour("water-soft") : undefined,
+        dash: line.dash,
+        width: 2,
+        points: { show: false },
+      })),
+    ],
+    axes: [
+      { stroke: ink, grid, ticks: grid },
+      { stroke: ink, grid, ticks: grid, size: 56 },
+    ],
+    scales: { y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
+  };
+}
+
+async function draw(figure) {
+  const answer = await fetch(figure.dataset.chart, { headers: { accept: "application/json" } });
+  if (!answer.ok) return;
+  const { at, lines } = await answer.json();
+  figure.replaceChildren();
+  new window.uPlot(options(figure, lines), [at, ...lines.map((line) => line.values)], figure);
+}
+
+function all() {
+  document.querySelectorAll("[data-chart]").forEach(draw);
+}
+
+document.addEventListener("DOMContentLoaded", all);
+document.addEventListener("tidemill:theme", all);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
+let wide = innerWidth;
+addEventListener("resize", () => {
+  if (innerWidth !== wide) all();
+  wide = innerWidth;
+});
+setInterval(() => document.hidden || all(), MINUTE);

@@ -1,0 +1,17 @@
+// Whether what is seen is what is: the stream of a live page, and what a redraw must leave alone.
+const state = document.querySelector(".live-state");
+
+function tell(name) {
+  if (!state || state.dataset.state === name) return;
+  state.dataset.state = name;
+  state.textContent = state.dataset[name];
+}
+
+document.addEventListener("htmx:sseOpen", () => tell("live"));
+document.addEventListener("htmx:sseError", () => tell("reconnecting"));
+
+// What somebody opened, chose or marked stays so when the part around it is drawn again.
+const theirs = { DETAILS: "open", DIALOG: "open", INPUT: "checked" };
+document.addEventListener("DOMContentLoaded", () => {
+  window.Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => theirs[node.tagName] !== name;
+});

@@ -1,0 +1,47 @@
+// Times in the viewer's own zone, and spans that count on between two looks of the server.
+const said = document.documentElement.dataset;
+const units = said.units.split(" ");
+const sizes = [86400, 3600, 60, 1];
+const day = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" });
+const clock = new Intl.DateTimeFormat(document.documentElement.lang, { timeStyle: "medium" });
+const whole = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "full", timeStyle: "long" });
+
+function span(seconds) {
+  let left = Math.floor(seconds);
+  const parts = sizes.map((size, index) => {
+    const many = Math.floor(left / size);
+    left %= size;
+    return many ? `${many} ${units[index]}` : "";
+  });
+  const first = parts.findIndex((part) => part);
+  if (first < 0) return `0 ${units[3]}`;
+  return parts.slice(first, first + 2).filter((part) => part).join(" ");
+}
+
+function words(element, at) {
+  const now = Date.now();
+  const past = (now - at) / 1000;
+  if ("when" in element.dataset) {
+    return new Date(at).toDateString() === new Date(now).toDateString() ? clock.format(at) : day.format(at);
+  }
+  if ("since" in element.dataset) return span(Math.max(past, 0));
+  if ("until" in element.dataset) return past >= 0 ? said.over : span(-past);
+  if (past < -1) return said.ahead.replace("%", span(-past));
+  return past < 1 ? said.now : said.ago.replace("%", span(past));
+}
+
+function tell(element) {
+  const at = Date.parse(element.dateTime);
+  if (Number.isNaN(at)) return;
+  const text = words(element, at);
+  if (element.textContent !== text) element.textContent = text;
+  if (!element.title) element.title = whole.format(at);
+}
+
+function tick() {
+  document.querySelectorAll("time[data-when], time[data-ago], time[data-since], time[data-until]").forEach(tell);
+}
+
+tick();
+setInterval(tick, 1000);
+document.addEventListener("htmx:sseMessage", tick);
