@@ -21,12 +21,12 @@ def _walk(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str
 
 COMMANDS = {" ".join(path): command for path, command in _walk(root, ())}
 
-RUNNING = {"up", "worker"}
+RUNNING = {"up", "web", "worker"}
 """They take the application as their argument."""
 
 WITHOUT_STORE = {"completion", "demo"}
 
-MAKING = {"up", "worker", "enqueue", "bench"}
+MAKING = {"up", "web", "worker", "enqueue", "bench"}
 """They may be the first to use a store, and make it."""
 
 OF_CODE = {"enqueue", "plan"}
@@ -39,6 +39,7 @@ NAMES_ONLY_A_GROUP = {"db"}
 
 CALLS: dict[str, tuple[str, ...]] = {
     "up": ("--until-idle",),
+    "web": ("--port", "0"),
     "worker": ("--until-idle",),
     "enqueue": ("send", "to=a@example.org"),
     "jobs": (),

@@ -13,7 +13,7 @@ from tests.docs.pages import page, section
 from tidemill.cli.root import root
 
 PAGE = page("reference/cli.md")
-APART = {"up", "worker", "demo", "bench", "completion"}
+APART = {"up", "web", "worker", "demo", "bench", "completion"}
 """They do not look at a store that is there: they run an application, or bring a store of their own."""
 COMMON = set(re.findall(r"^\| `(--[\w-]+)", section(PAGE, "Common options"), re.MULTILINE))
 

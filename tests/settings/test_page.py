@@ -32,6 +32,7 @@ def _row(setting: Setting) -> list[str]:
         ("Queue", list(of_queue("NAME").values())),
         ("Worker", [its for name, its in CATALOGUE.items() if name.startswith("worker.")]),
         ("Log", [its for name, its in CATALOGUE.items() if name.startswith("log.")]),
+        ("Web", [its for name, its in CATALOGUE.items() if name.startswith("web.")]),
     ],
 )
 def test_every_setting_is_on_the_page_with_its_variable_key_and_default_x5(
@@ -42,7 +43,7 @@ def test_every_setting_is_on_the_page_with_its_variable_key_and_default_x5(
 
 
 def test_no_setting_is_without_a_section() -> None:
-    assert {name.partition(".")[0] for name in CATALOGUE} == {"url", "app", "worker", "log"}
+    assert {name.partition(".")[0] for name in CATALOGUE} == {"url", "app", "worker", "log", "web"}
 
 
 def test_other_variables_are_on_the_page() -> None:

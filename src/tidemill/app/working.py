@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from tidemill.settings.arguments import WorkerArguments
     from tidemill.worker.options import WorkerOptions
     from tidemill.worker.worker import Worker
+
+Beside = AbstractAsyncContextManager[None]
 
 
 class Works(Application):
@@ -34,6 +37,7 @@ class Works(Application):
             clock=self.clock,
             entropy=self.entropy,
             signals=self.signals,
+            tally=self.tally,
             location=_location(self.url),
             lifespan=self._lifespan,
             middleware=self.middlewares,
@@ -49,19 +53,20 @@ class Works(Application):
             known.setdefault(task.queue, QueueSettings())
         return worker_options(self.settings, options, known)
 
-    async def work(self, **options: Unpack[WorkerArguments]) -> None:
+    async def work(self, beside: Beside | None = None, **options: Unpack[WorkerArguments]) -> None:
         """Run a worker on this loop until SIGTERM or SIGINT: the first drains, another a second later
-        hands everything back."""
+        hands everything back. `beside` is entered when the store is open, and left when the worker has
+        ended."""
         from tidemill.worker.drain import on_signals
 
-        async with self:
+        async with self, beside or nullcontext():
             worker = self.worker(**options)
             with on_signals(worker.stop, worker.stop_now):
                 await worker.run()
 
-    def run_worker(self, **options: Unpack[WorkerArguments]) -> None:
+    def run_worker(self, beside: Beside | None = None, **options: Unpack[WorkerArguments]) -> None:
         """Run a worker until it is told to stop. Blocks; takes uvloop when it is installed."""
-        _best_loop()(self.work(**options))
+        best_loop()(self.work(beside, **options))
 
     async def supervise(self, command: Sequence[str], processes: int, *, until_idle: bool = False) -> None:
         """Keep that many worker processes running until SIGTERM or SIGINT. `command` starts one;
@@ -89,7 +94,7 @@ class Works(Application):
         write_events(self.signals)
 
 
-def _best_loop() -> Callable[[Coroutine[Any, Any, None]], None]:
+def best_loop() -> Callable[[Coroutine[Any, Any, None]], None]:
     try:
         import uvloop
     except ImportError:

@@ -12,6 +12,7 @@ from tidemill.cli.groups import Group
 _COMMANDS = {
     "up": "Run everything an application needs, in one process.",
     "worker": "Run a worker for an application, such as myproject.jobs:app.",
+    "web": "Serve the dashboard and the HTTP API by themselves.",
     "enqueue": "Send a job, or many from a file.",
     "jobs": "Find jobs, newest first; or look at one, or change some.",
     "queues": "Show the queues; or look at one, pause, set or empty it.",

@@ -61,7 +61,14 @@ _RUNNING = (
 
 def runs_jobs(log_format: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Adds the options that `worker` and `up` share. They log differently when nothing is said."""
-    logging = (
+    return lambda command: functools.reduce(
+        lambda made, option: option(made), reversed(_RUNNING), logs(log_format)(command)
+    )
+
+
+def logs(log_format: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds the options of what writes a log."""
+    options = (
         click.option(
             "--log-format",
             type=click.Choice(["auto", "json", "console"]),
@@ -73,9 +80,7 @@ def runs_jobs(log_format: str) -> Callable[[Callable[..., Any]], Callable[..., A
             help="The least urgent lines that are written. Default: info.",
         ),
     )
-    return lambda command: functools.reduce(
-        lambda made, option: option(made), reversed(_RUNNING + logging), command
-    )
+    return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
 
 
 Format = Literal["json", "console"]

@@ -12,6 +12,7 @@ from tidemill.cli.application import load, required
 from tidemill.cli.output import printable
 from tidemill.cli.payloads import parameters
 from tidemill.cli.running import log_to_stderr, mind_unknown, runs_jobs
+from tidemill.cli.serving import beside, listening, serves
 from tidemill.cli.target import Target
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.events import WorkerStarted
@@ -24,13 +25,24 @@ SHOWN = 12
 @click.command()
 @click.argument("app", metavar="[MODULE:APP]", required=False)
 @runs_jobs(log_format="console")
-def up(app: str | None, *, log_format: str | None, log_level: str | None, **options: Any) -> None:
+@serves
+@click.option("--no-web", is_flag=True, help="Without the dashboard and the HTTP API.")
+def up(
+    app: str | None,
+    *,
+    log_format: str | None,
+    log_level: str | None,
+    host: str | None,
+    port: int | None,
+    no_web: bool,
+    **options: Any,
+) -> None:
     """Run everything an application needs, in one process.
 
-    A worker and the services beside it: retries, delays, leases, flows, schedules and pruning are looked
-    after here, and nothing else has to be started. For more processes or machines run
-    `tidemill worker` there instead. Without an argument it is the application that is set (TIDEMILL_APP, or
-    app in tidemill.toml)."""
+    A worker, the dashboard, and the services beside them: retries, delays, leases, flows, schedules and
+    pruning are looked after here, and nothing else has to be started. For more processes or machines run
+    `tidemill worker` and `tidemill web` there instead. Without an argument it is the application that is
+    set (TIDEMILL_APP, or app in tidemill.toml)."""
     spec = required(app)
     application = load(spec)
     log_to_stderr(application, log_format or _for_people(application), log_level)
@@ -38,12 +50,18 @@ def up(app: str | None, *, log_format: str | None, log_level: str | None, **opti
     checked = application.worker_options(**given)
     mind_unknown(application, checked.queues)
 
+    links: list[str] = []
+
     @application.on(WorkerStarted)  # not before: until then the store may turn out to be unusable
     def greet(_: WorkerStarted) -> None:
-        for line in _greeting(spec, application, checked, Target(app)):
+        for line in _greeting(spec, application, checked, Target(app), links):
             click.echo(printable(line), err=True)
 
-    application.run_worker(**given)
+    if no_web:
+        application.run_worker(**given)
+        return
+    with listening(application, host, port) as (found, address):
+        application.run_worker(beside(application, found, links.append, address), **given)
 
 
 def _for_people(app: Tidemill) -> str | None:
@@ -51,7 +69,9 @@ def _for_people(app: Tidemill) -> str | None:
     return "console" if app.settings.origin("log.format") == "default" else None
 
 
-def _greeting(spec: str, app: Tidemill, options: WorkerOptions, target: Target) -> Iterator[str]:
+def _greeting(
+    spec: str, app: Tidemill, options: WorkerOptions, target: Target, links: list[str]
+) -> Iterator[str]:
     store = "a store of the application's own" if app.brings_store else str(app.url)
     yield f"{spec} is up, {options.concurrency} jobs at once; nothing else is needed. Ctrl-C stops it."
     if app.url.scheme == "memory" and not app.brings_store:
@@ -60,6 +80,7 @@ def _greeting(spec: str, app: Tidemill, options: WorkerOptions, target: Target) 
         yield f"  store   {store}"
     yield f"  queues  {_listed([f'{name} (weight {weight})' for name, weight in options.queues.items()])}"
     yield f"  tasks   {_listed(sorted(app.tasks)) or 'none: decorate a function with @app.task'}"
+    yield from (f"  sign in {link}    (once; this is the dashboard)" for link in links)
     yield f"  look    {target.command('top')}    (then: jobs, queues, explain ID, doctor)"
     if app.tasks:
         task = next(iter(app.tasks.values()))

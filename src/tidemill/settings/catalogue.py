@@ -101,9 +101,20 @@ _LOG = _settings(
     ),
 )
 
-CATALOGUE: Mapping[str, Setting] = {setting.name: setting for setting in (_URL, _APP, *_WORKER, *_LOG)}
+_WEB = _settings(
+    "web",
+    ("host", kinds.HOST, "127.0.0.1", "the address the dashboard listens on; by default only this machine"),
+    (
+        "port",
+        kinds.PORT,
+        8750,
+        "the port the dashboard listens on; when nobody set one and it is taken, the next that is free",
+    ),
+)
 
-SECTIONS = ("worker", "log")
+CATALOGUE: Mapping[str, Setting] = {setting.name: setting for setting in (_URL, _APP, *_WORKER, *_LOG, *_WEB)}
+
+SECTIONS = ("worker", "log", "web")
 
 _OF_QUEUES: Mapping[str, tuple[Kind, str]] = {
     "weight": (kinds.COUNT, "its share of a worker that serves several queues"),

@@ -110,6 +110,8 @@ APPLICATION = Kind(
 )
 COUNT = Kind("a whole number of 1 or more", _Count)
 COUNT_OR_NONE = Kind("a whole number of 1 or more", _Count | None)
+HOST = Kind("a name or an address, such as 0.0.0.0", Annotated[str, Meta(pattern=r"^[\w.:-]+$")])
+PORT = Kind("a port from 0 to 65535, 0 for any that is free", Annotated[int, Meta(ge=0, le=65535)])
 SECONDS = Kind("a number of seconds above 0", _Seconds)
 SECONDS_OR_NONE = Kind("a number of seconds above 0", _Seconds | None)
 SECONDS_OR_ZERO = Kind("a number of seconds, 0 or more", Annotated[float, Meta(ge=0, le=_LONGEST)])

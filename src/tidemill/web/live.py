@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import suppress
 from html import escape
 
 from tidemill.clock import Clock
@@ -35,9 +36,10 @@ class Look:
 
     def __init__(self, make: Make, clock: Clock) -> None:
         self._make, self._clock = make, clock
-        self._changed = asyncio.Condition()
+        self._news = asyncio.Event()
         self._parts: dict[str, tuple[int, str]] = {}
         self._number = 0
+        self._ended = False
         self.made = 0
         self.viewers = 0
 
@@ -48,10 +50,15 @@ class Look:
             took = self._clock.boot() - began
             await asyncio.sleep(max(EVERY - took, SHARE * took))
 
+    def end(self) -> None:
+        """Nobody is sent anything more."""
+        self._ended = True
+        self._news.set()
+
     async def watch(self, last: str | None) -> AsyncIterator[Event]:
         """`last` is what a viewer who was here before has."""
         began, seen = self._clock.boot(), 0
-        while self._clock.boot() - began < LONGEST:
+        while not self._ended and self._clock.boot() - began < LONGEST:
             if not await self._newer_than(seen):
                 yield STILL_HERE
                 continue
@@ -62,12 +69,11 @@ class Look:
             last = None
 
     async def _newer_than(self, seen: int) -> bool:
-        try:
-            async with asyncio.timeout(QUIET), self._changed:
-                await self._changed.wait_for(lambda: self._number > seen)
-        except TimeoutError:
-            return False
-        return True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(QUIET):
+                while self._number <= seen and not self._ended:
+                    await self._news.wait()
+        return self._number > seen
 
     def _since(self, seen: int) -> list[tuple[str, str]]:
         return [(name, text) for name, (number, text) in self._parts.items() if number > seen]
@@ -85,10 +91,10 @@ class Look:
         news = {name: text for name, text in parts.items() if self._parts.get(name, (0, None))[1] != text}
         if not news:
             return
-        async with self._changed:
-            self._number += 1
-            self._parts |= {name: (self._number, text) for name, text in news.items()}
-            self._changed.notify_all()
+        self._number += 1
+        self._parts |= {name: (self._number, text) for name, text in news.items()}
+        told, self._news = self._news, asyncio.Event()
+        told.set()
 
 
 class Looks:
@@ -112,6 +118,11 @@ class Looks:
             if not look.viewers:
                 keeping.cancel()
                 self._looks.pop(of, None)
+
+    def close(self) -> None:
+        for look, keeping in self._looks.values():
+            keeping.cancel()
+            look.end()
 
     def __len__(self) -> int:
         return len(self._looks)

@@ -1,0 +1,45 @@
+"""`tidemill web`: the dashboard and the HTTP API by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import click
+
+from tidemill.app import Tidemill
+from tidemill.app.working import Beside, best_loop
+from tidemill.cli.application import load, required
+from tidemill.cli.output import printable
+from tidemill.cli.running import log_to_stderr, logs
+from tidemill.cli.serving import beside, listening, serves
+
+
+@click.command()
+@click.argument("app", metavar="[MODULE:APP]", required=False)
+@serves
+@logs("auto")
+def web(
+    app: str | None, *, host: str | None, port: int | None, log_format: str | None, log_level: str | None
+) -> None:
+    """Serve the dashboard and the HTTP API by themselves.
+
+    For workers that run elsewhere: `tidemill up` serves both beside its worker. Any number may run. Behind
+    another server set web.hosts to the names it is asked by. Without an argument it is the application that
+    is set (TIDEMILL_APP, or app in tidemill.toml)."""
+    application = load(required(app))
+    log_to_stderr(application, log_format, log_level)
+
+    def greet(link: str) -> None:
+        click.echo(printable(f"sign in once with {link}"), err=True)
+
+    with listening(application, host, port) as (found, address):
+        best_loop()(_serve(application, beside(application, found, greet, address)))
+
+
+async def _serve(app: Tidemill, served: Beside) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with app, served:
+        await stop.wait()

@@ -1,0 +1,85 @@
+"""The server in which the dashboard runs, beside whatever else this process does."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+
+from tidemill.app import Tidemill
+from tidemill.errors import ConfigurationError
+from tidemill.web.serving import Server
+
+TRIED = 20
+"""So many ports from the usual one on, when nobody said which."""
+LEAVE = 1
+"""Seconds that a request under way is given when the server stops; streams end at once."""
+
+
+class _Quiet(uvicorn.Server):
+    """Signals are for whoever runs it: a worker may have to drain first."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]:
+    """The dashboard answers on that socket while the block runs."""
+    server = Server(app)
+    config = uvicorn.Config(
+        server.starlette,
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=LEAVE,
+    )
+    runs = _Quiet(config)
+    running = asyncio.create_task(runs.serve([listening]), name="tidemill web")
+    try:
+        yield
+    finally:
+        runs.should_exit = True
+        server.looks.close()
+        await running
+
+
+def listen(host: str, port: int, *, chosen: bool) -> socket.socket:
+    """Bound before anything else begins: a port that is taken is told at once. One that nobody `chosen` may
+    be the next free one."""
+    for candidate in range(port, port + (1 if chosen else TRIED)):
+        try:
+            return _bound(host, candidate)
+        except OSError as error:
+            why = error
+    raise ConfigurationError(
+        f"port: {host}:{port} cannot be listened on ({why.strerror}); choose another with --port"
+    )
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    found = socket.socket(family, kind, protocol)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(socket.SOMAXCONN)
+    except BaseException:
+        found.close()
+        raise
+    found.setblocking(False)
+    return found
+
+
+def address_of(listening: socket.socket, host: str) -> str:
+    """As a browser on this machine asks for it."""
+    port = listening.getsockname()[1]
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104 - compared, not bound
+    shown = everywhere.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"
