@@ -12,11 +12,12 @@ from tidemill.cli import complete, times, waiting
 from tidemill.cli.application import load, required
 from tidemill.cli.nearest import instead_of
 from tidemill.cli.output import note, print_json
-from tidemill.cli.payloads import Arguments, checked, from_words
+from tidemill.cli.payloads import from_words
 from tidemill.cli.sending import send_file
 from tidemill.cli.target import Target, with_application
 from tidemill.client.task import Task
 from tidemill.core.uniqueness import Unique
+from tidemill.tasks.written import Arguments, checked
 
 
 @click.command()

@@ -11,8 +11,7 @@ import msgspec
 
 from tidemill.errors import InvalidPayload
 from tidemill.tasks.definition import TaskDefinition
-
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+from tidemill.tasks.written import Arguments, checked, takes
 
 
 def from_words(task: TaskDefinition, words: Sequence[str]) -> Arguments:
@@ -38,33 +37,6 @@ def from_lines(task: TaskDefinition, lines: IO[bytes]) -> Iterator[tuple[int, Ar
             yield number, checked(task, line)
         except InvalidPayload as error:
             raise InvalidPayload(f"line {number}: {error}") from None
-
-
-def checked(task: TaskDefinition, payload: bytes) -> Arguments:
-    """Decoded into the handler's own types: a function that computes a key gets what a program would
-    have given it."""
-    try:
-        msgspec.json.decode(payload, type=msgspec.Raw)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise InvalidPayload(f"task {task.name!r}: the payload is not JSON: {error}; {takes(task)}") from None
-    try:
-        return task.payload.decode_strictly(payload)
-    except InvalidPayload as error:
-        raise InvalidPayload(f"task {task.name!r}: {error}; {takes(task)}") from None
-
-
-def takes(task: TaskDefinition) -> str:
-    """`it takes to: str, copies: int`."""
-    named = ", ".join(map(_written, parameters(task)))
-    return f"it takes {named}" if named else "it takes no arguments"
-
-
-def _written(parameter: inspect.Parameter) -> str:
-    """As the code has it: an annotation that is a string stands without its quotes."""
-    if not isinstance(parameter.annotation, str):
-        return str(parameter)
-    default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-    return f"{parameter.name}: {parameter.annotation}{default}"
 
 
 def parameters(task: TaskDefinition) -> list[inspect.Parameter]:

@@ -161,6 +161,16 @@ class Client:
             await arrived()
         return handles
 
+    async def offer(self, requests: Sequence[JobRequest[Any]]) -> list[Inserted]:
+        """A verdict for each: one that is refused stops no other, also of the same queue."""
+        answers: list[Inserted] = []
+        for chunk in chunks(requests):
+            groups = tuple(Group(request.queue, (request.job,)) for request in chunk.requests)
+            inserted = [only for (only,) in await self._insert(groups)]
+            self._tell(chunk.requests, inserted)
+            answers += inserted
+        return answers
+
     def enqueue_many_sync(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
         handles: list[JobHandle[R]] = []
         for chunk in chunks(requests):

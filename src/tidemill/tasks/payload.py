@@ -78,6 +78,10 @@ class PayloadCodec:
         shape = msgspec.defstruct("payload", fields, forbid_unknown_fields=True, kw_only=True)
         return PayloadCodec(inspect.Signature(parameters), shape)
 
+    def schema(self) -> dict[str, Any]:
+        """What a payload may be, as JSON Schema."""
+        return msgspec.json.schema(self._decoder.type, schema_hook=_foreign_schema)
+
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         arguments = self.bound(args, kwargs)
         try:
@@ -204,6 +208,13 @@ def _decode_foreign(wanted: type, value: Any) -> Any:
         return validate(value)
     except ValueError as error:
         raise ValueError(_without_input(error)) from None
+
+
+def _foreign_schema(wanted: Any) -> dict[str, Any]:
+    """References inside it are to its own definitions, which are not where the whole schema has its: what
+    it is made of is left open then."""
+    described: dict[str, Any] = wanted.model_json_schema()
+    return {"title": wanted.__name__, "type": "object"} if "$defs" in described else described
 
 
 def _without_input(error: ValueError) -> str:
