@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 ASGI = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -41,8 +42,9 @@ async def ask(
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
     prefix: str = "",
+    address: str = "127.0.0.1",
 ) -> Answer:
-    """Whoever is answered with a stream goes away when it begins."""
+    """`path` as it is sent, with its escapes. Whoever is answered with a stream goes away when it begins."""
     said, gone = _Said(), asyncio.Event()
     asked = iter([{"type": "http.request", "body": body, "more_body": False}])
 
@@ -57,7 +59,8 @@ async def ask(
         if said.streams:
             gone.set()
 
-    await app(_scope(method, path, {"host": HOST} | dict(headers or {}), prefix), receive, send)
+    scope = _scope(method, path, {"host": HOST, **(headers or {})}, prefix, address)
+    await app(scope, receive, send)
     return Answer(said.status, said.headers, b"".join(said.parts))
 
 
@@ -81,7 +84,7 @@ class _Said:
         return self.headers.get("content-type", "").startswith(STREAM)
 
 
-def _scope(method: str, path: str, headers: Mapping[str, str], prefix: str) -> dict[str, Any]:
+def _scope(method: str, path: str, headers: Mapping[str, str], prefix: str, address: str) -> dict[str, Any]:
     bare, _, query = path.partition("?")
     return {
         "type": "http",
@@ -89,12 +92,12 @@ def _scope(method: str, path: str, headers: Mapping[str, str], prefix: str) -> d
         "http_version": "1.1",
         "method": method,
         "scheme": "http",
-        "path": f"{prefix}{bare}",
+        "path": unquote(f"{prefix}{bare}"),
         "raw_path": f"{prefix}{bare}".encode(),
         "root_path": prefix,
         "query_string": query.encode(),
         "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
-        "client": ("127.0.0.1", 50000),
+        "client": (address, 50000),
         "server": ("127.0.0.1", 8750),
         "state": {},
     }
