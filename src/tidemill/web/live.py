@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import suppress
 from html import escape
 
 from tidemill.clock import Clock
 from tidemill.errors import TidemillError
 from tidemill.seam.answers import Event
+from tidemill.web.problems import OURS
 
 Make = Callable[[], Awaitable[dict[str, str]]]
 
@@ -38,7 +40,7 @@ class Look:
         self._make, self._clock = make, clock
         self._news = asyncio.Event()
         self._parts: dict[str, tuple[int, str]] = {}
-        self._number = 0
+        self._number, self._digest = 0, ""
         self._ended = False
         self.made = 0
         self.viewers = 0
@@ -63,9 +65,9 @@ class Look:
                 yield STILL_HERE
                 continue
             news, seen = self._since(seen), self._number
-            if (now := self._digest()) != last:
+            if self._digest != last:
                 for name, text in news:
-                    yield Event(name, text, id=now)
+                    yield Event(name, text, id=self._digest)
             last = None
 
     async def _newer_than(self, seen: int) -> bool:
@@ -78,23 +80,28 @@ class Look:
     def _since(self, seen: int) -> list[tuple[str, str]]:
         return [(name, text) for name, (number, text) in self._parts.items() if number > seen]
 
-    def _digest(self) -> str:
-        whole = "\0".join(f"{name}\0{text}" for name, (_, text) in sorted(self._parts.items()))
-        return hashlib.blake2s(whole.encode(), digest_size=8).hexdigest()
-
     async def _look(self) -> None:
         self.made += 1
         try:
             parts = {**await self._make(), TROUBLE: ""}
         except TidemillError as error:
             parts = {TROUBLE: escape(str(error))}
+        except Exception:
+            logging.getLogger("tidemill").exception("what is looked at could not be made")
+            parts = {TROUBLE: escape(OURS.detail)}
         news = {name: text for name, text in parts.items() if self._parts.get(name, (0, None))[1] != text}
         if not news:
             return
         self._number += 1
         self._parts |= {name: (self._number, text) for name, text in news.items()}
+        self._digest = _digest(self._parts)
         told, self._news = self._news, asyncio.Event()
         told.set()
+
+
+def _digest(parts: Mapping[str, tuple[int, str]]) -> str:
+    whole = "\0".join(f"{name}\0{text}" for name, (_, text) in sorted(parts.items()))
+    return hashlib.blake2s(whole.encode(), digest_size=8).hexdigest()
 
 
 class Looks:
