@@ -24,7 +24,7 @@ from tidemill.core.graph import (
     problem_with,
 )
 from tidemill.core.graph_ends import JobEnd, ended
-from tidemill.core.graph_next import begun, is_over, made, making, unmeasured, waits_for
+from tidemill.core.graph_next import begun, is_over, made, making, over, unmeasured
 from tidemill.core.graph_state import (
     ENDED,
     FlowState,
@@ -196,7 +196,7 @@ class TestSteps:
         graph = go_on(graph_of(node("a"), node("b"), node("c", "a", "b")))
         assert live(graph) == {("a", 0), ("b", 0)}
         graph = go_on(graph, done("a"))
-        assert waits_for(graph, graph.nodes[2]) == ["b"]
+        assert graph.nodes[2].parents - over(graph) == {"b"}
         assert live(go_on(graph, done("b"))) == {("c", 0)}
 
     def test_a_list_becomes_jobs_in_portions(self) -> None:

@@ -49,12 +49,17 @@ def over(graph: Graph) -> frozenset[str]:
     return frozenset(
         node.name
         for node in graph.nodes
-        if (going := graph.going.get(node.name)) is not None and len(settled(node, going)) == going.count
+        if (going := graph.going.get(node.name)) is not None and is_settled(node, going)
     )
 
 
+def is_settled(node: Node, going: Going) -> bool:
+    return len(settled(node, going)) == going.count
+
+
 def is_over(graph: Graph, step: str) -> bool:
-    return step in over(graph)
+    node = graph.node(step)
+    return node is not None and is_settled(node, graph.of(step))
 
 
 def is_failing(graph: Graph) -> bool:
@@ -65,10 +70,6 @@ def is_failing(graph: Graph) -> bool:
 
 def is_live(graph: Graph) -> bool:
     return any(going.live or going.compensating for going in graph.going.values())
-
-
-def waits_for(graph: Graph, node: Node) -> list[str]:
-    return sorted(node.parents - over(graph))
 
 
 def begun(graph: Graph, lengths: Mapping[str, int]) -> Graph:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from tidemill.core.flow_jobs import COMPENSATION
 from tidemill.core.graph import Graph, Node, OnFailure, Why
-from tidemill.core.graph_next import broken, is_failing, is_live, is_over, over, settled
+from tidemill.core.graph_next import broken, is_failing, is_live, is_settled, over, settled
 
 
 class FlowState(StrEnum):
@@ -46,7 +46,7 @@ def state_of_step(graph: Graph, node: Node) -> StepState:
     going = graph.of(node.name)
     if broken(node, going):
         return StepState.FAILED
-    if is_over(graph, node.name):
+    if is_settled(node, going):
         return StepState.DONE
     return StepState.WAITING if going.count is None else StepState.RUNNING
 

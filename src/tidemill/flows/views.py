@@ -6,7 +6,7 @@ import msgspec
 
 from tidemill.core.courses import Course
 from tidemill.core.graph import Graph, Node, OnFailure, decode
-from tidemill.core.graph_next import broken, waits_for
+from tidemill.core.graph_next import broken, over
 from tidemill.core.graph_state import (
     FlowState,
     StepState,
@@ -55,6 +55,7 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True):
 
 def view_of(course: Course) -> FlowView:
     graph = decode(course.record)
+    behind = over(graph)
     return FlowView(
         id=course.id,
         name=course.name,
@@ -66,7 +67,7 @@ def view_of(course: Course) -> FlowView:
         due=course.due,
         finished=course.finished,
         until=course.until,
-        steps=tuple(_step(graph, node) for node in graph.nodes),
+        steps=tuple(_step(graph, node, behind) for node in graph.nodes),
     )
 
 
@@ -80,7 +81,7 @@ def why_ended(graph: Graph) -> str | None:
     return None
 
 
-def _step(graph: Graph, node: Node) -> StepView:
+def _step(graph: Graph, node: Node, behind: frozenset[str]) -> StepView:
     going = graph.of(node.name)
     return StepView(
         name=node.name,
@@ -90,7 +91,7 @@ def _step(graph: Graph, node: Node) -> StepView:
         mapped=node.each is not None,
         on_failure=node.on_failure,
         parents=tuple(sorted(node.parents)),
-        waits_for=tuple(waits_for(graph, node)) if going.count is None else (),
+        waits_for=tuple(sorted(node.parents - behind)) if going.count is None else (),
         count=going.count,
         live=len(going.live) + len(going.compensating),
         done=len(going.done),
