@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tidemill.core.names import problem_with_name
 from tidemill.errors import ConfigurationError
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Handler, Method, Route
+from tidemill.seam.settings import OwnSetting, Read, Write
 
 Handles = TypeVar("Handles", bound=Handler)
 
@@ -33,6 +35,7 @@ class Web:
         self.routes: list[Route] = []
         self.entries: list[Entry] = []
         self.folders: list[Path] = []
+        self.settings: dict[str, OwnSetting] = {}
 
     def route(
         self,
@@ -83,6 +86,15 @@ class Web:
             return handler
 
         return add
+
+    def setting(self, name: str, type: Any, *, says: str, read: Read, write: Write) -> None:  # noqa: A002 - the word for it
+        """A setting that admins see and change beside Tidemill's: `app.web.setting("queue_batch_size",
+        Annotated[int, Meta(ge=1)], says="songs in one call", read=…, write=…)`."""
+        if problem := problem_with_name("name", name):
+            raise ConfigurationError(problem)
+        if name in self.settings:
+            raise ConfigurationError(f"setting {name!r} is added twice; remove one of them")
+        self.settings[name] = OwnSetting(name, type, says, read, write)
 
     def templates(self, folder: str | Path) -> None:
         """Where the templates of the pages are. They may extend `shell.html`, and use its macros."""
