@@ -46,6 +46,8 @@ class TestViews:
         rest = await app.inspect.flows(name="dub", limit=2, cursor=page.cursor)
         assert ([view.id for view in rest.flows], rest.cursor) == (["dub/a"], None)
         assert [view.id for view in (await app.inspect.flows(states=["cancelled"])).flows] == ["dub/b"]
+        counts = await app.inspect.flow_counts()
+        assert counts == {**dict.fromkeys(FlowState, 0), FlowState.RUNNING: 2, FlowState.CANCELLED: 1}
         assert await app.inspect.retry_flow("dub/b")
         assert (await app.inspect.flows(states=["cancelled"])).flows == ()
         with pytest.raises(ConfigurationError, match="no state 'gone'"):

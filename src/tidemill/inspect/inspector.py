@@ -13,6 +13,7 @@ from tidemill.contract.pools import PoolMinute
 from tidemill.contract.reader import Minute, Page, WorkerInfo
 from tidemill.contract.store import Store
 from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
+from tidemill.core.courses import Kind
 from tidemill.core.filters import Filter, checked
 from tidemill.core.graph_state import FlowState
 from tidemill.core.job import Job, problem_with_priority
@@ -24,16 +25,16 @@ from tidemill.flows.telling import tell_ended
 from tidemill.flows.views import FlowView, view_of
 from tidemill.inspect import bulk, flows, pools, steering, steps
 from tidemill.inspect.bulk import Progress
-from tidemill.inspect.draining import drains
+from tidemill.inspect.draining import Drains
 from tidemill.inspect.explanation import Explanation, explain
 from tidemill.inspect.facts import find_job, gather
 from tidemill.inspect.flows import FlowPage
 from tidemill.inspect.outlook import Outlook, look_out
 from tidemill.inspect.pools import PoolStatus
 from tidemill.inspect.queue_views import require, view_all, view_one
-from tidemill.inspect.situation import look
+from tidemill.inspect.situation import Situation
 from tidemill.inspect.unmade import explain_step
-from tidemill.inspect.views import Changed, JobView, Overview, QueueView
+from tidemill.inspect.views import Changed, Count, JobView, Overview, QueueView
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.signals import Signals
 from tidemill.times import read_time
@@ -63,22 +64,34 @@ class Inspector:
         """Raises QueueNotFound, naming those there are."""
         return await view_one(await self._store(), name)
 
-    async def find(self, wanted: Filter, *, limit: int = 100, cursor: int | None = None) -> Page:
-        """Newest first; `cursor` of one page continues with the next."""
+    async def find(
+        self,
+        wanted: Filter,
+        *,
+        limit: int = 100,
+        cursor: int | None = None,
+        looks: int | None = bulk.LOOKS,
+    ) -> Page:
+        """Newest first; `cursor` of one page continues with the next. A page for which so many jobs were looked
+        at ends there and is `partial`, so that it takes no longer the more jobs there are; with looks=None it
+        goes on until it is full."""
+        if looks is not None and looks < 1:
+            raise ConfigurationError(f"looks: must be 1 or more, or None for any number, is {looks}")
         if not 1 <= limit <= MOST_AT_ONCE:
             raise ConfigurationError(
                 f"limit: must lie between 1 and {MOST_AT_ONCE}, is {limit}; each() goes through any number"
             )
-        return await (await self._store()).find(checked(wanted), limit, cursor)
+        return await (await self._store()).find(checked(wanted), limit, cursor, looks)
 
     async def each(self, wanted: Filter) -> AsyncIterator[Job]:
         """Every matching job once, newest first, whatever is enqueued meanwhile."""
         async for job in bulk.each(await self._store(), checked(wanted)):
             yield job
 
-    async def count(self, wanted: Filter) -> int:
-        """Exact. By queue and states at once; by anything else every job that could match is read."""
-        return await bulk.count(await self._store(), checked(wanted))
+    async def count(self, wanted: Filter, *, looks: int | None = bulk.LOOKS) -> Count:
+        """By queue and states exact, and at once. By anything else so many jobs are looked at, and if there are
+        more the count says so; with looks=None it is exact, however many have to be read."""
+        return await bulk.count(await self._store(), checked(wanted), looks)
 
     async def job(self, id: str) -> JobView:  # noqa: A002 - the word for it
         """Raises JobNotFound."""
@@ -197,15 +210,14 @@ class Inspector:
         await require(store, queue)
         return await store.history(queue, read_time("since", since, ConfigurationError))
 
-    async def pools(self) -> list[PoolStatus]:
-        """Every declared pool by name, and of those with keys each that has something taken or closed."""
-        store = await self._store()
-        situation = await look(store)
-        return pools.status_of_all(situation, await drains(store, situation))
+    async def pools(self, *, sparing: bool = False) -> list[PoolStatus]:
+        """Every declared pool by name, and of those with keys each that has something taken or closed.
+        sparing: as of `overview`."""
+        return pools.status_of_all(*await self._look_out(sparing=sparing))
 
-    async def pool(self, name: str, *, key: str | None = None) -> PoolStatus:
+    async def pool(self, name: str, *, key: str | None = None, sparing: bool = False) -> PoolStatus:
         """Raises PoolNotFound, naming those there are."""
-        return await pools.status_of_one(await self._store(), name, key)
+        return pools.status_of_one(*await self._look_out(sparing=sparing), name, key)
 
     async def override_pool(
         self,
@@ -220,13 +232,13 @@ class Inspector:
         with queues they join the override that holds, no deploy erases them, and `until` ends all of it."""
         store = await self._store()
         await pools.override(store, name, amounts, by=by, reason=reason, until=until)
-        return await pools.status_of_one(store, name, None)
+        return await self.pool(name)
 
     async def clear_pool_override(self, name: str, *limits: str) -> PoolStatus:
         """The named limits follow the code again; without names, all of them."""
         store = await self._store()
         await pools.clear_override(store, name, limits)
-        return await pools.status_of_one(store, name, None)
+        return await self.pool(name)
 
     async def close_pool(
         self,
@@ -263,6 +275,11 @@ class Inspector:
         """Flows, newest first; `cursor` of one page continues with the next."""
         return await flows.find(await self._store(), name, states, limit, cursor)
 
+    async def flow_counts(self) -> dict[FlowState, int]:
+        """How many flows are in each state, states without any included."""
+        counts = await (await self._store()).course_counts(Kind.FLOW)
+        return {state: counts.get(state, 0) for state in FlowState}
+
     async def flow(self, id: str) -> FlowView:  # noqa: A002 - the word for it
         """One flow with its steps. Raises FlowNotFound."""
         return view_of(await find_flow(await self._store(), id))
@@ -283,8 +300,7 @@ class Inspector:
         """What a live display shows. sparing: for one that asks every second. A forecast that took long is
         shown for ten times as long, with how many wait for a pool, before this inspector makes another."""
         store = await self._store()
-        situation, self._outlook = await look_out(store, self._outlook if sparing else None)
-        found = self._outlook.drains
+        situation, found = await self._look_out(sparing=sparing)
         return Overview(
             now=(await store.read_clock()).wall,
             queues=tuple(await view_all(store, found)),
@@ -292,6 +308,10 @@ class Inspector:
             workers=tuple(await store.workers()),
             store=await store.describe(),
         )
+
+    async def _look_out(self, *, sparing: bool) -> tuple[Situation, Drains]:
+        situation, self._outlook = await look_out(await self._store(), self._outlook if sparing else None)
+        return situation, self._outlook.drains
 
     async def _store_with(self, queue: str) -> Store:
         """A queue that a task is on may be steered before it has had a job."""

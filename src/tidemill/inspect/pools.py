@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -13,10 +14,11 @@ from tidemill.contract.store import Store
 from tidemill.core import usage
 from tidemill.core.accounts import Account, HandClosure
 from tidemill.core.closing import Closure
+from tidemill.core.forecast.meeting import PLACE
 from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings, in_force
 from tidemill.core.units import Units
 from tidemill.errors import ConfigurationError, PoolNotFound
-from tidemill.inspect.draining import Drains, Forecast, drains
+from tidemill.inspect.draining import Drains, Forecast
 from tidemill.inspect.situation import Situation, look
 from tidemill.inspect.steering import future
 
@@ -53,13 +55,12 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of_all(situation: Situation, found: Drains) -> list[PoolStatus]:
-    return [_status(view, situation, found) for view in situation.pools]
+    waiting = _waiting(situation)
+    return [_status(view, waiting, found) for view in situation.pools]
 
 
-async def status_of_one(store: Store, name: str, key: str | None) -> PoolStatus:
-    situation = await look(store)
-    view = _view(situation, name, key)
-    return _status(view, situation, await drains(store, situation))
+def status_of_one(situation: Situation, found: Drains, name: str, key: str | None) -> PoolStatus:
+    return _status(_view(situation, name, key), _waiting(situation), found)
 
 
 async def require(store: Store, name: str, key: str | None = None) -> PoolView:
@@ -147,9 +148,17 @@ def _unused(pool: PoolView, key: str, situation: Situation) -> PoolView:
     )
 
 
-def _status(view: PoolView, situation: Situation, found: Drains) -> PoolStatus:
+def _waiting(situation: Situation) -> Counter[PLACE]:
+    """Ready jobs by what they need; a pool with keys has those of all of them."""
+    found: Counter[PLACE] = Counter()
+    for each in situation.demand:
+        for place in {(need.pool, key) for need in each.needs for key in (need.key, None)}:
+            found[place] += each.jobs
+    return found
+
+
+def _status(view: PoolView, waiting: Counter[PLACE], found: Drains) -> PoolStatus:
     place = (view.name, view.key)
-    keyless = view.key is None
     return PoolStatus(
         name=view.name,
         key=view.key,
@@ -162,10 +171,6 @@ def _status(view: PoolView, situation: Situation, found: Drains) -> PoolStatus:
         reservations=view.reservations,
         foreign=view.foreign,
         ramp=view.ramp,
-        waiting=sum(
-            each.jobs
-            for each in situation.demand
-            if any(need.pool == view.name and (keyless or need.key == view.key) for need in each.needs)
-        ),
+        waiting=waiting[place],
         forecast=found.pools.get(place),
     )
