@@ -18,8 +18,8 @@ def test_everything_is_there(cli: Cli) -> None:
     jobs = [cli.send(to) for to in ("a", "b")]
     ran = cli(*COPY)
     assert (ran.code, ran.err) == (0, "")
-    assert (
-        ran.out == "copied 2 jobs, 0 flows, 0 schedules, 1 queue, 0 pools, 0 arrivals and 0 remembered ids\n"
+    assert ran.out == (
+        "copied 2 jobs, 0 flows, 0 schedules, 0 records, 1 queue, 0 pools, 0 arrivals and 0 remembered ids\n"
     )
     for job in jobs:
         there = cli("jobs", "show", job, "--url", "sqlite:///other.db", "--json").json

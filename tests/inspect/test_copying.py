@@ -61,15 +61,15 @@ async def test_an_interrupted_copy_goes_on(
     assert await target.history("q", 0.0) == await source.history("q", 0.0)
 
 
-async def test_flows_and_schedules_come_page_by_page(
+async def test_flows_schedules_and_records_come_page_by_page(
     source: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copying, "COURSES_AT_ONCE", 2)
     for number in range(5):
-        await source.advance([begins(Kind.FLOW, f"f{number}"), begins(Kind.SCHEDULE, f"s{number}")])
+        await source.advance([begins(kind, f"c{number}") for kind in Kind])
     target = await MemoryStore(clock=clock).open()
     copied = await copy(source, target)
-    assert (copied.flows, copied.schedules, copied.differences) == (5, 5, ())
+    assert (copied.flows, copied.schedules, copied.records, copied.differences) == (5, 5, 5, ())
     for kind in Kind:
         assert await target.find_courses(kind) == await source.find_courses(kind)
 

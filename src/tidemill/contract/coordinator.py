@@ -15,7 +15,8 @@ from tidemill.core.courses import Kind
 class Led(msgspec.Struct, frozen=True):
     """`leads` are those of the duties that are the worker's now; `free_in` is in how many seconds the first
     lease of another is over, None when no duty is another's. `arrivals`: some wait to be admitted. `dues` are
-    in how many seconds a course of each kind waits to be advanced, None when none will."""
+    in how many seconds a course of each kind that goes on by itself waits to be advanced, None when none
+    will."""
 
     leads: tuple[str, ...]
     free_in: float | None

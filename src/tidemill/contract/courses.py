@@ -1,4 +1,4 @@
-"""Flows and schedules, as a store keeps them."""
+"""Flows, schedules and records, as a store keeps them."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class Courses(Protocol):
             (`core.refused`): with its key, priority, timeout, trace and tags. Which job stands for each is
             answered.
         F4  A course that ends is kept for `keep` seconds from when it came into that state. A flow that is
-            forgotten, or pruned, is remembered by id for MEMORY_OF_IDS; a schedule is not, its name is free
-            at once.
+            forgotten, or pruned, is remembered by id for MEMORY_OF_IDS; a schedule or a record is not, its
+            name is free at once.
         F5  An advance with a `core.courses.problem_with` is refused (ConfigurationError), and nothing of the
             call is done.
         """
@@ -79,6 +79,7 @@ class Courses(Protocol):
             looked at.
         F11 So is a course whose `due` is over, until an advance gave it another.
         F12 `next_due` is in how many seconds the next one of that kind, of all there are, comes due.
+        F13 A record is on no agenda: it has no due time, and its jobs stir nothing.
         """
         ...
 

@@ -1,4 +1,5 @@
-"""What makes jobs by itself: a flow as its steps end, a schedule as time goes by.
+"""What makes jobs by itself, a flow as its steps end, a schedule as time goes by; and what is merely kept: a
+record, such as a token or what somebody did.
 
 A store keeps a course as a record it does not look into. Whoever advances one reads what has happened,
 decides what follows, and hands the course as it becomes and the jobs that come of it to the store. It takes
@@ -24,11 +25,16 @@ BYTES_AT_ONCE = 1024 * 1024
 class Kind(StrEnum):
     FLOW = "flow"
     SCHEDULE = "schedule"
+    RECORD = "record"
+
+
+ADVANCING = (Kind.FLOW, Kind.SCHEDULE)
+"""What goes on by itself, so that workers ask for it. A record stays as it is until somebody writes it."""
 
 
 REMEMBERED = frozenset({Kind.FLOW})
 """What is known by id when it is gone: a flow that is sent again must not run again. The name of a schedule
-is free at once."""
+or of a record is free at once."""
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +75,9 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class Advance(msgspec.Struct, frozen=True, kw_only=True):
-    """`expected` is the revision it was decided on, 0 for a course that begins. `next` is None for a schedule
-    that is to be forgotten; its jobs stay. `taken` are numbers of ends. `again` puts it on the agenda at
-    once."""
+    """`expected` is the revision it was decided on, 0 for a course that begins. `next` is None for one that is
+    to be forgotten, which a flow is not; its jobs stay. `taken` are numbers of ends. `again` puts it on the
+    agenda at once."""
 
     kind: Kind
     id: str
@@ -122,6 +128,14 @@ def problem_with(advance: Advance) -> str | None:
             return problem
     if advance.next is None and advance.kind is Kind.FLOW:
         return "next: must not be None, or its jobs would stay for ever; let the flow end with keep=0"
+    return _problem_with_record(advance) if advance.kind is Kind.RECORD else None
+
+
+def _problem_with_record(advance: Advance) -> str | None:
+    if advance.again:
+        return "again: must be False, nobody would come to advance a record"
+    if advance.next is not None and (advance.next.due, advance.next.due_in) != (None, None):
+        return "due: must be None, nobody would come to advance a record"
     return None
 
 

@@ -10,6 +10,7 @@ from tidemill.contract.copying import Copies, JobCopy, PoolCopy, QueueCopy, chec
 from tidemill.contract.reader import ATTEMPTS_KEPT, LOG_LINES
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.accounts import as_of_another_boot
+from tidemill.core.courses import ADVANCING
 from tidemill.core.pool_history import Remark
 from tidemill.core.states import State
 from tidemill.engine.ledger import Books, Pool
@@ -30,7 +31,8 @@ def copy_in(records: Records, copies: Copies) -> None:
     for course in copies.courses:
         if (course.kind, course.id) not in records.courses:
             records.put_course(course)
-            records.stir(course.kind, course.id)
+            if course.kind in ADVANCING:
+                records.stir(course.kind, course.id)
     for copy in copies.jobs:
         if copy.job.id not in records.jobs:
             _take_job(records, copy)

@@ -8,7 +8,7 @@ from tidemill.contract.coordinator import Led
 from tidemill.contract.jobs import Reading
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.wakeups import queue_topic
-from tidemill.core.courses import Kind
+from tidemill.core.courses import ADVANCING, Kind
 from tidemill.core.names import problem_with_name
 from tidemill.core.queues import Override, Pause, QueueSettings, without
 from tidemill.engine.records import Leader, Records
@@ -94,7 +94,7 @@ def lead(records: Records, duties: Sequence[str], worker: str, lease: float) -> 
         free_in=min((leaders[duty].lease - boot for duty in others), default=None),
         clock=Reading(wall, boot),
         arrivals=bool(records.arrivals),
-        dues={kind: _due(records, kind, wall) for kind in Kind},
+        dues={kind: _due(records, kind, wall) for kind in ADVANCING},
     )
 
 

@@ -41,6 +41,7 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     flows: int
     schedules: int
+    records: int
     ids: int
     queues: int
     pools: int
@@ -59,13 +60,14 @@ async def copy(source: Store, target: Store, *, resume: bool = False, tell: Told
     queues, pools = await _copy_settings(source, target)
     ids, fence = await _copy_ids(source, target)
     jobs, fence = await _copy_jobs(source, target, tell, fence)
-    flows, schedules = [await _copy_courses(source, target, kind) for kind in (Kind.FLOW, Kind.SCHEDULE)]
+    flows, schedules, records = [await _copy_courses(source, target, kind) for kind in Kind]
     arrivals = await _copy_arrivals(source, target)
     await target.copy_in(Copies(fence=fence))
     return Copied(
         jobs=jobs,
         flows=flows,
         schedules=schedules,
+        records=records,
         ids=ids,
         queues=queues,
         pools=pools,
@@ -90,6 +92,7 @@ async def _require_empty(target: Store) -> None:
         "jobs": await target.counts(),
         "flows": await target.course_counts(Kind.FLOW),
         "schedules": await target.course_counts(Kind.SCHEDULE),
+        "records": await target.course_counts(Kind.RECORD),
         "queues": await target.queues(),
         "pools": await target.pools(),
         "arrivals": await target.arrivals(1),

@@ -16,7 +16,7 @@ from tidemill.app import Tidemill
 from tidemill.clock import SystemClock
 from tidemill.contract.jobs import Pruned
 from tidemill.core.claims import ClaimRequest, Settled, Settlement
-from tidemill.core.courses import Agenda, Kind
+from tidemill.core.courses import ADVANCING, Agenda, Kind
 from tidemill.core.job import Job
 from tidemill.core.numbers import is_number
 from tidemill.core.queues import Retention
@@ -173,7 +173,7 @@ class Place:
         return undeclared or any(agenda.stirred for agenda in self._agendas())
 
     def _agendas(self) -> list[Agenda]:
-        return [at_once(self.look.agenda(kind, 1)) for kind in Kind]
+        return [at_once(self.look.agenda(kind, 1)) for kind in ADVANCING]
 
     def _mind_waiting(self, job: Job) -> None:
         if _ON_THIS_THREAD.get():

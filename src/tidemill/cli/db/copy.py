@@ -46,7 +46,7 @@ async def _copied(app: Tidemill, other: Tidemill, *, resume: bool) -> Copied:
 
 
 def _tell(copied: Copied) -> None:
-    kinds = ("job", "flow", "schedule", "queue", "pool", "arrival")
+    kinds = ("job", "flow", "schedule", "record", "queue", "pool", "arrival")
     words = ", ".join(plural(getattr(copied, f"{kind}s"), kind) for kind in kinds)
     click.echo(f"copied {words} and {plural(copied.ids, 'remembered id')}")
     if copied.reclaimed:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidemill.contract.coordinator import Led
 from tidemill.contract.jobs import Reclaimed
-from tidemill.core.courses import Kind
+from tidemill.core.courses import ADVANCING
 from tidemill.engine import plans
 from tidemill.engine import reclaim as engine
 from tidemill.stores.postgres.home import Home
@@ -14,7 +14,7 @@ from tidemill.stores.postgres.look_jobs import OVERDUE_AT_ONCE
 from tidemill.stores.postgres.statements import load
 
 SQL = load("chores")
-_LEAD = SQL.lead.format(**{f"{kind}_due": SQL.due.format(kind=kind) for kind in Kind})
+_LEAD = SQL.lead.format(**{f"{kind}_due": SQL.due.format(kind=kind) for kind in ADVANCING})
 
 
 async def lead(home: Home, duties: Sequence[str], worker: str, lease: float) -> Led:
@@ -27,7 +27,7 @@ async def lead(home: Home, duties: Sequence[str], worker: str, lease: float) -> 
         free_in=None if row["free_at"] is None else max(0.0, row["free_at"] - row["boot"]),
         clock=clock.heard(row["wall"], row["boot"], row["epoch"]),
         arrivals=row["arrivals"],
-        dues={kind: row[f"{kind}_due"] for kind in Kind},
+        dues={kind: row[f"{kind}_due"] for kind in ADVANCING},
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tidemill.contract.coordinator import Led
 from tidemill.contract.jobs import Reading
-from tidemill.core.courses import Kind
+from tidemill.core.courses import ADVANCING
 from tidemill.stores.redis import scripts
 from tidemill.stores.redis.shard import Shard
 
@@ -24,7 +24,9 @@ async def lead(shard: Shard, duties: Sequence[str], worker: str, lease: float) -
         free_in=min(others, default=None),
         clock=Reading(float(wall), float(boot)),
         arrivals=bool(arrivals),
-        dues={kind: float(due) if due else None for kind, due in zip(Kind, (flow, schedule), strict=True)},
+        dues={
+            kind: float(due) if due else None for kind, due in zip(ADVANCING, (flow, schedule), strict=True)
+        },
     )
 
 

@@ -8,7 +8,7 @@ import apsw
 
 from tidemill.contract.coordinator import Led
 from tidemill.contract.jobs import Reading
-from tidemill.core.courses import Kind
+from tidemill.core.courses import ADVANCING
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
 
@@ -29,7 +29,7 @@ def lead(transaction: Transaction, duties: Sequence[str], worker: str, lease: fl
         free_in=None if free_at is None else free_at - boot,
         clock=Reading(now, boot),
         arrivals=bool(transaction.execute(SQL.arrivals).get),
-        dues={kind: transaction.execute(SQL.due, (kind.value, now)).get for kind in Kind},
+        dues={kind: transaction.execute(SQL.due, (kind.value, now)).get for kind in ADVANCING},
     )
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tidemill.contract.copying import Copies, IdCopy, IdPage, JobCopy, PoolCopy, QueueCopy, checked
 from tidemill.contract.jobs import Arrival
 from tidemill.core.accounts import as_of_another_boot
-from tidemill.core.courses import Course
+from tidemill.core.courses import ADVANCING, Course
 from tidemill.core.job import Job
 from tidemill.core.pool_history import Remark
 from tidemill.core.queues import Verdict
@@ -77,7 +77,8 @@ def _take_ids(transaction: Transaction, copies: Copies) -> None:
 def _take_course(transaction: Transaction, course: Course) -> None:
     if courses.courses(transaction, course.kind, [course.id]) == [None]:
         transaction.execute(courses.SQL.save, courses.row_of(course))
-        transaction.stir(course.kind, course.id)
+        if course.kind in ADVANCING:
+            transaction.stir(course.kind, course.id)
 
 
 def _take_job(transaction: Transaction, copy: JobCopy) -> None:

@@ -1,4 +1,4 @@
-"""advance: flows and schedules go on, together with their jobs."""
+"""advance: flows, schedules and records go on, together with their jobs."""
 
 # ruff: noqa: S101 - a test suite asserts
 from __future__ import annotations
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tidemill.contract.jobs import MEMORY_OF_IDS
 from tidemill.core.changes import Cancel, RetryNow
-from tidemill.core.courses import Advance, Advanced, Course, Made, Next
+from tidemill.core.courses import Advance, Advanced, Agenda, Course, Made, Next
 from tidemill.core.filters import Filter
 from tidemill.core.flow_jobs import InFlow, Read
 from tidemill.core.outcomes import Release
@@ -20,6 +20,7 @@ from tidemill.core.uniqueness import Unique
 from tidemill.errors import ConfigurationError
 from tidemill.testing.conformance.courses import (
     FLOW,
+    RECORD,
     SCHEDULE,
     advance,
     ends,
@@ -213,6 +214,44 @@ class TestAdvance:
             assert again.course is not None
             assert again.course.revision == 1
             await advance(drive, Advance(kind=SCHEDULE, id="s", expected=1, next=None))
+
+    async def test_f4_a_record_stays_until_somebody_writes_it(self, drive: Driver) -> None:
+        """Compare and set; its id is free at once, by hand or when it has been kept long enough."""
+        for by_hand in (True, False):
+            (begun,) = await advance(drive, going("t", kind=RECORD, next={"name": "token"}))
+            assert begun.course is not None
+            assert await drive.store.courses(FLOW, ["t"]) == [None]
+            (lost,) = await advance(drive, going("t", kind=RECORD))
+            assert (lost.done, lost.course) == (False, begun.course)
+            (ended,) = await advance(drive, going("t", 1, kind=RECORD, next={"state": "over", "keep": 60.0}))
+            assert ended.done
+            drive.clock.advance(59)
+            await drive.store.prune()
+            assert await drive.store.courses(RECORD, ["t"]) == [ended.course]
+            drive.clock.advance(1)
+            if by_hand:
+                await advance(drive, Advance(kind=RECORD, id="t", expected=2, next=None))
+            else:
+                await drive.store.prune()
+            assert await drive.store.courses(RECORD, ["t"]) == [None]
+            assert await drive.store.course_counts(RECORD) == {}
+
+    async def test_f5_f13_a_record_is_on_no_agenda(self, drive: Driver) -> None:
+        """It may come with jobs, all or nothing, and nobody is called to advance it."""
+        for wrong in (
+            going("t", kind=RECORD, again=True),
+            going("t", kind=RECORD, next={"due": 1.0}),
+            going("t", kind=RECORD, next={"due_in": 1.0}),
+        ):
+            with pytest.raises(ConfigurationError, match=r"(again|due): .* record"):
+                await advance(drive, going("fine"), wrong)
+        assert await drive.store.courses(FLOW, ["fine"]) == [None]
+        (begun,) = await advance(drive, going("t", 0, new("a"), kind=RECORD))
+        assert begun.jobs == ("a",)
+        assert await advance(drive, going("t", 0, new("b"), kind=RECORD)) == [Advanced(False, begun.course)]
+        assert ids(await drive.take()) == ["a"]
+        assert await drive.store.agenda(RECORD) == Agenda(())
+        assert (await drive.store.lead([], "w", 10.0)).dues == {FLOW: None, SCHEDULE: None}
 
     async def test_f5_what_it_cannot_be_called_is_refused(self, drive: Driver) -> None:
         for wrong in (going(""), going("f" * 201), going("f", next={"name": ""}), going("a\0b")):

@@ -58,7 +58,7 @@ async def fill(drive: Driver) -> None:
         new("batch", batching=Batching(max_items=3, linger=60.0)),
     )
     await drive.add("ready", "paused", queue="r")
-    await store.advance([_flow(), _schedule()])
+    await store.advance([_flow(), _schedule(), _record()])
     held = {job.id: job for job in await drive.take(lease=5.0)}
     step = Step("paid", "digest")
     job = held["retrying"]
@@ -102,6 +102,11 @@ def _schedule() -> Advance:
     return Advance(kind=Kind.SCHEDULE, id="s", expected=0, next=ends)
 
 
+def _record() -> Advance:
+    kept = Next(name="token", state="active", record=b'{"hash":"1f"}', keep=1000.0)
+    return Advance(kind=Kind.RECORD, id="r", expected=0, next=kept)
+
+
 async def view(store: Store, jobs: list[str]) -> dict[str, Any]:
     """All that can be seen and does not hang on a place in line or on a boot."""
     return {
@@ -119,6 +124,7 @@ async def view(store: Store, jobs: list[str]) -> dict[str, Any]:
         ],
         "flows": (await store.find_courses(Kind.FLOW)).courses,
         "schedules": (await store.find_courses(Kind.SCHEDULE)).courses,
+        "records": (await store.find_courses(Kind.RECORD)).courses,
         "backlog": [await store.backlog(queue) for queue in ("q", "r")],
     }
 

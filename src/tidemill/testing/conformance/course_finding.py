@@ -1,4 +1,4 @@
-"""find_courses, course_counts: flows and schedules are looked through."""
+"""find_courses, course_counts: flows, schedules and records are looked through."""
 
 # ruff: noqa: S101 - a test suite asserts
 from __future__ import annotations
@@ -8,6 +8,7 @@ import pytest
 from tidemill.errors import ConfigurationError
 from tidemill.testing.conformance.courses import (
     FLOW,
+    RECORD,
     SCHEDULE,
     advance,
     going,
@@ -38,6 +39,18 @@ class TestFindCourses:
         done = await drive.store.find_courses(FLOW, name="dub", states=["done", "failed"])
         assert [one.id for one in done.courses] == ["c"]
         assert (await drive.store.find_courses(FLOW, states=[])).courses == ()
+
+    async def test_f21_records_by_what_they_are(self, drive: Driver) -> None:
+        for number in range(3):
+            await advance(
+                drive, *(going(f"{name}{number}", kind=RECORD, next={"name": name}) for name in "ab")
+            )
+            drive.clock.advance(1)
+        first = await drive.store.find_courses(RECORD, name="a", limit=2)
+        rest = await drive.store.find_courses(RECORD, name="a", limit=2, cursor=first.cursor)
+        assert [one.id for one in (*first.courses, *rest.courses)] == ["a2", "a1", "a0"]
+        assert (await drive.store.find_courses(FLOW)).courses == ()
+        assert await drive.store.course_counts(RECORD) == {"running": 6}
 
     async def test_f21_a_cursor_of_something_else(self, drive: Driver) -> None:
         for wrong in ("nonsense", "nan f", "1.0", "1.0 f\0"):

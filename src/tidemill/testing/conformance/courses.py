@@ -1,4 +1,4 @@
-"""Flows and schedules as the suite drives them."""
+"""Flows, schedules and records as the suite drives them."""
 
 # ruff: noqa: S101 - a test suite asserts
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidemill.core.outcomes import Answer, Outcome
 from tidemill.core.states import State
 from tidemill.testing.conformance.driver import Driver, new
 
-FLOW, SCHEDULE = Kind.FLOW, Kind.SCHEDULE
+FLOW, SCHEDULE, RECORD = Kind
 
 
 def part(job: str, flow: str = "f", **options: Any) -> NewJob:

@@ -1,5 +1,5 @@
 -- Whether orders and lists have what the records say, in pieces, while jobs go on.
---   ARGV[2]  the hash of the records: of jobs, flows or schedules
+--   ARGV[2]  the hash of the records: of jobs, flows, schedules or records
 --   then of each: its id, the digest of its record ('' when there was none), how many checks,
 --   of each check: kind, key, member, what is expected
 -- Answers the numbers of the checks that failed, counted through. What has changed since is passed over.

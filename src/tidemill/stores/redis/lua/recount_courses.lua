@@ -1,4 +1,4 @@
--- How many flows or schedules are counted and listed, as of one instant.
+-- How many flows, schedules or records are counted and listed, as of one instant.
 --   ARGV[2]  kind
 -- Answers what, counted, found …
 -- uses: root records

@@ -1,4 +1,4 @@
-"""Flows and schedules go on, with jobs and without, from what is and from what no longer is."""
+"""Flows, schedules and records go on, with jobs and without, from what is and from what no longer is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from tidemill.testing.conformance.lockstep.pair import EVERYTHING
 from tidemill.testing.conformance.lockstep.readers import Readers
 
 NAMES = ("dub", "other")
-places = st.sampled_from(((Kind.FLOW, "f"), (Kind.FLOW, "f"), (Kind.FLOW, "g"), (Kind.SCHEDULE, "f")))
+OF_FLOWS = ((Kind.FLOW, "f"), (Kind.FLOW, "f"), (Kind.FLOW, "g"))
+places = st.sampled_from((*OF_FLOWS, (Kind.SCHEDULE, "f"), (Kind.RECORD, "f")))
 nexts = st.builds(
     Next,
     name=st.sampled_from(NAMES),
@@ -106,11 +107,16 @@ async def _item(store: Store, going: Going, jobs: tuple[Made, ...]) -> Advance:
         kind=kind,
         id=id_,
         expected=(0 if course is None else course.revision) + going.behind,
-        next=going.next,
+        next=_undue(going.next) if going.next is not None and kind is Kind.RECORD else going.next,
         jobs=jobs,
         taken=tuple(number for _, number in ends[:: going.nth]) if going.nth else (),
-        again=going.again,
+        again=going.again and kind is not Kind.RECORD,
     )
+
+
+def _undue(then: Next) -> Next:
+    """A record waits for nobody."""
+    return replace(then, due=None, due_in=None)
 
 
 async def _agenda(kind: Kind, store: Store) -> dict[str, Any]:
