@@ -21,7 +21,6 @@ from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.executor import Executor
 from tidemill.worker.hands import Hands
-from tidemill.worker.pace import Pace
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.stats import Stats
 
@@ -248,7 +247,6 @@ async def test_an_attempt_stopped_before_its_first_step_gives_its_slot_back() ->
     hands, stats, room = Hands(), Stats(), asyncio.Event()
     executor = Executor(
         hands,
-        Pace(1),
         stats,
         Emitter(Signals(), "w", SystemClock(), 0.0),
         concurrency=1,

@@ -18,6 +18,8 @@ from tidemill.logs import write_events
 from tidemill.settings import Settings
 from tidemill.settings.queues import declared
 from tidemill.settings.store import store_url
+from tidemill.tallies.instruments import Instruments
+from tidemill.tallies.tally import Tally
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.telemetry.signals import Signals
 from tidemill.urls import OWN_STORE, StoreUrl
@@ -62,6 +64,10 @@ class Application:
         self._store = store
         self.brings_store = store is not None
         """True when the program made the store itself: `url` then does not lead to it."""
+        self.metrics = Instruments(self._wall)
+        """Counters, gauges and histograms of the application's own:
+        `plays = app.metrics.counter("plays_total", "Songs played.")`, then `plays.add()`."""
+        self.tally = Tally(self.metrics, self._new_id)
         self.signals = Signals()
         write_events(self.signals)
         self.client = Client(
@@ -123,6 +129,12 @@ class Application:
         `app.run_sync(app.inspect.pause("feeds"))`. Refused on an event loop's thread: await it there."""
         refuse_running(work)
         return self.client.run_sync(lambda: work)
+
+    def _wall(self) -> float:
+        return self.clock.wall()
+
+    def _new_id(self) -> str:
+        return self.entropy.new_id()
 
     def _root(self) -> Store:
         if self._store is None:

@@ -15,6 +15,7 @@ from tidemill.core.claims import Claimed, Claims
 from tidemill.core.outcomes import Release
 from tidemill.core.pools import PoolSettings
 from tidemill.errors import StoreError
+from tidemill.tallies.tally import Tally
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.telemetry.events import JobLost, TaskUnknown
 from tidemill.telemetry.signals import Signals
@@ -39,6 +40,7 @@ from tidemill.worker.scheduler import Scheduler
 from tidemill.worker.settler import Settler
 from tidemill.worker.spending import Metering
 from tidemill.worker.stats import Stats
+from tidemill.worker.times import Times
 
 if TYPE_CHECKING:
     from tidemill.schedules.schedule import Wanted
@@ -60,12 +62,13 @@ class Crew:
         clock: Clock,
         entropy: Entropy,
         signals: Signals,
+        tally: Tally,
         isolation: Callable[[int], Isolation],
         middleware: Sequence[Middleware],
         state: Any,
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
-        self._stats, self._boot = stats, clock.boot
+        self._stats, self._boot, self._tally = stats, clock.boot, tally
         self._loop = asyncio.get_running_loop()
         self._emitter = emitter = Emitter(signals, worker, clock, self._loop.time())
         self._metering = Metering(
@@ -79,7 +82,6 @@ class Crew:
         self._isolated = isolation(_processes(options)) if options.isolation else None
         self._executor = Executor(
             hands,
-            pace,
             stats,
             emitter,
             concurrency=options.concurrency,
@@ -109,7 +111,13 @@ class Crew:
             self._hands,
             pace=pace,
             producer=self._producer,
-            settler=Settler(self._hands, self._stats, self._emitter, self._advancer.note),
+            settler=Settler(
+                self._hands,
+                self._stats,
+                self._emitter,
+                Times(self._tally.instruments, pace),
+                self._advancer.note,
+            ),
             adopt=self._adopt,
             stalled=self._hand_back_unstarted,
         )
@@ -165,6 +173,7 @@ class Crew:
                 await pulse.stopped(within=LAST_TRIP_WITHIN)
                 await self._advancer.leave()
                 await self._rounds.leader.resign()
+                await self._tally.tell(self._store)
                 if not self._hands.held:
                     await self._heartbeat.farewell(self._store)
 
@@ -220,7 +229,7 @@ class Crew:
         return [
             self._pump.bell.run(),
             self._producer.watch_settings(self._store),
-            *self._rounds.services(self._admitter, self._advancer, self._scheduler),
+            *self._rounds.services(self._admitter, self._advancer, self._scheduler, self._tally),
         ]
 
     async def _admit_the_rest(self) -> None:

@@ -70,6 +70,12 @@ class Endings:
                 stats.crashed += 1
                 self.crashed.append((attempt, error))
 
+    @staticmethod
+    def ran(attempt: Attempt) -> tuple[Attempt, ...]:
+        """Itself, unless it was handed back: then it may not have run, or not to its end."""
+        handed_back = isinstance(attempt.outcome, Release | Await | Split)
+        return (attempt,) if attempt.begun and not handed_back else ()
+
     def refused(self, attempt: Attempt, answer: Answer) -> None:
         """Normal after a pause longer than the lease."""
         if answer is Answer.STALE:

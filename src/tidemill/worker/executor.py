@@ -25,7 +25,6 @@ from tidemill.worker.handling import Handling, arguments, begin
 from tidemill.worker.hands import Hands
 from tidemill.worker.in_flow import fitting, give_results, lacks_needs, take_needs
 from tidemill.worker.judging import Judge
-from tidemill.worker.pace import Pace
 from tidemill.worker.runners.isolated import Isolation
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.stats import Stats
@@ -42,7 +41,6 @@ class Executor:
     def __init__(
         self,
         hands: Hands,
-        pace: Pace,
         stats: Stats,
         emitter: Emitter,
         *,
@@ -55,7 +53,7 @@ class Executor:
         on_outcome: Callable[[Attempt], None],
         on_room: Callable[[], None],
     ) -> None:
-        self._hands, self._pace, self._stats, self._emitter = hands, pace, stats, emitter
+        self._hands, self._stats, self._emitter = hands, stats, emitter
         self._concurrency, self._state, self._has_middleware = concurrency, state, bool(middleware)
         self._on_outcome, self._on_room = on_outcome, on_room
         self._loop = asyncio.get_running_loop()
@@ -177,11 +175,9 @@ class Executor:
         return self._judge.answered(definition, call, results)
 
     def _ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
-        hands, pace = self._hands, self._pace
+        hands = self._hands
         attempt.task = None
-        attempt.ended = ended = self._loop.time()
-        pace.spent += ended - attempt.started
-        pace.ended += 1
+        attempt.ended = self._loop.time()
         if attempt.outcome is not None:  # settled when it was abandoned
             self._stats.stuck -= 1
             self._on_room()

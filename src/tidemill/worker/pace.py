@@ -13,7 +13,7 @@ _SMOOTHING = 0.3
 
 
 class Pace:
-    """`spent` and `ended` are added to by the executor, once per attempt; `look` folds them in."""
+    """`spent` and `ended` are added to when outcomes are in the store; `trip_took` folds them in."""
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency

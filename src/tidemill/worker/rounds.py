@@ -12,8 +12,10 @@ from tidemill.contract.transactions import Transactional
 from tidemill.contract.upkeep import Tended
 from tidemill.contract.wakeups import ARRIVALS
 from tidemill.core.courses import Kind
+from tidemill.tallies.tally import TELL_EVERY, Tally
 from tidemill.worker.admitter import Admitter
 from tidemill.worker.advancer import Advancer
+from tidemill.worker.bookkeeper import Bookkeeper
 from tidemill.worker.chores import NEVER, every, when_rung
 from tidemill.worker.duty import Duty
 from tidemill.worker.emitter import Emitter
@@ -42,13 +44,15 @@ class Rounds:
         self._of: dict[Kind, Duty] = {}
 
     def services(
-        self, admitter: Admitter, advancer: Advancer, scheduler: Scheduler
+        self, admitter: Admitter, advancer: Advancer, scheduler: Scheduler, tally: Tally
     ) -> Iterator[Coroutine[Any, Any, None]]:
         """To be run side by side."""
         store, emitter = self._store, self._emitter
         self._of = {Kind.FLOW: advancer.duty, Kind.SCHEDULE: scheduler.duty}
         yield every(NEVER, self._reclaim, self._reclaimer.reclaim, emitter)
-        yield every(self._options.prune_every, self._prune, Pruner(store).prune, emitter)
+        pruner = Pruner(store, Bookkeeper(store, asyncio.get_running_loop().time))
+        yield every(self._options.prune_every, self._prune, pruner.prune, emitter)
+        yield every(TELL_EVERY, Duty("tell", led=False), lambda: tally.tell(store), emitter)
         yield every(NEVER, self._admit, admitter.admit, emitter)
         yield every(NEVER, advancer.duty, advancer.sweep, emitter, rest=advancer.rest)
         yield advancer.run()

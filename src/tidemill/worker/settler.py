@@ -16,6 +16,7 @@ from tidemill.worker.endings import Endings
 from tidemill.worker.hands import Hands
 from tidemill.worker.pool_telling import tell
 from tidemill.worker.stats import Stats
+from tidemill.worker.times import Times
 
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 5.0
@@ -24,9 +25,11 @@ LONGEST_WAIT = 5.0
 class Settler:
     """`on_flow` is told the flow of every job that was settled."""
 
-    def __init__(self, hands: Hands, stats: Stats, emitter: Emitter, on_flow: Callable[[str], None]) -> None:
+    def __init__(
+        self, hands: Hands, stats: Stats, emitter: Emitter, times: Times, on_flow: Callable[[str], None]
+    ) -> None:
         self._hands, self._stats, self._emitter = hands, stats, emitter
-        self._on_flow = on_flow
+        self._times, self._on_flow = times, on_flow
         self._endings = Endings(stats, emitter)
         self._loop = asyncio.get_running_loop()
         self._failing, self._lost_at = 0, 0.0
@@ -85,7 +88,7 @@ class Settler:
 
     def _answered(self, batch: Sequence[Attempt], answers: Sequence[Answer]) -> None:
         held, stats, endings = self._hands.held, self._stats, self._endings
-        tell_done = endings.wants_done
+        tell_done, ran = endings.wants_done, []
         for attempt, answer in zip(batch, answers, strict=True):
             if held.get(attempt.job.id) is attempt:
                 del held[attempt.job.id]
@@ -101,7 +104,10 @@ class Settler:
                 endings.refused(attempt, answer)
             elif type(attempt.outcome) is Done:
                 stats.done += 1
+                ran.append(attempt)
                 if tell_done:
                     endings.done(attempt)
             else:
                 endings.count(attempt)
+                ran += endings.ran(attempt)
+        self._times.note(ran)

@@ -11,6 +11,8 @@ from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
 from tidemill.core.pools import PoolSettings
 from tidemill.core.states import State
+from tidemill.tallies.instruments import Instruments
+from tidemill.tallies.tally import Tally
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.telemetry.events import WorkerStarted, WorkerStopped
 from tidemill.telemetry.signals import Signals
@@ -30,7 +32,8 @@ class Worker:
     """Built anywhere, run once on an event loop. The store is opened and closed by its owner.
 
     `pools` and `schedules` are those the application declared. `lifespan` opens what handlers share; what
-    it yields is their `ctx.state`. `signals` are told what happens; `location` is how they are told where
+    it yields is their `ctx.state`. `signals` are told what happens; `tally` is what the process counts;
+    `location` is how they are told where
     the store is, without secrets. `isolation` makes the runner of isolated jobs, given how many may run at
     once.
     `started` is set when the lifespan is open and jobs are about to be asked for.
@@ -47,6 +50,7 @@ class Worker:
         clock: Clock,
         entropy: Entropy,
         signals: Signals | None = None,
+        tally: Tally | None = None,
         location: str | None = None,
         lifespan: Lifespan | None = None,
         middleware: Sequence[Middleware] = (),
@@ -59,6 +63,7 @@ class Worker:
         self._lifespan: Lifespan = lifespan or nullcontext
         self._middleware, self._isolation = middleware, isolation
         self._signals, self._location = signals or Signals(), location
+        self._tally = tally or Tally(Instruments(clock.wall), entropy.new_id)
         self._crew: Crew | None = None
         self._stopping = self._hurried = False
         self.id = _fresh(options.id, entropy)
@@ -79,6 +84,7 @@ class Worker:
                 clock=self._clock,
                 entropy=self._entropy,
                 signals=self._signals,
+                tally=self._tally,
                 isolation=self._isolation,
                 middleware=self._middleware,
                 state=state,

@@ -1,0 +1,97 @@
+"""What a program counts with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidemill import ConfigurationError, Tidemill
+from tidemill.tallies.instruments import OTHERS, SERIES_AT_MOST, Instruments
+
+
+@pytest.fixture
+def metrics() -> Instruments:
+    return Instruments(lambda: 7.0)
+
+
+def _series(metrics: Instruments, name: str) -> dict[tuple[str, ...], tuple[float, ...]]:
+    return dict(metrics.counted()[name].series)
+
+
+def test_a_counter_grows_by_label(metrics: Instruments) -> None:
+    plays = metrics.counter("plays_total", "Songs played.", labels=["model", "tier"])
+    plays.add(model="small", tier=1)
+    plays.add(2.5, tier=1, model="small")
+    plays.add(model="large", tier=2)
+    assert _series(metrics, "plays_total") == {("small", "1"): (3.5,), ("large", "2"): (1,)}
+
+
+def test_a_gauge_is_what_was_set_last(metrics: Instruments) -> None:
+    level = metrics.gauge("level", "How high.")
+    level.set(3)
+    level.set(-2)
+    assert _series(metrics, "level") == {(): (-2.0, 7.0)}
+
+
+def test_a_value_on_a_bound_is_in_its_bucket(metrics: Instruments) -> None:
+    took = metrics.histogram("took_seconds", "How long.", bounds=[1, 2])
+    for value in (0.5, 1, 1.5, 2, 3):
+        took.observe(value)
+    assert _series(metrics, "took_seconds") == {(): (2, 2, 1, 8.0)}
+
+
+def test_more_series_than_a_process_should_keep_are_counted_together(metrics: Instruments) -> None:
+    seen = metrics.counter("seen_total", "Users seen.", labels=["user"])
+    for user in range(SERIES_AT_MOST + 50):
+        seen.add(user=user)
+    seen.add(user=3)
+    series = _series(metrics, "seen_total")
+    assert len(series) == SERIES_AT_MOST + 1
+    assert series[OTHERS,] == (50,)
+    assert series["3",] == (2,)
+
+
+def _wrongly_labelled(metrics: Instruments) -> None:
+    metrics.counter("plays_total", "Songs played.", labels=["model"]).add(size=1)
+
+
+def _taken_away(metrics: Instruments) -> None:
+    metrics.counter("plays_total", "Songs played.").add(-1)
+
+
+def _twice(metrics: Instruments) -> None:
+    metrics.gauge("level", "How high.")
+    metrics.gauge("level", "How high.")
+
+
+def _read_and_set(metrics: Instruments) -> None:
+    metrics.gauge("level", "How high.", read=lambda: 1).set(2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (_wrongly_labelled, r"'plays_total': must be given its labels \(model\), was given size"),
+        (_taken_away, "a counter only grows"),
+        (_twice, "'level': is declared twice"),
+        (_read_and_set, "'level': is read by a function and cannot be set"),
+        (lambda metrics: metrics.counter("plays", "Songs played."), "ends in _total"),
+        (lambda metrics: metrics.gauge("tidemill_level", "How high."), "nor with tidemill_"),
+        (lambda metrics: metrics.gauge("how-high", "How high."), "a name has letters"),
+        (lambda metrics: metrics.gauge("level", "How high.", labels="at"), "labels: must be a list"),
+        (lambda metrics: metrics.gauge("level", "How high.", labels=["le"]), "labels: must be a list"),
+        (lambda metrics: metrics.histogram("took", "How long.", bounds=[2, 1]), "numbers that grow"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused_naming_the_metric(
+    metrics: Instruments, wrong: Any, said: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        wrong(metrics)
+
+
+def test_an_application_has_them() -> None:
+    app = Tidemill("memory://")
+    app.metrics.counter("plays_total", "Songs played.").add(3)
+    assert _series(app.metrics, "plays_total") == {(): (3,)}
