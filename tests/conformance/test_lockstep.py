@@ -167,8 +167,10 @@ class ReplacesOverrides(MemoryStore):
 class FindsByCase(MemoryStore):
     """Takes a searched text as it is written."""
 
-    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
-        page = await super().find(replace(wanted, text=None), 10_000, cursor)
+    async def find(
+        self, wanted: Filter, limit: int = 100, cursor: int | None = None, looks: int | None = None
+    ) -> Page:
+        page = await super().find(replace(wanted, text=None), 10_000, cursor, looks)
         text = wanted.text or ""
         jobs = tuple(job for job in page.jobs if text in f"{job.task}{job.payload.decode()}{job.reason}")
         return Page(jobs[:limit], jobs[limit - 1].seq if len(jobs) > limit else None)

@@ -60,7 +60,7 @@ async def test_i17_wider_than_its_queue_may_be_long(prepared_postgres_url: str) 
         worker = app.worker(heartbeat_thread=False, isolation=False, concurrency=50)
         task = asyncio.create_task(worker.run())
         await program.until_made("sums/a")
-        assert await app.inspect.count(Filter(queue="parts", states=(State.READY,))) == WIDE
+        assert (await app.inspect.count(Filter(queue="parts", states=(State.READY,)))).jobs == WIDE
         with pytest.raises(QueueFull):
             await program.double.enqueue(number=-1)
         await app.inspect.resume("parts")

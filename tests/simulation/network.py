@@ -231,8 +231,10 @@ class Network:
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return cast("list[Job | None]", await self._call("get", ids))
 
-    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
-        return cast("Page", await self._call("find", wanted, limit, cursor))
+    async def find(
+        self, wanted: Filter, limit: int = 100, cursor: int | None = None, looks: int | None = None
+    ) -> Page:
+        return cast("Page", await self._call("find", wanted, limit, cursor, looks))
 
     async def counts(self) -> dict[str, dict[State, int]]:
         return cast("dict[str, dict[State, int]]", await self._call("counts"))

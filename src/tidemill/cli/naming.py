@@ -42,10 +42,10 @@ async def _begun(app: Tidemill, typed: str) -> str:
     if len(typed) < SHORTEST:
         return typed
     wanted = Filter(id_prefix=typed)
-    found = (await app.inspect.find(wanted, limit=NAMED)).jobs
+    found = (await app.inspect.find(wanted, limit=NAMED, looks=None)).jobs
     if len(found) <= 1:
         return found[0].id if found else typed
     named = ", ".join(f"{job.id} ({job.task}, {job.state})" for job in found)
-    more = await app.inspect.count(wanted) - len(found)
+    more = (await app.inspect.count(wanted, looks=None)).jobs - len(found)
     others = f" and {plural(more, 'other')}" if more else ""
     raise click.UsageError(f"{typed!r} could be {named}{others}; write more of the id")

@@ -15,10 +15,12 @@ from tidemill.core.states import State
 
 
 class Page(msgspec.Struct, frozen=True):
-    """`cursor` continues where this page ends; None when it is the last."""
+    """`cursor` continues where this page ends; None when it is the last. `partial`: as many jobs were looked
+    at as were to be, and the page is not full for that; there may be others, and `cursor` looks on."""
 
     jobs: tuple[Job, ...]
     cursor: int | None
+    partial: bool = False
 
 
 class LogLine(msgspec.Struct, frozen=True):
@@ -82,10 +84,15 @@ class Reader(Protocol):
         """R1 One answer per id, in order."""
         ...
 
-    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
+    async def find(
+        self, wanted: Filter, limit: int = 100, cursor: int | None = None, looks: int | None = None
+    ) -> Page:
         """R2 Newest first; following `cursor` meets every matching job once, whatever is
         inserted meanwhile. What matches is `core.matching.matches`; a filter with a `problem` is
-        refused (ConfigurationError)."""
+        refused (ConfigurationError).
+        R11 With `looks`, a page ends at the latest when so many jobs were looked at, full or not: then it is
+        `partial`, and its cursor goes on behind them. So a page takes no longer the more jobs there are. Jobs
+        that a store passes over by an order it keeps were not looked at."""
         ...
 
     async def counts(self) -> dict[str, dict[State, int]]:

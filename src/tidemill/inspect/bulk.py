@@ -11,8 +11,10 @@ from tidemill.core.changes import Change
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.states import State
-from tidemill.inspect.views import Changed
+from tidemill.inspect.views import Changed, Count
 
+LOOKS = 10_000
+"""So many jobs are looked at for one page, or for a count, while somebody waits for it."""
 PAGE = 1000
 CHUNK = 500
 """No step of a bulk change holds up the writer for longer than so many jobs take."""
@@ -32,13 +34,20 @@ async def each(store: Store, wanted: Filter) -> AsyncIterator[Job]:
         cursor = page.cursor
 
 
-async def count(store: Store, wanted: Filter) -> int:
+async def count(store: Store, wanted: Filter, looks: int | None) -> Count:
     """Queues and states are counted by the store; anything else has to be looked at."""
-    if wanted != Filter(queue=wanted.queue, states=wanted.states):
-        met = 0
-        async for _ in each(store, wanted):
-            met += 1
-        return met
+    if wanted == Filter(queue=wanted.queue, states=wanted.states):
+        return Count(await _counted(store, wanted))
+    if looks is not None:
+        page = await store.find(wanted, looks, looks=looks)
+        return Count(len(page.jobs), more=page.cursor is not None)
+    met = 0
+    async for _ in each(store, wanted):
+        met += 1
+    return Count(met)
+
+
+async def _counted(store: Store, wanted: Filter) -> int:
     counts = await store.counts()
     queues = counts if wanted.queue is None else {wanted.queue: counts.get(wanted.queue, {})}
     states = set(State) if wanted.states is None else set(wanted.states)

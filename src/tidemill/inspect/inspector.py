@@ -72,9 +72,9 @@ class Inspector:
         cursor: int | None = None,
         looks: int | None = bulk.LOOKS,
     ) -> Page:
-        """Newest first; `cursor` of one page continues with the next. A page for which so many jobs were looked
-        at ends there and is `partial`, so that it takes no longer the more jobs there are; with looks=None it
-        goes on until it is full."""
+        """Newest first; `cursor` of one page continues with the next. A page for which so many jobs were
+        looked at ends there and is `partial`, so that it takes no longer the more jobs there are; with
+        looks=None it goes on until it is full."""
         if looks is not None and looks < 1:
             raise ConfigurationError(f"looks: must be 1 or more, or None for any number, is {looks}")
         if not 1 <= limit <= MOST_AT_ONCE:
@@ -89,8 +89,8 @@ class Inspector:
             yield job
 
     async def count(self, wanted: Filter, *, looks: int | None = bulk.LOOKS) -> Count:
-        """By queue and states exact, and at once. By anything else so many jobs are looked at, and if there are
-        more the count says so; with looks=None it is exact, however many have to be read."""
+        """By queue and states exact, and at once. By anything else so many jobs are looked at, and if there
+        are more the count says so; with looks=None it is exact, however many have to be read."""
         return await bulk.count(await self._store(), checked(wanted), looks)
 
     async def job(self, id: str) -> JobView:  # noqa: A002 - the word for it

@@ -91,6 +91,21 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     store: StoreFacts
 
 
+class Count(msgspec.Struct, frozen=True):
+    """How many jobs match; with `more`, so many were found before the search ended, and there may be
+    others."""
+
+    jobs: int
+    more: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there may be any."""
+        return self.more or self.jobs > 0
+
+    def __str__(self) -> str:
+        return f"{self.jobs} or more" if self.more else str(self.jobs)
+
+
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the jobs a change was meant for.
 

@@ -145,9 +145,11 @@ async def test_r2_what_most_jobs_are_is_read_in_their_order(store: SqliteStore) 
 
 
 def _plan_of(transaction: Transaction, wanted: Filter) -> list[str]:
-    statement = find._statement(transaction, wanted, None)
+    source = find._source(transaction, wanted, None, bounded=True)
+    assert source is not None
+    statement = find._statement(source, wanted, None, None)
     plan = transaction.execute(
-        f"EXPLAIN QUERY PLAN {statement}\n{find.SQL.newest_first}", find._values(wanted, None)
+        f"EXPLAIN QUERY PLAN {statement}\n{find.SQL.newest_first}", find._values(wanted, None, None)
     )
     return [detail for *_, detail in plan]
 

@@ -13,7 +13,7 @@ async def what_an_editor_shows() -> None:
     reveal_type(await app.inspect.queues())  # reveals: list[QueueView]
     reveal_type(await app.inspect.queue("feeds"))  # reveals: QueueView
     reveal_type(await app.inspect.find(Filter(states=(State.FAILED,)), limit=10))  # reveals: Page
-    reveal_type(await app.inspect.count(Filter(queue="feeds")))  # reveals: int
+    reveal_type(await app.inspect.count(Filter(queue="feeds")))  # reveals: Count
     reveal_type(await app.inspect.job("id"))  # reveals: JobView
     reveal_type(await app.inspect.change(Filter(queue="feeds"), Cancel("enough")))  # reveals: Changed
     reveal_type(await app.inspect.retry(Filter(queue="feeds")))  # reveals: Changed

@@ -76,7 +76,7 @@ class Meant:
     def _by_filter(self, change: Change, words: Words) -> int:
         async def count(app: Tidemill) -> tuple[Filter, int]:
             meant = await self.wanted.filter(app, words.states)
-            return meant, await app.inspect.count(meant)
+            return meant, (await app.inspect.count(meant, looks=None)).jobs
 
         meant, matching = self.target.run(count)
         if not matching:

@@ -38,7 +38,7 @@ def jobs(target: Target, *, wanted: Wanted, limit: int, cursor: int | None) -> N
         return
 
     async def find(app: Tidemill) -> Page:
-        return await app.inspect.find(await wanted.filter(app), limit=limit, cursor=cursor)
+        return await app.inspect.find(await wanted.filter(app), limit=limit, cursor=cursor, looks=None)
 
     page = target.run(find)
     if target.json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from msgspec.structs import replace
 
@@ -30,19 +29,27 @@ def get(records: Records, ids: Sequence[str]) -> list[Job | None]:
     return [records.jobs.get(id_) for id_ in ids]
 
 
-def find(records: Records, wanted: Filter, limit: int, cursor: int | None) -> Page:
-    """R2. The cursor is the seq of the page's last job; new jobs have a higher one."""
+def find(records: Records, wanted: Filter, limit: int, cursor: int | None, looks: int | None) -> Page:
+    """R2, R11. The cursor is the seq of the last job that counts; new jobs have a higher one."""
     checked(wanted)
     older = (job for job in _newest_first(records, wanted) if cursor is None or job.seq < cursor)
-    found = list(islice(older, limit + 1))
-    page = tuple(found[:limit])
-    return Page(page, page[-1].seq if page and len(found) > limit else None)
+    found: list[Job] = []
+    last = cursor
+    for looked, job in enumerate(older):
+        if looked == looks:
+            return Page(tuple(found), last, partial=len(found) < limit)
+        if matches(wanted, job):
+            if len(found) == limit:
+                return Page(tuple(found), found[-1].seq if found else None)
+            found.append(job)
+        last = job.seq
+    return Page(tuple(found), None)
 
 
 def _newest_first(records: Records, wanted: Filter) -> Iterator[Job]:
     if wanted.ids is not None:
         return reversed(list(oldest_first(records, wanted)))
-    return (job for job in reversed(records.jobs.values()) if matches(wanted, job))
+    return iter(reversed(records.jobs.values()))
 
 
 def counts(records: Records) -> dict[str, dict[State, int]]:

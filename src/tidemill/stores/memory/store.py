@@ -216,9 +216,11 @@ class MemoryStore(SteppedVerbs):
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return self.blocking.get(ids)
 
-    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
+    async def find(
+        self, wanted: Filter, limit: int = 100, cursor: int | None = None, looks: int | None = None
+    ) -> Page:
         with self.verb() as records:
-            return reader.find(records, wanted, limit, cursor)
+            return reader.find(records, wanted, limit, cursor, looks)
 
     async def counts(self) -> dict[str, dict[State, int]]:
         with self.verb() as records:

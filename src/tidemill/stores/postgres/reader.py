@@ -53,7 +53,9 @@ async def get(connection: Connection, ids: Sequence[str]) -> list[Job | None]:
     return [found.get(id_) for id_ in ids]
 
 
-async def find(connection: Connection, wanted: Filter, limit: int, cursor: int | None) -> Page:
+async def find(
+    connection: Connection, wanted: Filter, limit: int, cursor: int | None, looks: int | None = None
+) -> Page:
     """R2. The cursor is the place of the page's last job; new jobs have a higher one."""
     found: list[Job] = []
     async for job in search(connection.fetch, wanted, newest_first=True, limit=limit + 1, before=cursor):

@@ -196,8 +196,10 @@ class PostgresStore(SteppedVerbs):
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return await reader.get(self._connection, ids)
 
-    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
-        return await reader.find(self._connection, wanted, limit, cursor)
+    async def find(
+        self, wanted: Filter, limit: int = 100, cursor: int | None = None, looks: int | None = None
+    ) -> Page:
+        return await reader.find(self._connection, wanted, limit, cursor, looks)
 
     async def counts(self) -> dict[str, dict[State, int]]:
         return await reader.counts(self._connection)

@@ -48,7 +48,9 @@ async def get(shard: Shard, ids: Sequence[str]) -> list[Job | None]:
     return found
 
 
-async def find(shard: Shard, wanted: Filter, limit: int, cursor: int | None) -> Page:
+async def find(
+    shard: Shard, wanted: Filter, limit: int, cursor: int | None, looks: int | None = None
+) -> Page:
     """R2. The cursor is the place in line of the page's last job; new jobs have a higher one."""
     found: list[Job] = []
     async with aclosing(search(shard, wanted, newest_first=True, behind=cursor, enough=limit + 1)) as jobs:

@@ -10,14 +10,14 @@ from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.states import FINAL, State
 from tidemill.stores.sqlite import booking, checkpoints
-from tidemill.stores.sqlite.find import search
+from tidemill.stores.sqlite.find import oldest_first
 from tidemill.stores.sqlite.transaction import Transaction
 
 
 def amend(transaction: Transaction, wanted: Filter, change: Change, limit: int) -> Amended:
     done: list[str] = []
     left: list[str] = []
-    meant = [job.id for job in islice(search(transaction, wanted, newest_first=False), limit)]
+    meant = [job.id for job in islice(oldest_first(transaction, wanted), limit)]
     for name in meant:
         # An earlier change of this call may have released or ended it: look at it as it is now.
         job = transaction.by_id([name])[name]

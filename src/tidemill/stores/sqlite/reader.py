@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -14,20 +13,20 @@ from tidemill.contract.reader import (
     Backlog,
     LogLine,
     Minute,
-    Page,
     WorkerInfo,
 )
 from tidemill.core.batching import Batching
 from tidemill.core.demand import SAMPLED, Demand, averaged
-from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.needs import Need, is_of_batches, together
 from tidemill.core.states import State
-from tidemill.stores.sqlite.find import search
+from tidemill.stores.sqlite.find import find
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
 
 SQL = load("reader")
+
+__all__ = ["ahead", "attempts", "backlog", "counts", "demand", "find", "get", "history", "logs", "workers"]
 _ATTEMPT = msgspec.json.Decoder(AttemptRecord)
 _BATCHING = msgspec.json.Decoder(Batching)
 _NEEDS = msgspec.json.Decoder(tuple[Need, ...])
@@ -36,13 +35,6 @@ _NEEDS = msgspec.json.Decoder(tuple[Need, ...])
 def get(transaction: Transaction, ids: Sequence[str]) -> list[Job | None]:
     found = transaction.by_id(ids)
     return [found.get(name) for name in ids]
-
-
-def find(transaction: Transaction, wanted: Filter, limit: int, cursor: int | None) -> Page:
-    found = search(transaction, wanted, newest_first=True, before=cursor)
-    jobs = list(islice(found, limit + 1))
-    page = tuple(jobs[:limit])
-    return Page(page, page[-1].seq if page and len(jobs) > limit else None)
 
 
 def counts(transaction: Transaction) -> dict[str, dict[State, int]]:

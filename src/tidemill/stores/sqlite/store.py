@@ -287,8 +287,12 @@ class SqliteStore:
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return await self._reads.run(lambda transaction: reader.get(transaction, ids))
 
-    async def find(self, wanted: Filter, limit: int = 100, cursor: int | None = None) -> Page:
-        return await self._searches.run(lambda transaction: reader.find(transaction, wanted, limit, cursor))
+    async def find(
+        self, wanted: Filter, limit: int = 100, cursor: int | None = None, looks: int | None = None
+    ) -> Page:
+        return await self._searches.run(
+            lambda transaction: reader.find(transaction, wanted, limit, cursor, looks)
+        )
 
     async def counts(self) -> dict[str, dict[State, int]]:
         return await self._reads.run(reader.counts)

@@ -22,11 +22,29 @@ seq < :before
 -- name: ids
 id IN (SELECT value FROM json_each(:ids))
 
+-- name: behind
+seq > :floor
+
+-- name: next_of_places  behind those that are looked at
+SELECT seq FROM ({}) ORDER BY seq DESC LIMIT 1 OFFSET :most
+
+-- name: next_of_all
+SELECT seq FROM jobs WHERE {} ORDER BY seq DESC LIMIT 1 OFFSET :most
+
+-- name: begins
+id >= :id_prefix AND id <= :id_prefix_end
+
 -- name: id_prefix
-seq IN (SELECT seq FROM jobs INDEXED BY jobs_id WHERE id >= :id_prefix AND id <= :id_prefix_end)
+SELECT seq FROM jobs INDEXED BY jobs_id WHERE id >= :id_prefix AND id <= :id_prefix_end
+
+-- name: many
+SELECT 1 FROM ({}) LIMIT 1 OFFSET :gathered
 
 -- name: queue
 queue = :queue
+
+-- name: any_queue  so that what stands behind the queue in an index can be searched, too
+queue IN (SELECT name FROM queues)
 
 -- name: states
 state IN (SELECT value FROM json_each(:states))
