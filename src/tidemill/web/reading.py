@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
@@ -94,10 +95,21 @@ def _is_list(kind: Any) -> bool:
     )
 
 
+_NO_FIELD = re.compile(r"Object (contains unknown|missing required) field `([^`]*)`")
+_SAYS = {
+    "contains unknown": "there is no such field; leave it out, or look for a typing error",
+    "missing required": "must be given",
+}
+
+
 def _unreadable(error: Exception, what: str) -> Refused:
-    """msgspec says `… - at `$.songs[0].title``."""
+    """msgspec says `… - at `$.songs[0].title``, and names a field that is missing, or too much, in the
+    sentence."""
     sentence, _, place = str(error).partition(" - at `")
     field = place.strip("`").removeprefix("$").removeprefix(".") or None
+    if found := _NO_FIELD.fullmatch(sentence):
+        field = ".".join(filter(None, (field, found[2])))
+        sentence = _SAYS[found[1]]
     status = (
         HTTPStatus.UNPROCESSABLE_ENTITY
         if isinstance(error, msgspec.ValidationError)
