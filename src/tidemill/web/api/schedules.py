@@ -50,7 +50,6 @@ class RuleNames(Query, frozen=True, kw_only=True):
     """Without any, all of them."""
 
     names: list[Setting] = msgspec.field(default_factory=list, name="name")
-    )
 
 
 class NewSchedule(ScheduleRule, frozen=True, kw_only=True):
