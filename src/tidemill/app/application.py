@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from tidemill.client.schedules import Schedules
     from tidemill.contract.store import Store
     from tidemill.core.pools import PoolSettings
+    from tidemill.metrics.exposition import Exposition
     from tidemill.seam.registry import Web
     from tidemill.tasks.classifiers import Classifiers
+    from tidemill.telling.telling import Telling
     from tidemill.worker.worker import Lifespan
 
 R = TypeVar("R")
@@ -56,6 +58,8 @@ class Application:
         self.pools: dict[str, PoolSettings] = {}
         self._classifiers: Classifiers | None = None
         self._schedules: Schedules | None = None
+        self._telling: Telling | None = None
+        self._tells = True
         self._web: Web | None = None
         self.middlewares: list[Middleware] = []
         self.declared_in_code: set[str] = set()
@@ -68,6 +72,7 @@ class Application:
         """Counters, gauges and histograms of the application's own:
         `plays = app.metrics.counter("plays_total", "Songs played.")`, then `plays.add()`."""
         self.tally = Tally(self.metrics, self._new_id)
+        self._exposition: Exposition | None = None
         self.signals = Signals()
         write_events(self.signals)
         self.client = Client(
@@ -114,15 +119,17 @@ class Application:
         mind_waiting: Callable[[Job], None],
     ) -> Iterator[None]:
         """Work on another store meanwhile: what `tidemill.testing` is built on. Tasks that were
-        registered before and after go there too. `mind_waiting` may end a wait for a job's result."""
-        before = self._store, self.url, self.clock, self.entropy, self._lifespan
+        registered before and after go there too. `mind_waiting` may end a wait for a job's result. Nobody
+        outside is told of what happens there."""
+        before = self._store, self.url, self.clock, self.entropy, self._lifespan, self._tells
         self._store, self.url, self.clock, self.entropy = store, url, clock, entropy
+        self._tells = False
         self._lifespan = lifespan or self._lifespan
         try:
             with self.client.moved(clock, entropy, mind_waiting):
                 yield
         finally:
-            self._store, self.url, self.clock, self.entropy, self._lifespan = before
+            self._store, self.url, self.clock, self.entropy, self._lifespan, self._tells = before
 
     def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine of this application from a program without an event loop:

@@ -33,6 +33,14 @@ class Looks(Application):
             self._web = Web()
         return self._web
 
+    async def exposition(self) -> str:
+        """Every metric in the text format of Prometheus, the application's own included."""
+        if self._exposition is None:
+            from tidemill.metrics.exposition import Exposition
+
+            self._exposition = Exposition(self.tally)
+        return await self._exposition.text(await self.client.store())
+
     async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
         """Why a job waits, or what it does."""
         return await self.inspect.explain(id)

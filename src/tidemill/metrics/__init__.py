@@ -6,5 +6,11 @@ application's own, in the text format of Prometheus.
     queues, pools, fleet   where their values come from
     text         the format
 
+    own          the application's, and what else its processes counted
+
 No label is a job's id or a pool's key: how many series there are depends on the code, not on the work.
 """
+
+from tidemill.metrics.text import CONTENT_TYPE
+
+__all__ = ["CONTENT_TYPE"]

@@ -1,0 +1,118 @@
+"""Every metric there is; docs/reference/metrics.md is this list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from tidemill.tallies.families import Counted, Family, Kind
+from tidemill.tallies.job_times import JOB_SECONDS
+
+
+def _metric(kind: Kind, name: str, says: str, *labels: str) -> Family:
+    return Family(name=f"tidemill_{name}", kind=kind, says=says, labels=labels)
+
+
+QUEUE_JOBS = _metric("gauge", "queue_jobs", "Jobs by state.", "queue", "state")
+QUEUE_LATENCY = _metric(
+    "gauge",
+    "queue_latency_seconds",
+    "How long the ready job that waits longest could have been running.",
+    "queue",
+)
+QUEUE_RETRYING = _metric("gauge", "queue_retrying", "Scheduled jobs that have run before.", "queue")
+QUEUE_PAUSED = _metric("gauge", "queue_paused", "1 while the queue is paused.", "queue")
+QUEUE_WORKERS = _metric("gauge", "queue_workers", "Workers that serve the queue.", "queue")
+QUEUE_DRAIN = _metric(
+    "gauge",
+    "queue_drain_seconds",
+    "Until what is ready now will be done; +Inf for never as things are, missing when nobody can say.",
+    "queue",
+)
+JOBS_DONE = _metric("counter", "jobs_done_total", "Jobs that are done.", "queue")
+JOBS_FAILED = _metric("counter", "jobs_failed_total", "Jobs that failed for good.", "queue")
+JOBS_CANCELLED = _metric("counter", "jobs_cancelled_total", "Jobs that were cancelled.", "queue")
+JOBS_RETRIED = _metric("counter", "jobs_retried_total", "Attempts that failed and were followed.", "queue")
+JOBS_RECLAIMED = _metric("counter", "jobs_reclaimed_total", "Attempts whose worker fell silent.", "queue")
+
+POOL_OPEN = _metric("gauge", "pool_open", "1 while the pool is open, 0 while it is closed.", "pool")
+POOL_AMOUNT = _metric("gauge", "pool_amount", "What a limit allows now.", "pool", "limit")
+POOL_USED = _metric(
+    "gauge",
+    "pool_used",
+    "What is used of a limit; of a keyed pool, the most by a key.",
+    "pool",
+    "limit",
+)
+POOL_UTILISATION = _metric(
+    "gauge", "pool_utilisation", "The used share of a limit; of a keyed pool, the largest.", "pool", "limit"
+)
+POOL_RESERVATIONS = _metric("gauge", "pool_reservations", "Calls under way.", "pool")
+POOL_WAITING = _metric("gauge", "pool_waiting_jobs", "Ready jobs that need the pool.", "pool")
+POOL_KEYS = _metric("gauge", "pool_keys", "Keys with something taken or closed.", "pool")
+POOL_KEYS_CLOSED = _metric("gauge", "pool_keys_closed", "Keys that are closed.", "pool")
+POOL_DRAIN = _metric(
+    "gauge", "pool_drain_seconds", "As tidemill_queue_drain_seconds, of the jobs that need the pool.", "pool"
+)
+POOL_CALLS = _metric("counter", "pool_calls_total", "Calls that ended.", "pool")
+POOL_UNITS = _metric("counter", "pool_units_total", "What calls used.", "pool", "unit")
+POOL_REFUSALS = _metric("counter", "pool_refusals_total", "Calls a provider refused.", "pool", "reason")
+
+WORKERS = _metric("gauge", "workers", "Workers that are alive.")
+WORKER_SLOTS = _metric("gauge", "worker_slots", "Jobs that all workers could run at once.")
+WORKER_HOLDS = _metric("gauge", "worker_holds", "Jobs in the hands of workers.")
+FLOWS = _metric("gauge", "flows", "Flows by state.", "state")
+SCHEDULES = _metric("gauge", "schedules", "Schedules by state.", "state")
+STORE_BYTES = _metric("gauge", "store_bytes", "Size of the store, where it can be told.")
+STORE_FREE = _metric("gauge", "store_free_bytes", "Space in the store that a compaction would give back.")
+STORE_WARNINGS = _metric("gauge", "store_warnings", "Warnings about how the store is set up.")
+STORE_INFO = _metric("gauge", "store_info", "1, with what the store is made of.", "kind", "engine")
+UNREADABLE = _metric("gauge", "metric_unreadable", "1 while what reads a gauge raises.", "metric")
+
+CATALOGUE: tuple[Family, ...] = (
+    QUEUE_JOBS,
+    QUEUE_LATENCY,
+    QUEUE_RETRYING,
+    QUEUE_PAUSED,
+    QUEUE_WORKERS,
+    QUEUE_DRAIN,
+    JOBS_DONE,
+    JOBS_FAILED,
+    JOBS_CANCELLED,
+    JOBS_RETRIED,
+    JOBS_RECLAIMED,
+    JOB_SECONDS,
+    POOL_OPEN,
+    POOL_AMOUNT,
+    POOL_USED,
+    POOL_UTILISATION,
+    POOL_RESERVATIONS,
+    POOL_WAITING,
+    POOL_KEYS,
+    POOL_KEYS_CLOSED,
+    POOL_DRAIN,
+    POOL_CALLS,
+    POOL_UNITS,
+    POOL_REFUSALS,
+    WORKERS,
+    WORKER_SLOTS,
+    WORKER_HOLDS,
+    FLOWS,
+    SCHEDULES,
+    STORE_BYTES,
+    STORE_FREE,
+    STORE_WARNINGS,
+    STORE_INFO,
+    UNREADABLE,
+)
+
+
+Of = TypeVar("Of", bound=str | tuple[str, ...])
+
+
+def valued(family: Family, values: Mapping[Of, float]) -> Counted:
+    """Where there is one label, its value stands for the tuple of it."""
+    return Counted(
+        family,
+        tuple(((of,) if isinstance(of, str) else of, (float(value),)) for of, value in values.items()),
+    )

@@ -1,0 +1,49 @@
+"""The application's own metrics, and what else processes counted."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+
+from tidemill.contract.store import Store
+from tidemill.errors import ConfigurationError
+from tidemill.metrics import catalogue
+from tidemill.metrics.catalogue import valued
+from tidemill.tallies.families import Amounts, Counted, Labels, added
+from tidemill.tallies.folding import counted
+from tidemill.tallies.instruments import SERIES_AT_MOST, Gauge, Value
+from tidemill.tallies.tally import Tally
+
+
+async def of_processes(store: Store, tally: Tally | None) -> list[Counted]:
+    """What all of them told, what this one has not told yet, and what is read now."""
+    told = (await counted(store)).values()
+    if tally is None:
+        return list(told)
+    read, unreadable = await _read(each for each in tally.instruments if isinstance(each, Gauge))
+    return [*added(tally.untold(), told, read).values(), valued(catalogue.UNREADABLE, unreadable)]
+
+
+async def _read(gauges: Iterable[Gauge]) -> tuple[list[Counted], dict[str, float]]:
+    """The functions are the application's: one that raises must not hide the other numbers."""
+    found: list[Counted] = []
+    unreadable: dict[str, float] = {}
+    for gauge in gauges:
+        if gauge.read is None:
+            continue
+        try:
+            answer = gauge.read()
+            value = await answer if inspect.isawaitable(answer) else answer
+            found.append(Counted(gauge.family, _series(gauge, value)))
+        except Exception:  # noqa: BLE001 - whatever it is, it is shown as a metric of its own
+            unreadable[gauge.family.name] = 1
+    return found, unreadable
+
+
+def _series(gauge: Gauge, value: Value) -> tuple[tuple[Labels, Amounts], ...]:
+    values: Mapping[Labels, float] = value if isinstance(value, Mapping) else {(): value}
+    wanted = len(gauge.family.labels)
+    if any(len(labels) != wanted for labels in values):
+        raise ConfigurationError(f"metric {gauge.family.name!r}: must answer {wanted} values of labels each")
+    some = list(values.items())[:SERIES_AT_MOST]
+    return tuple((tuple(map(str, labels)), (float(of),)) for labels, of in some)
