@@ -23,7 +23,7 @@ def tools(environment: Environment, prefix: str, language: str) -> dict[str, Any
     say = words(language)
     held = {
         "t": say,
-        "link": _links(prefix),
+        "link": links(prefix),
         "static": _statics(prefix),
         "duration": say.duration,
         "language": language,
@@ -32,7 +32,7 @@ def tools(environment: Environment, prefix: str, language: str) -> dict[str, Any
     return held | {"ui": environment.get_template("macros.html").make_module(held)}
 
 
-def _links(prefix: str) -> Callable[..., str]:
+def links(prefix: str) -> Callable[..., str]:
     def link(path: str, /, *parts: str, **query: Any) -> str:
         """`link("/jobs/{}", id)`: each {} is a part, whatever it is made of. Of the query, what is None or
         empty is left out, and a list comes several times."""
@@ -41,6 +41,10 @@ def _links(prefix: str) -> Callable[..., str]:
         return f"{prefix}{place}?{urlencode(given, doseq=True)}" if given else f"{prefix}{place}"
 
     return link
+
+
+address = links("")
+"""For `Go`, which knows where the dashboard is mounted."""
 
 
 def _statics(prefix: str) -> Callable[[str], str]:

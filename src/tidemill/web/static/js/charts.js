@@ -1,6 +1,10 @@
 // Charts over time, drawn by uPlot from a JSON address: {"at": […], "lines": [{"name", "tone", "values": […]}]}.
 const MINUTE = 60_000;
 
+const place = navigator.languages.find((tag) => tag.startsWith(document.documentElement.lang)) ?? document.documentElement.lang;
+const hour = new Intl.DateTimeFormat(place, { timeStyle: "short" });
+const moment = new Intl.DateTimeFormat(place, { dateStyle: "short", timeStyle: "short" });
+
 function colour(name) {
   const probe = document.createElement("span");
   probe.style.color = `var(--${name})`;
@@ -17,7 +21,7 @@ function options(figure, lines) {
     width: figure.clientWidth,
     height: 240,
     series: [
-      {},
+      { label: figure.dataset.time, value: (_, at) => (at === null ? "–" : moment.format(at * 1000)) },
       ...lines.map((line) => ({
         label: line.name,
         stroke: colour(line.tone),
@@ -28,7 +32,7 @@ function options(figure, lines) {
       })),
     ],
     axes: [
-      { stroke: ink, grid, ticks: grid },
+      { stroke: ink, grid, ticks: grid, values: (_, times) => times.map((at) => hour.format(at * 1000)) },
       { stroke: ink, grid, ticks: grid, size: 56 },
     ],
     scales: { y: { range: (_, __, most) => [0, Math.max(most, 1)] } },

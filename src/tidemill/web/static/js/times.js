@@ -2,9 +2,11 @@
 const said = document.documentElement.dataset;
 const units = said.units.split(" ");
 const sizes = [86400, 3600, 60, 1];
-const day = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" });
-const clock = new Intl.DateTimeFormat(document.documentElement.lang, { timeStyle: "medium" });
-const whole = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "full", timeStyle: "long" });
+const place = navigator.languages.find((tag) => tag.startsWith(document.documentElement.lang)) ?? document.documentElement.lang;
+const day = new Intl.DateTimeFormat(place, { dateStyle: "medium", timeStyle: "short" });
+const minute = new Intl.DateTimeFormat(place, { timeStyle: "short" });
+const second = new Intl.DateTimeFormat(place, { timeStyle: "medium" });
+const whole = new Intl.DateTimeFormat(place, { dateStyle: "full", timeStyle: "long" });
 
 function span(seconds) {
   let left = Math.floor(seconds);
@@ -22,7 +24,8 @@ function words(element, at) {
   const now = Date.now();
   const past = (now - at) / 1000;
   if ("when" in element.dataset) {
-    return new Date(at).toDateString() === new Date(now).toDateString() ? clock.format(at) : day.format(at);
+    if (new Date(at).toDateString() !== new Date(now).toDateString()) return day.format(at);
+    return (at % 60_000 ? second : minute).format(at);
   }
   if ("since" in element.dataset) return span(Math.max(past, 0));
   if ("until" in element.dataset) return past >= 0 ? said.over : span(-past);

@@ -1,0 +1,126 @@
+"""A music service at work: jobs in every state, pools full, closed and open, a flow, a schedule, dead letters.
+
+`python -m tests.web.sample sqlite:////tmp/sample.db` serves it without a sign-in, for looking at pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import uvicorn
+from starlette.requests import Request
+
+from tidemill import Context, Day, Limit, Retry, Tidemill
+from tidemill.seam.roles import Role, Who
+from tidemill.web import dashboard
+
+LONG = 3600.0
+PORT = 8799
+
+
+class OverloadedError(Exception):
+    """What a provider says that has too much to do."""
+
+
+class Sample:
+    def __init__(self, url: str) -> None:
+        self.app = app = Tidemill(url)
+        app.queue("metadata", weight=3, concurrency=6)
+        app.queue("mail", max_length=5000)
+        app.queue("archive")
+        gemini = app.pool(
+            "gemini",
+            Limit.requests(10, per="minute"),
+            Limit.tokens(250_000, per="minute"),
+            Limit.requests(250, per=Day("America/Los_Angeles")),
+        )
+        voyage = app.pool("voyage", Limit.requests(300, per="minute"), Limit.concurrent(4))
+        app.pool("elevenlabs", Limit.of("characters", 10_000, per="hour"))
+        cost = {"tokens": 5_400}
+        self.describe = app.task(name="songs:describe", queue="metadata", pool=gemini, cost=lambda **_: cost)(
+            self._describe
+        )
+        self.embed = app.task(name="songs:embed", queue="embed", pool=voyage)(self._embed)
+        self.send = app.task(name="mail:send", queue="mail", retry=Retry(attempts=3, first=LONG))(self._send)
+        self.digest = app.task(name="mail:digest", queue="mail", retry=Retry(attempts=1))(self._digest)
+        self.extract = app.task(name="films:extract", queue="films")(self._extract)
+        self.speak = app.task(name="films:speak", queue="films")(self._speak)
+        self.mux = app.task(name="films:mux", queue="films")(self._mux)
+        app.schedule("nightly", self.embed.job("night"), cron="0 3 * * *", tz="Asia/Shanghai")
+
+    async def fill(self) -> None:
+        """What is sent, and what somebody did; a worker makes the rest of it."""
+        await self.app.enqueue_many(
+            [self.describe.job([f"song {number}", "other"], api_key="sk-live-1") for number in range(40)]
+        )
+        await self.app.enqueue_many([self.embed.job(f"verse {number}") for number in range(60)])
+        await self.app.enqueue_many([self.digest.job(user) for user in range(7)])
+        await self.app.enqueue_many(
+            [self.send.job(f"{name}@example.org") for name in ("nobody", "ann", "bo")]
+        )
+        await self.embed.using(tags=["slow"], key="long").enqueue("endless")
+        await self.send.using(delay=LONG).enqueue("later@example.org")
+        cancelled = await self.send.using(delay=LONG).enqueue("never@example.org")
+        await self.app.inspect.cancel(cancelled.id, reason="the customer left")
+        flow = self.app.flow("dub", key="film-7")
+        spoken = flow.map(self.speak, line=flow.add(self.extract, film="film-7"))
+        flow.add(self.mux, spoken=spoken)
+        await flow.enqueue()
+        await self.app.inspect.pause("archive", reason="the disk is being changed")
+        await self.app.inspect.override("mail", by="alice", reason="a campaign", concurrency=2)
+        await self.app.inspect.close_pool("elevenlabs", by="alice", reason="the invoice is open")
+
+    async def _describe(self, ctx: Context, songs: list[str], api_key: str) -> int:
+        ctx.log(f"asking for {len(songs)} songs")
+        await ctx.step("metadata", self._ask, songs[0], paid=True)
+        await ctx.progress(0.5, "embedding")
+        await asyncio.sleep(20)
+        return len(songs)
+
+    async def _ask(self, song: str) -> dict[str, str]:
+        return {"song": song, "mood": "calm"}
+
+    async def _embed(self, ctx: Context, text: str) -> list[float]:
+        await ctx.progress(0.25, "first quarter")
+        await asyncio.sleep(LONG if text == "endless" else 0.05)
+        return [0.25, 0.5]
+
+    async def _send(self, ctx: Context, to: str, subject: str = "Your <b>songs</b>") -> str:
+        ctx.log(f"connecting for {to}")
+        if to.startswith("nobody"):
+            raise ConnectionError(f"mail server refused {to}: connection reset by peer")
+        return "sent"
+
+    async def _digest(self, user: int) -> None:
+        raise OverloadedError("HTTP 529: overloaded, try later")
+
+    async def _extract(self, film: str) -> list[str]:
+        return [f"{film} line {number}" for number in range(4)]
+
+    async def _speak(self, line: str) -> str:
+        await asyncio.sleep(LONG if line.endswith("2") else 0)
+        return line.upper()
+
+    async def _mux(self, spoken: list[str]) -> str:
+        return ", ".join(spoken)
+
+
+async def anybody(_: Request) -> Who:
+    return Who("alice", Role.ADMIN)
+
+
+async def serve(url: str) -> None:
+    made = Sample(url)
+    async with made.app:
+        await made.fill()
+        config = uvicorn.Config(
+            dashboard(made.app, auth=anybody), port=PORT, lifespan="off", log_level="warning"
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(made.app.worker(concurrency=12).run())
+            group.create_task(uvicorn.Server(config).serve())
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1]))
