@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tidemill.errors import ConfigurationError
@@ -22,7 +22,7 @@ class Route:
     """`role` has no default: nothing is open because somebody forgot. `takes` is the type of the body, JSON
     in the API and a form on pages; `query` a struct of what may follow the question mark. `answers` is the
     type of what is sent, `status` its code. `audited` is False for a write that changes nothing, such as a
-    plan, and for the signing in that tells of itself."""
+    plan, and for the signing in that tells of itself. `headers` are those it reads, with what each says."""
 
     method: Method
     path: str
@@ -34,6 +34,7 @@ class Route:
     answers: Any = None
     status: int = 200
     audited: bool = True
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if _PATH.fullmatch(self.path) is None:

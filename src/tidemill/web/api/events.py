@@ -63,5 +63,6 @@ ROUTES = (
         "and has the newest is sent nothing.",
         query=Watched,
         answers=Events,
+        headers={"Last-Event-ID": "The id of the last event that was seen."},
     ),
 )

@@ -214,6 +214,11 @@ def _mark(job: Job | core.NewJob) -> str | None:
     return next((tag for tag in reversed(job.tags) if tag.startswith(MARK)), None)
 
 
+_HEADERS = {
+    "Idempotency-Key": "Of your own making, such as a UUID: any number of sends with it make one job. "
+    "Another request with the same key is refused."
+}
+
 ROUTES = (
     Route(
         method="POST",
@@ -227,6 +232,7 @@ ROUTES = (
         ],
         answers=Sent,
         status=HTTPStatus.CREATED,
+        headers=_HEADERS,
     ),
     Route(
         method="POST",
@@ -236,5 +242,6 @@ ROUTES = (
         says="Send many jobs; each has a verdict of its own. With an Idempotency-Key, each is made once.",
         takes=NewJobs,
         answers=Verdicts,
+        headers=_HEADERS,
     ),
 )

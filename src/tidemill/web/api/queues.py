@@ -28,7 +28,7 @@ Setting = Literal[
 Bound = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
-class Pause(Body, frozen=True, kw_only=True):
+class NewPause(Body, frozen=True, kw_only=True):
     """Without `until` it lasts until somebody resumes it."""
 
     until: Time | None = None
@@ -153,7 +153,9 @@ ROUTES = (
         role=Role.OPERATOR,
         handler=pause,
         says="Running jobs go on; nothing new of the queue starts until a time, or until it is resumed.",
-        takes=Annotated[Pause, Meta(examples=[{"until": 1_790_000_000, "reason": "the provider is down"}])],
+        takes=Annotated[
+            NewPause, Meta(examples=[{"until": 1_790_000_000, "reason": "the provider is down"}])
+        ],
         answers=QueueView,
     ),
     Route(

@@ -17,7 +17,7 @@ from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api.fields import Body, Limit, Name, Query, Seconds, Sentence, TextCursor, Time
 from tidemill.web.api.new_jobs import NewJob, Sent, request_of
-from tidemill.web.api.queues import Pause
+from tidemill.web.api.queues import NewPause
 from tidemill.web.asked import Asked
 from tidemill.web.problems import Refused
 
@@ -58,7 +58,7 @@ class NewSchedule(ScheduleRule, frozen=True, kw_only=True):
     job: NewJob
 
 
-class ScheduleOverride(ScheduleRule, frozen=True, kw_only=True):
+class RuleOverride(ScheduleRule, frozen=True, kw_only=True):
     """What is given joins the override that holds. `until` ends all of it; null takes an end away."""
 
     reason: Sentence | None = None
@@ -116,7 +116,7 @@ async def run(asked: Asked) -> Sent:
 
 
 async def override(asked: Asked) -> ScheduleView:
-    said: ScheduleOverride = asked.body
+    said: RuleOverride = asked.body
     return await asked.app.schedules.override(
         asked.path["schedule"], by=asked.who.name, reason=said.reason, until=said.until, **_rule(said)
     )
@@ -176,7 +176,7 @@ ROUTES = (
         role=Role.OPERATOR,
         handler=pause,
         says="No tick makes a job until a time, or until it is resumed; they are not caught up.",
-        takes=Pause,
+        takes=NewPause,
         answers=ScheduleView,
     ),
     Route(
@@ -201,7 +201,7 @@ ROUTES = (
         role=Role.ADMIN,
         handler=override,
         says="Put another rule over the one that code or a call said; no deploy erases it.",
-        takes=ScheduleOverride,
+        takes=RuleOverride,
         answers=ScheduleView,
     ),
     Route(
