@@ -16,6 +16,9 @@ TidemillError
 ├── QueueNotFound            there is no such queue
 ├── PoolNotFound             there is no such pool
 ├── ScheduleNotFound         there is no such schedule
+├── WebhookNotFound          there is no such webhook
+├── TokenNotFound            there is no such token that holds
+├── SignatureInvalid         what came as a webhook is not ours, was changed, or is old
 ├── JobError                 about one job
 │   ├── JobNotFound          there is no such job (any more)
 │   ├── JobFailed            it failed for good
@@ -113,6 +116,18 @@ class PoolNotFound(TidemillError):
 
 class ScheduleNotFound(TidemillError):
     """There is no such schedule: nobody made it, or it was removed."""
+
+
+class WebhookNotFound(TidemillError):
+    """There is no such webhook: nobody added it, or it was removed."""
+
+
+class TokenNotFound(TidemillError):
+    """There is no token that holds of that id or that user: nobody made it, or it is over or revoked."""
+
+
+class SignatureInvalid(TidemillError):
+    """What came as a webhook was not signed with the secret, was changed on its way, or is too old."""
 
 
 class JobError(TidemillError):

@@ -33,6 +33,8 @@ def _row(setting: Setting) -> list[str]:
         ("Worker", [its for name, its in CATALOGUE.items() if name.startswith("worker.")]),
         ("Log", [its for name, its in CATALOGUE.items() if name.startswith("log.")]),
         ("Web", [its for name, its in CATALOGUE.items() if name.startswith("web.")]),
+        ("Webhooks", [its for name, its in CATALOGUE.items() if name.startswith("webhooks.")]),
+        ("Alerts", [its for name, its in CATALOGUE.items() if name.startswith("alerts.")]),
     ],
 )
 def test_every_setting_is_on_the_page_with_its_variable_key_and_default_x5(
@@ -43,7 +45,15 @@ def test_every_setting_is_on_the_page_with_its_variable_key_and_default_x5(
 
 
 def test_no_setting_is_without_a_section() -> None:
-    assert {name.partition(".")[0] for name in CATALOGUE} == {"url", "app", "worker", "log", "web"}
+    assert {name.partition(".")[0] for name in CATALOGUE} == {
+        "url",
+        "app",
+        "worker",
+        "log",
+        "web",
+        "webhooks",
+        "alerts",
+    }
 
 
 def test_other_variables_are_on_the_page() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import ChainMap
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tidemill.app.application import Application
+from tidemill.app.telling import Tells
 from tidemill.core.queues import QueueSettings
 from tidemill.logs import configure, in_force, write_events
 from tidemill.urls import StoreUrl
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Beside = AbstractAsyncContextManager[None]
 
 
-class Works(Application):
+class Works(Tells):
     def worker(self, **options: Unpack[WorkerArguments]) -> Worker:
         """A worker to be run inside `async with app`. Options are `WorkerArguments`; without `queues` it
         serves every queue that was declared or that a task is on, by weight."""
@@ -30,7 +31,7 @@ class Works(Application):
         self._log_as_set()
         return Worker(
             self.store,
-            self.tasks,
+            ChainMap(self.tasks, self.telling.tasks()) if self._tells else self.tasks,
             self.pools,
             schedules=None if self._schedules is None else self._schedules.declared,
             options=self.worker_options(**options),
@@ -41,6 +42,7 @@ class Works(Application):
             location=_location(self.url),
             lifespan=self._lifespan,
             middleware=self.middlewares,
+            telling=self.telling if self._tells else None,
         )
 
     def worker_options(self, **options: Unpack[WorkerArguments]) -> WorkerOptions:

@@ -21,6 +21,12 @@ class Weights:
         self._strict = strict
         self._passes = dict.fromkeys(self._weights, 0.0)
 
+    def add(self, queue: str) -> None:
+        """One more, of weight 1; in strict order the last."""
+        if queue not in self._weights:
+            self._weights[queue] = 1
+            self._passes[queue] = max(self._passes.values(), default=0.0)
+
     def shares(self, slots: int) -> tuple[Share, ...]:
         """How the next `slots` jobs should be spread if every queue had enough."""
         if self._strict or len(self._weights) == 1:

@@ -20,7 +20,7 @@ from tidemill.urls import DEFAULT_URL
 
 class Setting(msgspec.Struct, frozen=True):
     """`variables` are asked in their order. A `secret` one is never shown as it is, nor taken
-    from a file when it holds credentials."""
+    from a file when it holds credentials; one that is `environment_only` is never taken from a file."""
 
     name: str
     kind: Kind
@@ -28,6 +28,7 @@ class Setting(msgspec.Struct, frozen=True):
     meaning: str
     variables: tuple[str, ...]
     secret: bool = False
+    environment_only: bool = False
 
 
 def variable(name: str) -> str:
@@ -110,11 +111,80 @@ _WEB = _settings(
         8750,
         "the port the dashboard listens on; when nobody set one and it is taken, the next that is free",
     ),
+    (
+        "public_url",
+        kinds.WEB_ADDRESS,
+        None,
+        "the address people reach the dashboard at, for links in alerts; none by default",
+    ),
+    (
+        "hosts",
+        kinds.HOSTS,
+        (),
+        "names the dashboard may be asked by beside its own address, such as that of a reverse proxy",
+    ),
+    (
+        "proxies",
+        kinds.HOSTS,
+        (),
+        "reverse proxies that are believed when they say who asks (X-Forwarded-For) and how "
+        "(X-Forwarded-Proto)",
+    ),
+    ("session", kinds.SECONDS, 43200.0, "how long a browser stays signed in; half a day by default"),
+    ("rate", kinds.COUNT, 1200, "requests a minute of one token, beyond which it is answered 429"),
+    ("keep_audit", kinds.SECONDS, 7776000.0, "how long entries of the audit log stay; 90 days by default"),
+    (
+        "redact",
+        kinds.NAMES,
+        (),
+        "names of fields whose values nobody is shown, beside those that are always hidden",
+    ),
 )
 
-CATALOGUE: Mapping[str, Setting] = {setting.name: setting for setting in (_URL, _APP, *_WORKER, *_LOG, *_WEB)}
+_WEBHOOKS = _settings(
+    "webhooks",
+    (
+        "allow",
+        kinds.HOSTS,
+        (),
+        "hosts by name, and networks, that webhooks may call though they are not public; none by default",
+    ),
+    ("timeout", kinds.SECONDS, 15.0, "how long a receiver has for its whole answer"),
+)
 
-SECTIONS = ("worker", "log", "web")
+_ALERTS = [
+    *_settings(
+        "alerts",
+        ("rules", kinds.RULES, {}, "what is watched, see the page on alerts; the usual rules by default"),
+        ("every", kinds.SECONDS, 15.0, "how often the rules are looked at"),
+        ("digest", kinds.SECONDS_OR_ZERO, 30.0, "what happens within so many seconds goes into one message"),
+        ("repeat", kinds.SECONDS, 3600.0, "how often at most people are told that something is still wrong"),
+        ("email_to", kinds.MAILBOXES, (), "who gets an e-mail"),
+        ("email_from", kinds.MAILBOX_OR_NONE, None, "whom it comes from; the first of `email_to` by default"),
+    ),
+    Setting(
+        "alerts.smtp_url",
+        kinds.MAIL_SERVER,
+        None,
+        "the mail server: `smtp://`, `smtp+starttls://` or `smtps://`, with user and password if need be",
+        ("TIDEMILL_ALERTS_SMTP_URL",),
+        secret=True,
+    ),
+    *(
+        Setting(f"alerts.{name}", kind, None, meaning, (variable(f"alerts.{name}"),), True, True)
+        for name, kind, meaning in (
+            ("slack_url", kinds.HOOK, "the address of a Slack webhook"),
+            ("dingtalk_url", kinds.HOOK, "the address of a DingTalk robot"),
+            ("dingtalk_secret", kinds.HOOK_SECRET, "what its calls are signed with, if it wants that"),
+        )
+    ),
+]
+
+CATALOGUE: Mapping[str, Setting] = {
+    setting.name: setting for setting in (_URL, _APP, *_WORKER, *_LOG, *_WEB, *_WEBHOOKS, *_ALERTS)
+}
+
+SECTIONS = ("worker", "log", "web", "webhooks", "alerts")
 
 _OF_QUEUES: Mapping[str, tuple[Kind, str]] = {
     "weight": (kinds.COUNT, "its share of a worker that serves several queues"),

@@ -91,6 +91,26 @@ class Word(Kind, frozen=True):
         return self.read(text.strip())
 
 
+class Rules(Kind, frozen=True):
+    """Rules of alerts by name, each a table; in a variable they are JSON."""
+
+    def read(self, value: Any) -> Any:
+        from tidemill.telling.alerts.rule import Rule  # most programs have none
+
+        rules = msgspec.convert(value, dict[Annotated[str, Meta(min_length=1, max_length=100)], Rule])
+        for name, rule in rules.items():
+            if problem := rule.problem():
+                raise ValueError(f"{name}: {problem}")
+        return rules
+
+    def read_text(self, text: str) -> Any:
+        return self.read(msgspec.json.decode(text))
+
+
+def _listed(text: str) -> list[str]:
+    return [part for piece in text.split(",") if (part := piece.strip())]
+
+
 def _retention(bounds: _Bounds) -> Retention:
     if given := {name: value for name, value in msgspec.structs.asdict(bounds).items() if value is not UNSET}:
         return Retention(**given)
@@ -107,6 +127,43 @@ TEXT = Kind("text", str)
 APPLICATION = Kind(
     "module:app, such as myproject.jobs:app",
     Annotated[str, Meta(pattern=r"^[^\W\d][\w.]*:[^\W\d][\w.]*$")],
+)
+_Mailbox = Annotated[str, Meta(pattern=r"^[^\s@:/=;,<>]+@[\w.-]+$")]
+_Place = Annotated[str, Meta(pattern=r"^[\w.:-]+(/\d{1,3})?$")]
+MAILBOX_OR_NONE = Kind("an e-mail address", _Mailbox | None)
+MAILBOXES = Kind(
+    "e-mail addresses", tuple[_Mailbox, ...], _listed, "a@b.example,c@d.example", '["a@b.example"]'
+)
+MAIL_SERVER = Kind(
+    "smtp://, smtp+starttls:// or smtps:// and a host, with user:password@ before it if need be",
+    Annotated[str, Meta(pattern=r"^smtp(s|\+starttls)?://\S+$")] | None,
+)
+HOOK = Kind("an address that begins with https://", Annotated[str, Meta(pattern=r"^https?://\S+$")] | None)
+HOOK_SECRET = Kind("letters, digits, - and _", Annotated[str, Meta(pattern=r"^[\w-]{8,200}$")] | None)
+HOSTS = Kind(
+    "names of hosts and networks",
+    tuple[_Place, ...],
+    _listed,
+    "10.0.0.0/8,hooks.internal",
+    '["10.0.0.0/8", "hooks.internal"]',
+)
+NAMES = Kind(
+    "names",
+    tuple[Annotated[str, Meta(pattern=r"^[\w .-]+$")], ...],
+    _listed,
+    "iban,card_number",
+    '["iban", "card_number"]',
+)
+WEB_ADDRESS = Kind(
+    "an address that begins with https:// or http://",
+    Annotated[str, Meta(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")] | None,
+)
+RULES = Rules(
+    "rules of alerts by name, each with what it is on and numbers that fit",
+    dict,
+    str,
+    '{"feeds": {"on": "queue_length", "above": 1000}}',
+    '[alerts.rules.feeds] on = "queue_length", above = 1000',
 )
 COUNT = Kind("a whole number of 1 or more", _Count)
 COUNT_OR_NONE = Kind("a whole number of 1 or more", _Count | None)

@@ -123,7 +123,8 @@ class Settings:
 
     def _shown(self, setting: Setting) -> Effective:
         value, origin = self._found(setting)
-        return Effective(setting.name, mask(str(value)) if setting.secret else value, origin)
+        shown = mask(str(value)) if setting.secret and value is not None else value
+        return Effective(setting.name, shown, origin)
 
 
 def _setting(name: str) -> Setting:

@@ -102,6 +102,11 @@ def _instead(name: str, known: Iterable[str]) -> str:
 
 
 def _value(where: str, setting: Setting, value: Any) -> Any:
+    if setting.environment_only:
+        raise ConfigurationError(
+            f"{where}: {setting.name} is a secret, and secrets come by the environment only; remove it from "
+            f"the file and set {setting.variables[0]}"
+        )
     if setting.secret and isinstance(value, str) and holds_secrets(value):
         raise ConfigurationError(
             f"{where}: {setting.name} holds a user name, a password or options, and secrets come by the "

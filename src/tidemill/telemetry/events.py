@@ -44,6 +44,8 @@ from tidemill.telemetry.pool_events import (
 )
 from tidemill.telemetry.schedule_events import ScheduleFired, ScheduleSkipped
 from tidemill.telemetry.worker_events import (
+    AlertNotSent,
+    AlertSent,
     ChoreBroke,
     ChoreFailed,
     ClocksParted,
@@ -95,6 +97,8 @@ CATALOGUE: tuple[type[Event], ...] = (
     OutcomesUntold,
     StoreLost,
     StoreBack,
+    AlertSent,
+    AlertNotSent,
     HeartbeatFailed,
     HeartbeatBroke,
     ClocksParted,
@@ -110,6 +114,8 @@ CATALOGUE: tuple[type[Event], ...] = (
 
 __all__ = [
     "CATALOGUE",
+    "AlertNotSent",
+    "AlertSent",
     "AttemptEvent",
     "BatchSplit",
     "ChoreBroke",

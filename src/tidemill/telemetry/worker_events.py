@@ -175,3 +175,23 @@ class ListenerFailed(Event, frozen=True, kw_only=True):
     error: str
     message: str
     traceback: str
+
+
+class AlertSent(WorkerEvent, frozen=True, kw_only=True):
+    """That the store is lost, or back, was told to people by `channel`: directly, not by a job."""
+
+    sentence: ClassVar[str] = "alert sent"
+
+    channel: str
+    title: str
+
+
+class AlertNotSent(WorkerEvent, frozen=True, kw_only=True):
+    """That the store is lost, or back, could not be told by `channel`; it is tried again."""
+
+    level: ClassVar[Level] = "error"
+    sentence: ClassVar[str] = "alert not sent"
+
+    channel: str
+    error: str
+    message: str

@@ -18,6 +18,7 @@ from tidemill.worker.leader import Leader
 
 if TYPE_CHECKING:
     from tidemill.flows.doubts import Doubts
+    from tidemill.flows.sweeping import Also
 
 AGAIN_IN = 1.0
 """A store that did not answer is asked what it did."""
@@ -33,6 +34,8 @@ class Advancer:
         self, store: Store, tasks: Mapping[str, TaskDefinition], leader: Leader, emitter: Emitter
     ) -> None:
         self._store, self._tasks = store, tasks
+        self.also: Also = lambda _, advance: advance
+        """Adds jobs that come of a flow, such as those that tell of its end."""
         self._leader, self._emitter = leader, emitter
         self.duty = leader.duty(DUTY)
         self._loop = asyncio.get_running_loop()
@@ -116,6 +119,7 @@ class Advancer:
                 given_up=self._given_up,
                 doubts=doubts,
                 tell=advanced,
+                also=self.also,
             )
             self._tell_broken(swept.broken)
             if ids is None:

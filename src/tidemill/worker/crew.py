@@ -40,12 +40,16 @@ from tidemill.worker.scheduler import Scheduler
 from tidemill.worker.settler import Settler
 from tidemill.worker.spending import Metering
 from tidemill.worker.stats import Stats
+from tidemill.worker.teller import Teller
 from tidemill.worker.times import Times
 
 if TYPE_CHECKING:
     from tidemill.schedules.schedule import Wanted
+    from tidemill.telling.telling import Telling
 
 LAST_TRIP_WITHIN = 2.0
+OWN_QUEUE = "tidemill"
+"""Of the jobs by which we tell what happens: every worker serves it once there is something to tell."""
 
 
 class Crew:
@@ -66,6 +70,7 @@ class Crew:
         isolation: Callable[[int], Isolation],
         middleware: Sequence[Middleware],
         state: Any,
+        telling: Telling | None = None,
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
         self._stats, self._boot, self._tally = stats, clock.boot, tally
@@ -103,6 +108,7 @@ class Crew:
         self._heartbeat = self._make_heartbeat(worker)
         self._admitter = Admitter(store, tasks)
         self._scheduler = Scheduler(store, tasks, schedules, self._rounds.leader, emitter)
+        self._teller = None if telling is None else self._make_teller(telling)
 
     def _make_pump(self, pace: Pace) -> Pump:
         return Pump(
@@ -121,6 +127,19 @@ class Crew:
             adopt=self._adopt,
             stalled=self._hand_back_unstarted,
         )
+
+    def _make_teller(self, telling: Telling) -> Teller:
+        leader, emitter = self._rounds.leader, self._emitter
+        teller = Teller(
+            self._store, telling, leader, emitter, serve=self._serve_own_queue, look=self._pump.look
+        )
+        self._advancer.also = teller.with_deliveries
+        return teller
+
+    def _serve_own_queue(self) -> None:
+        if OWN_QUEUE not in self._options.queues:
+            self._producer.serve(OWN_QUEUE)
+            self._heartbeat.also_serves = (OWN_QUEUE,)
 
     def _make_heartbeat(self, worker: str) -> Heartbeat:
         return Heartbeat(
@@ -172,6 +191,8 @@ class Crew:
             async with asyncio.timeout(2 * LAST_TRIP_WITHIN):
                 await pulse.stopped(within=LAST_TRIP_WITHIN)
                 await self._advancer.leave()
+                if self._teller is not None:
+                    await self._teller.leave()
                 await self._rounds.leader.resign()
                 await self._tally.tell(self._store)
                 if not self._hands.held:
@@ -199,6 +220,8 @@ class Crew:
             await self._admit_the_rest()
             await self._advancer.finish()
             await self._scheduler.finish()
+            if self._teller is not None:
+                await self._teller.finish()
             if self._made_since == known:
                 return
             known = self._made_since
@@ -208,7 +231,8 @@ class Crew:
     @property
     def _made_since(self) -> int:
         """Jobs, or what may have made some, that came of chores so far."""
-        return self._admitter.admitted + self._advancer.advanced + self._scheduler.fired
+        told = 0 if self._teller is None else self._teller.made
+        return self._admitter.admitted + self._advancer.advanced + self._scheduler.fired + told
 
     async def _hand_back_everything(self) -> None:
         """A drained worker holds nothing. One that was cancelled or broke still does, and says so once,
@@ -230,6 +254,7 @@ class Crew:
             self._pump.bell.run(),
             self._producer.watch_settings(self._store),
             *self._rounds.services(self._admitter, self._advancer, self._scheduler, self._tally),
+            *(() if self._teller is None else self._teller.services()),
         ]
 
     async def _admit_the_rest(self) -> None:

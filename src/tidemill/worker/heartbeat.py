@@ -68,6 +68,7 @@ class Heartbeat:
         self._news = False
         self._rung = False
         self._failing = False
+        self.also_serves: tuple[str, ...] = ()
 
     def news(self) -> None:
         """A handler said something. Called from any thread, so it only leaves a mark."""
@@ -192,7 +193,7 @@ class Heartbeat:
             held=tuple([held_as(attempt, now) for attempt in listed]),
             host=self._identity.host,
             pid=self._identity.pid,
-            queues=tuple(self._options.queues),
+            queues=(*self._options.queues, *self.also_serves),
             concurrency=self._options.concurrency,
         )
 

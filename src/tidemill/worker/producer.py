@@ -73,6 +73,10 @@ class Producer:
         """A job with pools came, on whatever queue: more of them may."""
         self._limited = self._met_pools = True
 
+    def serve(self, queue: str) -> None:
+        """One more queue than the worker was told of."""
+        self._weights.add(queue)
+
     async def watch_settings(self, store: Store) -> None:
         """Notice within seconds when a limit is set; until then the store still keeps to it."""
         while True:

@@ -24,6 +24,7 @@ from tidemill.worker.stats import Stats
 
 if TYPE_CHECKING:
     from tidemill.schedules.schedule import Wanted
+    from tidemill.telling.telling import Telling
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
@@ -35,7 +36,7 @@ class Worker:
     it yields is their `ctx.state`. `signals` are told what happens; `tally` is what the process counts;
     `location` is how they are told where
     the store is, without secrets. `isolation` makes the runner of isolated jobs, given how many may run at
-    once.
+    once. `telling` is what is told to whom, None for a worker that tells nobody.
     `started` is set when the lifespan is open and jobs are about to be asked for.
     """
 
@@ -55,13 +56,14 @@ class Worker:
         lifespan: Lifespan | None = None,
         middleware: Sequence[Middleware] = (),
         isolation: Callable[[int], Isolation] = IsolatedRunner,
+        telling: Telling | None = None,
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
         self._pools: Mapping[str, PoolSettings] = {} if pools is None else pools
         self._schedules: Mapping[str, Wanted] = {} if schedules is None else schedules
         self._clock, self._entropy = clock, entropy
         self._lifespan: Lifespan = lifespan or nullcontext
-        self._middleware, self._isolation = middleware, isolation
+        self._middleware, self._isolation, self._telling = middleware, isolation, telling
         self._signals, self._location = signals or Signals(), location
         self._tally = tally or Tally(Instruments(clock.wall), entropy.new_id)
         self._crew: Crew | None = None
@@ -88,6 +90,7 @@ class Worker:
                 isolation=self._isolation,
                 middleware=self._middleware,
                 state=state,
+                telling=self._telling,
             )
             if self._stopping:
                 self._crew.stop(hurry=self._hurried)
