@@ -85,6 +85,27 @@ def test_edges_that_need_not_cross_do_not() -> None:
     assert _crossings(draw((*first, *second))) == 0
 
 
+def test_a_lane_goes_round_what_it_has_nothing_to_do_with() -> None:
+    """From the first of two to the end: above the other's line, whichever was sent first."""
+    steps = (
+        ("audio", ()),
+        ("scenes", ()),
+        ("lines", ("audio",)),
+        ("checked", ("lines", "scenes")),
+        ("cut", ("checked",)),
+        ("published", ("cut", "audio")),
+    )
+    drawing = draw(steps)
+    crossing = {edge.points[1:3] for edge in drawing.edges if len(edge.points) > 2}
+    assert len(crossing) == 2
+    (_, audio), (_, scenes) = (
+        next(edge.points[1] for edge in drawing.edges if edge.source == name and len(edge.points) > 2)
+        for name in ("audio", "scenes")
+    )
+    boxes = {box.name: box.y for box in drawing.boxes}
+    assert (audio < scenes) == (boxes["audio"] < boxes["scenes"])
+
+
 def test_a_chain_is_a_straight_line() -> None:
     drawing = draw(tuple((f"s{at}", (f"s{at - 1}",) if at else ()) for at in range(50)))
     assert len({box.y for box in drawing.boxes}) == 1

@@ -13,8 +13,8 @@ import msgspec
 
 from tidemill.core.graph_layers import Cells, arranged
 
-WIDTH, HEIGHT = 208.0, 76.0
-ACROSS, DOWN = 64.0, 22.0
+WIDTH, HEIGHT = 198.0, 76.0
+ACROSS, DOWN = 54.0, 22.0
 """Between columns, and between the boxes of one."""
 LANE = 10.0
 MARGIN = 14.0

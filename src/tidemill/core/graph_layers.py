@@ -26,8 +26,20 @@ class Cells(msgspec.Struct, frozen=True):
 
 
 def arranged(parents: Sequence[Sequence[int]]) -> Cells:
-    """`parents` are those of each step, by their places."""
+    """`parents` are those of each step, by their places. It is begun twice, with bends below the steps and
+    above them: a lane that begins on the wrong side of everything else does not find to the other."""
     cells = _joined(parents, _layers(parents))
+    below, fewest = _swept(cells)
+    if fewest:
+        for column in cells.columns:
+            column.sort(key=lambda cell: (cell < len(parents), cell))
+        above, crossings = _swept(cells)
+        below = above if crossings < fewest else below
+    return msgspec.structs.replace(cells, columns=below)
+
+
+def _swept(cells: Cells) -> tuple[list[list[int]], int]:
+    """The best order that was met, and how many edges cross in it."""
     best, fewest = [column[:] for column in cells.columns], _crossings(cells)
     for sweep in range(SWEEPS):
         if not fewest:
@@ -35,7 +47,7 @@ def arranged(parents: Sequence[Sequence[int]]) -> Cells:
         _sweep(cells, forward=sweep % 2 == 0)
         if (crossings := _crossings(cells)) < fewest:
             best, fewest = [column[:] for column in cells.columns], crossings
-    return msgspec.structs.replace(cells, columns=best)
+    return best, fewest
 
 
 def _layers(parents: Sequence[Sequence[int]]) -> list[int]:
