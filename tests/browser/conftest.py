@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 
+from tests.browser.harm import harmful
 from tests.browser.site import Site
+from tests.browser.studio import Studio
 from tests.browser.window import PATIENCE, Window
+from tests.web.world import World
 
 FLAGS = (
     "--no-sandbox",
@@ -23,7 +27,9 @@ FLAGS = (
     "--disable-sync",
 )
 
-Open = Callable[..., Awaitable[Window]]
+
+class Opens(Protocol):
+    def __call__(self, site: Site, **options: Any) -> Awaitable[Window]: ...
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -39,9 +45,49 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Studio]:
+    folder = tmp_path_factory.mktemp("studio")
+    studio = Studio(f"sqlite:///{folder / 'studio.db'}", folder)
+    async with studio.app:
+        yield studio
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def site(studio: Studio, browser: Browser) -> AsyncIterator[Site]:
     """`tidemill up`: a worker and its dashboard."""
-    site = Site(tmp_path_factory.mktemp("site"), "up")
-    async with site.studio.app:
+    with Site(studio.folder, "up", "tests.browser.running:app") as site:
+        await site.sign_in(browser)
         yield site
-    site.end()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def harmed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """A world of somebody who means harm."""
+    folder = tmp_path_factory.mktemp("harm")
+    harmed = World(f"sqlite:///{folder / 'harm.db'}", harmful)
+    async with harmed.app:
+        await harmed.begin()
+        yield harmed
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def harmed_site(harmed: World, browser: Browser) -> AsyncIterator[Site]:
+    """`tidemill web`: a dashboard by itself, and nothing moves."""
+    with Site(Path(harmed.app.url.path).parent, "web", "tests.browser.harm:app") as site:
+        await site.sign_in(browser)
+        yield site
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def opens(browser: Browser) -> AsyncIterator[Opens]:
+    """Windows of somebody who is signed in. When the test is over nothing may have gone wrong in any."""
+    windows: list[Window] = []
+
+    async def opens(site: Site, **options: Any) -> Window:
+        windows.append(await site.window(browser, **options))
+        return windows[-1]
+
+    yield opens
+    for window in windows:
+        await window.close()
+    assert [trouble for window in windows for trouble in window.troubles] == []

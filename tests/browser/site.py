@@ -1,34 +1,48 @@
-"""A dashboard as somebody runs it: a process of its own, on a SQLite file."""
+"""A dashboard as somebody runs it: a process of its own, on a SQLite file, and a browser signed in to it."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
-from tests.browser.studio import Studio
+from playwright.async_api import Browser, StorageState
+
+from tests.browser.window import Window
 from tests.servers.program import Program
 
 ROOT = Path(__file__).parents[2]
+PATH = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
 LINK = re.compile(r"(http://127\.0\.0\.1:\d+)/\S*")
 
 
 class Site:
-    """`how` is `up`, with a worker, or `web`, without. `studio` is the same application in this process."""
+    """`how` is `up`, with a worker, or `web`, without."""
 
-    def __init__(self, folder: Path, how: str) -> None:
+    def __init__(self, folder: Path, how: str, app: str) -> None:
         self._log = folder / "site.log"
-        self.studio = Studio(f"sqlite:///{folder / 'studio.db'}", folder)
+        self._signed_in: StorageState | None = None
         self._program = Program(
-            [sys.executable, "-m", "tidemill", how, "tests.browser.running:app", "--port", "0"],
+            [sys.executable, "-m", "tidemill", how, app, "--port", "0"],
             log=self._log,
-            environment={"PYTHONPATH": str(ROOT)},
+            environment={"PYTHONPATH": os.pathsep.join([str(ROOT), *PATH])},
         )
+
+    def __enter__(self) -> Self:
         try:
-            self._program.answers(self._has_said_where)
+            self._program.answers(lambda: LINK.search(self.written) is not None)
         except BaseException:
             self._program.kill()
             raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._program.end()
 
     @property
     def link(self) -> str:
@@ -43,15 +57,20 @@ class Site:
     def written(self) -> str:
         return self._log.read_text(encoding="utf-8")
 
-    @property
-    def pid(self) -> int:
-        return self._program.pid
+    async def sign_in(self, browser: Browser) -> None:
+        """By the printed link. Windows that are opened later are signed in as well."""
+        window = await self.strange_window(browser)
+        page = await window.context.new_page()
+        await page.goto(self.link)
+        self._signed_in = await window.context.storage_state()
+        await window.close()
 
-    def end(self) -> None:
-        self._program.end()
+    async def window(self, browser: Browser, **options: Any) -> Window:
+        return Window(await browser.new_context(storage_state=self._signed_in, **options), self.address)
 
-    def _has_said_where(self) -> bool:
-        return LINK.search(self.written) is not None
+    async def strange_window(self, browser: Browser, **options: Any) -> Window:
+        """Of somebody who has not signed in."""
+        return Window(await browser.new_context(**options), self.address)
 
     def _found(self) -> re.Match[str]:
         found = LINK.search(self.written)

@@ -13,6 +13,7 @@ from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, 
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text(encoding="utf-8")
 SERIOUS = {"serious", "critical"}
+HEARS = "addEventListener('htmx:sseMessage', () => { window.heard = (window.heard || 0) + 1; });"
 PATIENCE = 30_000
 """Milliseconds: a machine that does other things as well is slow, not wrong."""
 
@@ -35,8 +36,19 @@ class Window:
 
     async def open(self, path: str) -> Page:
         page = await self.context.new_page()
+        await page.add_init_script(
+            "addEventListener('htmx:sseMessage', () => { window.heard = (window.heard || 0) + 1; })"
+        )
         await page.goto(f"{self.site}{path}")
         return page
+
+    async def shows(self, path: str) -> bool:
+        """What is there is a page, not data for one."""
+        answer = await self.context.request.get(f"{self.site}{path}", headers={"accept": "text/html"})
+        return answer.headers["content-type"].startswith("text/html")
+
+    async def close(self) -> None:
+        await self.context.close()
 
     def _written(self, message: ConsoleMessage) -> None:
         about_a_status = any(f"status of {status}" in message.text for status in self.foreseen)
@@ -55,10 +67,16 @@ class Window:
             self.troubles.append(f"{response.status} {response.request.method} {response.url}")
 
 
+async def heard(page: Page) -> None:
+    """Until what came by the stream is on the page; a page that has none is as it is."""
+    await page.wait_for_function("!document.querySelector('[sse-connect]') || window.heard > 0")
+
+
 async def issues(page: Page) -> list[str]:
     """What axe-core holds to be serious, each with the first elements it is about."""
-    await page.evaluate(AXE)
-    found: Mapping[str, Any] = await page.evaluate("axe.run()")
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE)
+    found: Mapping[str, Any] = await page.evaluate("axe.run({resultTypes: ['violations']})")
     return [
         f"{each['id']}: {each['help']} in {node['html'][:200]} ({node['failureSummary']})"
         for each in found["violations"]
@@ -74,8 +92,9 @@ async def too_wide(page: Page) -> list[str]:
             """() => {
                 const width = document.documentElement.clientWidth;
                 if (document.documentElement.scrollWidth <= width) return [];
+                const out = (element) => element.getBoundingClientRect().right > width + 1;
                 return [...document.body.querySelectorAll("*")]
-                    .filter((element) => element.getBoundingClientRect().right > width + 1)
+                    .filter((element) => out(element) && ![...element.children].some(out))
                     .map((element) => element.outerHTML.slice(0, 150));
             }"""
         )

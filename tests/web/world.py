@@ -5,8 +5,11 @@ How a field is written is said by a function of its name: the same world can be 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
+from urllib.parse import quote
 
 from tidemill import Context, Limit, Retry, Task, Tidemill
 from tidemill.core.claims import Heartbeat
@@ -14,15 +17,22 @@ from tidemill.core.claims import Heartbeat
 Named = Callable[[str], str]
 
 HOUR = 3600.0
+FIELDS = (
+    *("queue", "asking", "works", "fails", "asks", "key", "tag", "trace", "argument", "later", "question"),
+    *("log", "note", "checkpoint", "result", "error", "reason", "by", "flow", "flow-key", "step", "pool"),
+    *("schedule", "worker", "host"),
+)
+"""What is named in a world. A page that shows it is there for each of them."""
 
 
 class World:
-    """`places` are what parameters of paths may stand for, once it has begun."""
+    """`places` are what parameters of paths may stand for, once it has begun. One that is not there is one
+    that a world has to learn of."""
 
     def __init__(self, url: str, named: Named = str) -> None:
         self.app = app = Tidemill(url)
         self._named = named
-        self.places: Mapping[str, str] = {}
+        self.places: Mapping[str, tuple[str, ...]] = {}
         app.queue(named("queue"))
         pool = app.pool(named("pool"), Limit.requests(5, per="hour"))
         self.works = app.task(name=named("works"), queue=named("queue"))(self._works)
@@ -39,15 +49,21 @@ class World:
         await self._job(delay=HOUR).enqueue({"name": self._named("later")})
         await self._steer()
         self.places = {
-            "queue": self._named("queue"),
-            "job": ready.id,
-            "done": done.id,
-            "failed": failed.id,
-            "flow": flow,
-            "pool": self._named("pool"),
-            "schedule": self._named("schedule"),
-            "task": self._named("works"),
+            "queue": (self._named("queue"), self._named("asking")),
+            "job": (ready.id, done.id, failed.id),
+            "flow": (flow,),
+            "pool": (self._named("pool"),),
+            "schedule": (self._named("schedule"),),
         }
+
+    def paths(self, pattern: str) -> list[str]:
+        """Where a route leads to something: the places of its parameters, each as it is written in a path."""
+        names = re.findall(r"\{(\w+)", pattern)
+        plain = pattern.replace(":path}", "}")
+        return [
+            plain.format(**{name: quote(place, safe="") for name, place in zip(names, places, strict=True)})
+            for places in product(*(self.places[name] for name in names))
+        ]
 
     def _job(self, **options: Any) -> Task[[dict[str, str]], str]:
         marks = {"key": self._named("key"), "tags": [self._named("tag")], "trace": self._named("trace")}

@@ -1,0 +1,36 @@
+"""Every page there is, as people look at it: on a desk, on a phone, in the dark, by ear, and with names in it
+that are scripts. The names are long and without blanks: a page that holds them holds anything."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import ViewportSize
+
+from tests.browser.conftest import Opens
+from tests.browser.site import Site
+from tests.browser.window import heard, issues, too_wide
+from tests.web.world import World
+from tidemill.web.table import page_routes
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PHONE, DESK = ViewportSize(width=390, height=844), ViewportSize(width=1280, height=900)
+PAGES = [route.path for route in page_routes() if not route.writes]
+"""Fields that nobody but an application's own code writes, or that no page shows, are not among these."""
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page(path: str, opens: Opens, harmed: World, harmed_site: Site) -> None:
+    window = await opens(harmed_site, viewport=DESK)
+    for place in harmed.paths(path):
+        if not await window.shows(place):
+            continue
+        page = await window.open(place)
+        await heard(page)
+        assert await issues(page) == []
+        assert await too_wide(page) == []
+        await page.emulate_media(color_scheme="dark")
+        await page.set_viewport_size(PHONE)
+        assert await issues(page) == []
+        assert await too_wide(page) == []
+        assert await page.evaluate("window.harmed") is None
