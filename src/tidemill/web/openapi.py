@@ -32,7 +32,9 @@ _ALWAYS = (
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.UNAUTHORIZED,
     HTTPStatus.FORBIDDEN,
+    HTTPStatus.MISDIRECTED_REQUEST,
     HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.SERVICE_UNAVAILABLE,
 )
 _OF_BODIES = (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
 _WORDS = {
@@ -43,6 +45,7 @@ _WORDS = {
     HTTPStatus.CONFLICT: "It is in no state for that, or what was confirmed no longer holds.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body or the payload is too large.",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body must be JSON, and say so.",
+    HTTPStatus.MISDIRECTED_REQUEST: "The Host is not one this server answers for.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "A parameter or a field cannot be what it is.",
     HTTPStatus.TOO_MANY_REQUESTS: "Too many requests, or the queue is full; `Retry-After` says for how long.",
     HTTPStatus.SERVICE_UNAVAILABLE: "The store cannot be reached.",
@@ -201,7 +204,7 @@ def _responses(route: Route, schemas: _Schemas) -> dict[str, Any]:
 
 
 def _problems(route: Route) -> list[HTTPStatus]:
-    some = [*_ALWAYS]
+    some = list(_ALWAYS)
     if route.parameters or route.query is not None:
         some.append(HTTPStatus.NOT_FOUND)
     if route.query is not None or route.takes is not None:
