@@ -13,10 +13,13 @@ from tidemill.metrics.text import render
 from tidemill.tallies.tally import Tally
 from tidemill.tallies.totals import totals
 
+LONG = 0.2
+"""Seconds: of thousands of lanes, each scrape would take as long."""
+
 
 class Exposition:
-    """Keeps the forecast it made last: one that took long is shown for a while. `tally` is what this process
-    counts."""
+    """Keeps the forecast it made last: one that took long is shown for ten times as long. `tally` is what
+    this process counts."""
 
     def __init__(self, tally: Tally | None = None) -> None:
         self._tally = tally
@@ -24,7 +27,7 @@ class Exposition:
 
     async def text(self, store: Store) -> str:
         situation, outlook = await look_out(store, self._outlook)
-        self._outlook = outlook
+        self._outlook = outlook if outlook.took > LONG else None
         pools = status_of_all(situation, outlook.drains)
         ended = await totals(
             store, [info.name for info in situation.queues], sorted({pool.name for pool in pools})

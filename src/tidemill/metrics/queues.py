@@ -62,7 +62,7 @@ def until(
     """Seconds until what waits is done. Where something does and nobody can say, nothing is said."""
     for name, jobs in waiting.items():
         forecast = found.get(name)
-        if forecast is not None:
-            yield name, math.inf if forecast.done_at is None else max(0.0, forecast.done_at - now)
-        elif not jobs:
+        if not jobs:
             yield name, 0.0
+        elif forecast is not None:
+            yield name, math.inf if forecast.done_at is None else max(0.0, forecast.done_at - now)
