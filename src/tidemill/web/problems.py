@@ -15,6 +15,8 @@ _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (errors.PoolNotFound, HTTPStatus.NOT_FOUND),
     (errors.ScheduleNotFound, HTTPStatus.NOT_FOUND),
     (errors.FlowNotFound, HTTPStatus.NOT_FOUND),
+    (errors.TokenNotFound, HTTPStatus.NOT_FOUND),
+    (errors.WebhookNotFound, HTTPStatus.NOT_FOUND),
     (errors.PayloadTooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     (errors.QueueFull, HTTPStatus.TOO_MANY_REQUESTS),
     (errors.EnqueueError, HTTPStatus.UNPROCESSABLE_ENTITY),
