@@ -41,8 +41,9 @@ layers: setup
 docs: setup  ## the documentation as pages in site/; a warning is an error (to read: python3 -m http.server -d site)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-api: setup  ## write docs/reference/api.md anew from the code
+api: setup  ## write docs/reference/api.md, http-api.md and openapi.json anew from the code
 	@$(BIN)/python scripts/api_page.py
+	@$(BIN)/python scripts/http_page.py
 
 format: setup  ## let the formatter and the linter repair what they can
 	$(BIN)/ruff format .
