@@ -37,6 +37,13 @@ def schedules(ctx: click.Context, _parameter: click.Parameter, begun: str) -> li
     return _starting(begun, lambda: _target(ctx).run(names))
 
 
+def webhooks(ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+    async def names(app: Any) -> list[str]:
+        return [view.name for view in await app.webhooks.list()]
+
+    return _starting(begun, lambda: _target(ctx).run(names))
+
+
 def _target(ctx: click.Context) -> Target:
     """What the line says so far, from the command or the group above it."""
     above = ctx.parent.params if ctx.parent else {}

@@ -19,6 +19,8 @@ _COMMANDS = {
     "pools": "Show the pools and how full they are; or set, close or open one.",
     "schedules": "Show the schedules, newest first; or look at one, pause, run, set or remove it.",
     "flows": "Find flows, newest first; or look at one, cancel or retry it.",
+    "webhooks": "Show the webhooks and what waits to be delivered; or add, remove or test one.",
+    "alerts": "Show what is wrong by the rules of alerts; or send a test message.",
     "plan": "Say when so many jobs would be done if they were sent now.",
     "explain": "Say why a job waits, or what became of it.",
     "top": "Watch queues and workers, refreshed each second.",

@@ -90,7 +90,11 @@ async def _require(store: Store, name: str) -> Kept:
     for one in await keeping.every(store):
         if one.name == name:
             return one
-    raise WebhookNotFound(
+    raise not_found(name)
+
+
+def not_found(name: str) -> WebhookNotFound:
+    return WebhookNotFound(
         f"there is no webhook {name!r}; `tidemill webhooks` lists those there are, and a worker writes those "
         "that code declares when it starts"
     )

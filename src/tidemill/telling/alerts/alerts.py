@@ -56,7 +56,9 @@ class Alerts:
 
     async def test(self) -> dict[str, str | None]:
         """Send a message by every channel, directly; what went wrong with each, None when nothing did."""
-        message = Message("[Tidemill] a test", f"This is a test.\n\nStore: {self._telling.where()}\n")
+        raised = sum(one.stage is Stage.RAISED for one in await self.states())
+        text = f"This is a test. Raised now: {raised}.\n\nStore: {self._telling.where()}\n"
+        message = Message("[Tidemill] a test", text)
         found: dict[str, str | None] = {}
         for name, channel in self._telling.channels.items():
             from tidemill.telling.alerts.channels import NotSent
