@@ -1,4 +1,4 @@
-"""A music service at work: jobs in every state, pools full, closed and open, a flow, a schedule, dead letters.
+"""A music service at work: jobs in every state, pools full, closed and open, a flow, dead letters.
 
 `python -m tests.web.sample sqlite:////tmp/sample.db` serves it without a sign-in, for looking at pages.
 """

@@ -93,6 +93,10 @@ class Inspector:
         are more the count says so; with looks=None it is exact, however many have to be read."""
         return await bulk.count(await self._store(), checked(wanted), looks)
 
+    async def counts(self) -> dict[str, dict[State, int]]:
+        """Jobs by queue and state, exact and at once."""
+        return await (await self._store()).counts()
+
     async def job(self, id: str) -> JobView:  # noqa: A002 - the word for it
         """Raises JobNotFound."""
         store = await self._store()

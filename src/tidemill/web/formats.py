@@ -10,6 +10,7 @@ import msgspec
 
 _SIZES = ("B", "kB", "MB", "GB", "TB")
 _THOUSAND = 1000
+_BRIEF = 24
 _HOUR = 3600
 _STEPS = ((2 * _HOUR, 60), (48 * _HOUR, 600))
 
@@ -66,6 +67,20 @@ def points(values: Sequence[float], width: float = 100, height: float = 20) -> s
     )
 
 
+def brief(name: str) -> str:
+    """An id as people tell it from others: how it begins and how it ends."""
+    return name if len(name) <= _BRIEF else f"{name[:10]}…{name[-8:]}"
+
+
+def combined(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return {**given, **more}
+
+
+def pairs(values: Sequence[str]) -> list[tuple[str, str]]:
+    """For a choice among names, each said as it is."""
+    return [(value, value) for value in values]
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "number": number,
     "iso": iso,
@@ -75,4 +90,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "percent": percent,
     "rounded": rounded,
     "points": points,
+    "brief": brief,
+    "combined": combined,
+    "pairs": pairs,
 }

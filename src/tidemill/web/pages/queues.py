@@ -39,13 +39,7 @@ async def queues(asked: Asked) -> Page:
 async def queue(asked: Asked) -> Page:
     view = await asked.inspect.queue(asked.path["queue"])
     workers = [worker for worker in await asked.inspect.workers() if worker.id in view.workers]
-    given = {} if view.override is None else view.override.changes.given()
-    shows = {
-        "queue": view,
-        "workers": workers,
-        "settings": rows(view.declared, view.settings),
-        "given": given,
-    }
+    shows = {"queue": view, "workers": workers, "settings": rows(view.declared, view.settings)}
     return Page("queue.html", shows, live=("standing", "figures", "settings", "serving"))
 
 

@@ -65,6 +65,8 @@ function count(form) {
   if (told) told.textContent = form.dataset.many;
 }
 
+document.addEventListener("htmx:sseMessage", () => document.querySelectorAll("form[data-matching]").forEach(count));
+
 document.addEventListener("change", (event) => {
   const all = event.target.dataset.all;
   if (all) {
