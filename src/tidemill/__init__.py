@@ -50,6 +50,7 @@ from tidemill.errors import (
     StoreReadOnly,
     StoreUnavailable,
     TidemillError,
+    TokenNotFound,
     UnknownOutcome,
 )
 from tidemill.tasks.context import Context
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from tidemill.core.graph_state import FlowState, StepState
     from tidemill.core.limits import Limit
     from tidemill.core.refusals import Reason, Refusal
+    from tidemill.core.secrecy import Secret
     from tidemill.core.splitting import Batch, split
     from tidemill.flows.failure import Failure
     from tidemill.flows.views import FlowView, StepView
@@ -108,6 +110,7 @@ else:
         "ScheduleState": "schedules.schedule",
         "ScheduleView": "schedules.views",
         "Schedules": "client.schedules",
+        "Secret": "core.secrecy",
         "Step": "client.flow_steps",
         "StepState": "core.graph_state",
         "StepView": "flows.views",
@@ -197,6 +200,7 @@ __all__ = [
     "ScheduleView",
     "Schedules",
     "SchemaMismatch",
+    "Secret",
     "SnoozeFor",
     "State",
     "Steer",
@@ -213,6 +217,7 @@ __all__ = [
     "Tidemill",
     "TidemillError",
     "TimeOfDay",
+    "TokenNotFound",
     "Unique",
     "UnknownOutcome",
     "Week",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from base64 import b32encode
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +28,7 @@ class Entropy(Protocol):
     def new_id(self) -> str: ...
     def claim_id(self) -> int: ...
     def chance(self) -> float: ...
+    def secret(self) -> str: ...
 
 
 class SystemClock:
@@ -51,6 +53,10 @@ class SystemEntropy:
 
     def chance(self) -> float:
         return random.random()  # noqa: S311 - jitter, not a secret
+
+    def secret(self) -> str:
+        """160 bits that nobody guesses, in small letters and digits."""
+        return b32encode(os.urandom(20)).decode().lower()
 
 
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -10,6 +10,7 @@ from tidemill.client.request import JobRequest
 from tidemill.client.task import Task
 
 if TYPE_CHECKING:
+    from tidemill.access.access import Access
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
     from tidemill.inspect.plan import Plan
@@ -23,6 +24,13 @@ class Looks(Application):
         from tidemill.inspect.inspector import Inspector
 
         return Inspector(self.client.store, self.tasks, self.client.signals)
+
+    @property
+    def access(self) -> Access:
+        """Tokens, and the audit log: `await app.access.tokens.create("ann", Role.OPERATOR)`."""
+        from tidemill.access.access import Access
+
+        return Access(self.client.store, self.clock, self.entropy, self.settings)
 
     @property
     def web(self) -> Web:

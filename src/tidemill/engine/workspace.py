@@ -71,6 +71,9 @@ class Drawn:
             self._taken.chances.append(self._entropy.chance())
         return self._taken.chances[self._chances - 1]
 
+    def secret(self) -> str:
+        return self._entropy.secret()
+
 
 class Workspace(Records):
     def __init__(self, rows: Rows, numbers: Numbers, taken: Taken, entropy: Entropy) -> None:

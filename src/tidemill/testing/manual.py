@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from base64 import b32encode
 
 
 class ManualClock:
@@ -54,3 +55,6 @@ class SeededEntropy:
 
     def chance(self) -> float:
         return self._random.random()
+
+    def secret(self) -> str:
+        return b32encode(self._random.randbytes(20)).decode().lower()

@@ -1,0 +1,114 @@
+"""What is a secret by its name, and what of data and text may be shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+
+class Secret:
+    """`Annotated[str, Secret]` on a parameter of a task, or on a field of its type: whoever looks at a job
+    sees that there is a value, and not which."""
+
+
+HIDDEN = "[hidden]"
+
+_WORDS = frozenset(
+    {"password", "passwd", "passphrase", "pwd", "secret", "secrets", "token", "authorization", "apikey"}
+    | {"cookie", "cookies", "credential", "credentials", "bearer", "jwt"}
+)
+_ENDINGS = (
+    *("password", "passwd", "secret", "token", "apikey", "privatekey", "accesskey", "secretkey"),
+    *("signingkey", "encryptionkey", "sessionid", "credentials", "cookie"),
+)
+"""Of names with their separators left out. `tokens` is none: that is what models are metered by."""
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_APART = re.compile(r"[^a-z0-9]+")
+
+_NAME = re.compile(r"""([\w.-]{2,60})["']?\s{0,5}[:=](?!//)\s{0,5}["']?""")
+_VALUE = re.compile(r"""[^\s"',;&)}\]]+""")
+_SCHEME = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
+_IN_ADDRESS = re.compile(r"(\w://[^\s:/@]*):[^\s/@]+@")
+_LEAST = 6
+"""Characters of a value that is looked for in texts: shorter ones occur by chance."""
+
+
+class Names:
+    """Which names of fields are of secrets. Case and separators make no difference: `apiKey`, `API-KEY`."""
+
+    def __init__(self, more: Iterable[str] = ()) -> None:
+        self._more = frozenset(map(_joined, more)) - {""}
+        self._known: dict[str, bool] = {}
+
+    def with_more(self, names: Iterable[str]) -> Names:
+        return Names([*self._more, *names])
+
+    def hide(self, name: str) -> bool:
+        if (known := self._known.get(name)) is None:
+            if len(self._known) > 10_000:  # noqa: PLR2004 - names of fields are few, unless somebody makes them up
+                self._known.clear()
+            known = self._known[name] = self._hides(name)
+        return known
+
+    def _hides(self, name: str) -> bool:
+        joined = _joined(name)
+        words = _APART.split(_CAMEL.sub("_", name).lower())
+        return joined in self._more or joined.endswith(_ENDINGS) or not _WORDS.isdisjoint(words)
+
+
+def redacted(value: Any, names: Names) -> Any:
+    """Data without what its names say is secret. That there is a value stays."""
+    if isinstance(value, Mapping):
+        return {
+            name: _mark(each) if isinstance(name, str) and names.hide(name) else redacted(each, names)
+            for name, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [redacted(each, names) for each in value]
+    return redacted_text(value, names) if isinstance(value, str) else value
+
+
+def secrets_in(value: Any, names: Names, *, hidden: bool = False) -> Iterator[str]:
+    """The texts that `redacted` hides, as far as they are long enough to be looked for elsewhere."""
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from secrets_in(each, names, hidden=hidden or (isinstance(name, str) and names.hide(name)))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from secrets_in(each, names, hidden=hidden)
+    elif hidden and isinstance(value, str) and len(value) >= _LEAST:
+        yield value
+
+
+def redacted_text(text: str, names: Names, secrets: Iterable[str] = ()) -> str:
+    """A message, a stack trace or a log line: without those secrets, and without what looks like one."""
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    if "://" in text:
+        text = _IN_ADDRESS.sub(rf"\1:{HIDDEN}@", text)
+    if ":" not in text and "=" not in text and " " not in text:
+        return text
+    return "".join(_unnamed(_SCHEME.sub(rf"\1 {HIDDEN}", text), names))
+
+
+def _unnamed(text: str, names: Names) -> Iterator[str]:
+    """`password=…`, `"api_key": "…"`: the value behind a name goes. One that is no secret's may itself be a
+    name: `note=password=…`."""
+    shown = at = 0
+    while found := _NAME.search(text, at):
+        at = found.end()
+        value = _VALUE.match(text, at) if names.hide(found[1]) else None
+        if value is not None and not value[0].startswith("["):
+            yield text[shown:at]
+            yield HIDDEN
+            shown = at = value.end()
+    yield text[shown:]
+
+
+def _mark(value: Any) -> Any:
+    return value if value is None or value == "" else HIDDEN
+
+
+def _joined(name: str) -> str:
+    return _APART.sub("", name.lower())
