@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -20,11 +21,16 @@ from tidemill.testing import ManualClock, SeededEntropy
 
 
 class Unlucky(MemoryStore):
-    """Replies are lost, before or after the step was done, while `fails` says so."""
+    """Replies are lost, before or after the step was done, while `fails` says so; or whoever asks dies after
+    so many steps."""
 
     fails = ""
+    dies_after = 1_000_000
 
     async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
+        self.dies_after -= 1
+        if self.dies_after < 0:
+            raise StoreUnavailable("dead")
         if self.fails == "before":
             raise StoreUnavailable("cut")
         answer = await super().advance(advances)
@@ -149,8 +155,8 @@ def test_a_fork_is_noticed() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 async def test_i28_any_order_of_counting_telling_folding_and_dying_adds_up(store: Unlucky, seed: int) -> None:
-    """Two fold at once, replies are lost, processes come and go. What is shown never falls, and at the end
-    is what was counted by all that had the time to tell."""
+    """Two fold at once and die over it, replies are lost, processes come and go. What is shown never falls,
+    and at the end is what was counted by all that had the time to tell."""
     chance = random.Random(seed)
     processes, foldings = [Process() for _ in range(3)], [Folding(store), Folding(store)]
     expected, shown = 0.0, 0.0
@@ -163,7 +169,10 @@ async def test_i28_any_order_of_counting_telling_folding_and_dying_adds_up(store
             case 2:
                 await _unlucky_tell(store, process, chance)
             case 3:
-                await chance.choice(foldings).fold()
+                store.dies_after = chance.choice([1, 2, 3, 100])
+                with suppress(StoreUnavailable):
+                    await chance.choice(foldings).fold()
+                store.dies_after = 1_000_000
             case 4:
                 await process.tally.tell(store)  # it ends, and another takes its place
                 processes[processes.index(process)] = Process()
