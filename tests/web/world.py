@@ -13,6 +13,8 @@ from urllib.parse import quote
 
 from tidemill import Context, Limit, Retry, Task, Tidemill
 from tidemill.core.claims import Heartbeat
+from tidemill.seam.roles import Role
+from tidemill.telling.webhook import NewWebhook
 
 Named = Callable[[str], str]
 
@@ -20,7 +22,7 @@ HOUR = 3600.0
 FIELDS = (
     *("queue", "asking", "works", "fails", "asks", "key", "tag", "trace", "argument", "later", "question"),
     *("log", "note", "checkpoint", "result", "error", "reason", "by", "flow", "flow-key", "step", "pool"),
-    *("schedule", "worker", "host"),
+    *("schedule", "worker", "host", "setting", "says", "value"),
 )
 """What is named in a world. A page that shows it is there for each of them."""
 
@@ -37,6 +39,8 @@ class World:
         pool = app.pool(named("pool"), Limit.requests(5, per="hour"))
         self.works = app.task(name=named("works"), queue=named("queue"))(self._works)
         self.fails = app.task(name=named("fails"), queue=named("queue"), retry=Retry(attempts=1))(self._fails)
+        app.web.setting(named("setting"), str, says=named("says"), read=self._read, write=self._write)
+        self.setting = named("value")
         self.asks = app.task(name=named("asks"), queue=named("asking"), pool=pool)(self._asks)
 
     async def begin(self) -> None:
@@ -54,7 +58,14 @@ class World:
             "flow": (flow,),
             "pool": (self._named("pool"),),
             "schedule": (self._named("schedule"),),
+            "setting": (self._named("setting"),),
+            "webhook": (self._named("webhook"),),
         }
+
+    async def token(self, role: Role) -> dict[str, str]:
+        """The header by which somebody of that role comes in."""
+        issued = await self.app.access.tokens.create(self._named("user"), role)
+        return {"authorization": f"Bearer {issued.secret}"}
 
     def paths(self, pattern: str) -> list[str]:
         """Where a route leads to something: the places of its parameters, each as it is written in a path."""
@@ -85,6 +96,8 @@ class World:
         await inspect.override_pool(self._named("pool"), {"requests per hour": 4}, by=by, reason=reason)
         await inspect.close_pool(self._named("pool"), by=by, reason=reason)
         await self.app.schedules.upsert(self._named("schedule"), self.works.job({}), every=HOUR)
+        address = "https://hooks.example/told"
+        await self.app.webhooks.add(NewWebhook(name=self._named("webhook"), url=address), by=by)
         beat = Heartbeat(
             worker=self._named("worker"),
             received=0,
@@ -94,6 +107,12 @@ class World:
             concurrency=4,
         )
         await self.app.store.extend(beat)
+
+    async def _read(self) -> str:
+        return self.setting
+
+    async def _write(self, value: str) -> None:
+        self.setting = value
 
     async def _works(self, ctx: Context, what: dict[str, str]) -> str:
         ctx.log(self._named("log"))

@@ -1,0 +1,120 @@
+"""Whatever is sent to the API, it is never a mistake of ours, and what is answered is as the document says.
+
+Schemathesis makes requests from the OpenAPI document, such that fit it and such that do not; half of them go
+to something that is there. TIDEMILL_FUZZ is how many of each kind there are for each route.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from requests import Request
+from schemathesis import Case, Response
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.generation import GenerationMode
+from schemathesis.openapi import from_dict
+from schemathesis.schemas import APIOperation
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.web.asgi import HOST, Answer, ask
+from tests.web.world import World
+from tidemill.seam.roles import Role
+from tidemill.web.openapi import document
+from tidemill.web.serving import Server
+from tidemill.web.table import api_routes
+
+EXAMPLES = int(os.environ.get("TIDEMILL_FUZZ", "4"))
+LOOSE = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    derandomize="TIDEMILL_FUZZ" not in os.environ,
+    suppress_health_check=[*HealthCheck],
+    phases=[Phase.generate],
+)
+
+
+class Target:
+    """An application on a loop of its own: what is asked is asked in turn."""
+
+    def __init__(self, file: Path) -> None:
+        self._runner = asyncio.Runner()
+        self.world = World(f"sqlite:///{file}")
+        self._server = Server(self.world.app)
+
+    def __enter__(self) -> Self:
+        self._runner.run(self.world.app.__aenter__())
+        self._runner.run(self.world.begin())
+        self._admin = self._runner.run(self.world.token(Role.ADMIN))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self.world.app.close())
+        self._runner.close()
+
+    def ask(self, case: Case[Any]) -> Answer:
+        headers = {name: str(value) for name, value in (case.headers or {}).items()} | self._admin
+        body = b""
+        if case.media_type:
+            headers["content-type"] = case.media_type
+            body = case.body if isinstance(case.body, bytes) else json.dumps(case.body, default=repr).encode()
+        path = f"{case.formatted_path}?{urlencode(case.query or {}, doseq=True)}"
+        return self._runner.run(ask(self._server.starlette, case.method, path, headers=headers, body=body))
+
+
+def as_answered(case: Case[Any], answer: Answer) -> Response:
+    request = Request(case.method, f"http://{HOST}{case.formatted_path}").prepare()
+    headers = {name: [value] for name, value in answer.headers.items()}
+    return Response(answer.status, headers, answer.body, request, elapsed=0.0, verify=False)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with Target(tmp_path_factory.mktemp("fuzz") / "world.db") as target:
+        yield target
+
+
+Operation = APIOperation[Any, Any, Any, Any]
+OPERATIONS = {
+    each.ok().label: each.ok()
+    for each in from_dict(document(api_routes())).get_all_operations()
+    if isinstance(each, Ok)
+}
+REFUSABLE = [label for label, each in OPERATIONS.items() if each.body or [*each.iter_parameters()]]
+"""The others take nothing that could be wrong."""
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_what_fits_is_taken_and_answered(label: str, target: Target) -> None:
+    _send_many(target, OPERATIONS[label], GenerationMode.POSITIVE)
+
+
+@pytest.mark.parametrize("label", REFUSABLE)
+def test_what_does_not_fit_is_refused(label: str, target: Target) -> None:
+    _send_many(target, OPERATIONS[label], GenerationMode.NEGATIVE)
+
+
+def _send_many(target: Target, operation: Operation, mode: GenerationMode) -> None:
+    @LOOSE
+    @given(case=operation.as_strategy(generation_mode=mode), there=st.booleans())
+    def send(case: Case[Any], there: bool) -> None:
+        if there:
+            case.path_parameters = {name: target.world.places[name][0] for name in case.path_parameters or {}}
+        case.validate_response(as_answered(case, target.ask(case)), checks=CHECKS)
+
+    send()
