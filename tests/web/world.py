@@ -28,13 +28,14 @@ FIELDS = (
 
 
 class World:
-    """`places` are what parameters of paths may stand for, once it has begun. One that is not there is one
-    that a world has to learn of."""
+    """`places` are what parameters of paths may stand for, once it has begun; one that is not there is one
+    that a world has to learn of. `ready`, `done` and `failed` are jobs."""
 
     def __init__(self, url: str, named: Named = str) -> None:
         self.app = app = Tidemill(url)
         self._named = named
         self.places: Mapping[str, tuple[str, ...]] = {}
+        self.ready = self.done = self.failed = ""
         app.queue(named("queue"))
         pool = app.pool(named("pool"), Limit.requests(5, per="hour"))
         self.works = app.task(name=named("works"), queue=named("queue"))(self._works)
@@ -45,16 +46,17 @@ class World:
 
     async def begin(self) -> None:
         """Jobs of every state but running, and whatever else there may be."""
-        done = await self._job().enqueue({"name": self._named("argument")})
-        failed = await self.fails.using(key=self._named("key"), tags=[self._named("tag")]).enqueue()
+        self.done = (await self._job().enqueue({"name": self._named("argument")})).id
+        self.failed = (await self.fails.using(key=self._named("key"), tags=[self._named("tag")]).enqueue()).id
         flow = await self._flow()
         await self.app.worker(until_idle=True, concurrency=2).run()
-        ready = await self._job().enqueue({"name": self._named("argument"), "password": "open sesame"})
+        sent = {"name": self._named("argument"), "password": "open sesame"}
+        self.ready = (await self._job().enqueue(sent)).id
         await self._job(delay=HOUR).enqueue({"name": self._named("later")})
         await self._steer()
         self.places = {
             "queue": (self._named("queue"), self._named("asking")),
-            "job": (ready.id, done.id, failed.id),
+            "job": (self.ready, self.done, self.failed),
             "flow": (flow,),
             "pool": (self._named("pool"),),
             "schedule": (self._named("schedule"),),
