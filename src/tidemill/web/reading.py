@@ -10,10 +10,12 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.requests import Request
 
+from tidemill.core.names import is_storable
 from tidemill.seam.routes import Route
 from tidemill.web.problems import Refused
 
 MOST_BYTES = 10 * 1024 * 1024
+_SENT = "tidemill.sent"
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 
 
@@ -26,10 +28,9 @@ def read_query(route: Route, request: Request) -> Any:
 async def read_body(route: Route, request: Request) -> Any:
     if route.takes is None:
         return None
-    sent = await _bounded(request)
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body, kind = await sent(request), kind_of(request)
     if kind == FORM and not route.path.startswith("/api/"):
-        return _convert(_pairs(sent), route.takes, "form")
+        return _convert(_pairs(body), route.takes, "form")
     if kind != JSON:
         wanted = JSON if route.path.startswith("/api/") else FORM
         raise Refused(
@@ -38,9 +39,21 @@ async def read_body(route: Route, request: Request) -> Any:
             field="content-type",
         )
     try:
-        return msgspec.json.decode(sent, type=route.takes)
+        return msgspec.json.decode(body, type=route.takes)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(error, "body") from None
+
+
+def kind_of(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def sent(request: Request) -> bytes:
+    """The whole body. It is kept: whether a form was meant is asked before what it says."""
+    if _SENT not in request.scope:
+        request.scope[_SENT] = await _bounded(request)
+    body: bytes = request.scope[_SENT]
+    return body
 
 
 async def _bounded(request: Request) -> bytes:
@@ -79,6 +92,10 @@ def _convert(pairs: list[tuple[str, str]], wanted: Any, what: str) -> Any:
             continue
         if value == "":
             continue
+        if not is_storable(value):
+            raise Refused(
+                HTTPStatus.UNPROCESSABLE_ENTITY, f"{name}: must be text without NUL characters", field=name
+            )
         if name in lists:
             found.setdefault(name, []).append(value)
         else:

@@ -22,6 +22,8 @@ from tidemill.seam.routes import Route
 from tidemill.web.answering import refuse, respond
 from tidemill.web.asked import Asked
 from tidemill.web.gate import Auth, Gate
+from tidemill.web.guard import Guard
+from tidemill.web.inspecting import Shown
 from tidemill.web.languages import language_of
 from tidemill.web.live import Looks
 from tidemill.web.paths import WholeParts, whole
@@ -44,15 +46,15 @@ class Server:
     """`routes` are all there are: Tidemill's, the application's, and the streams of live pages."""
 
     def __init__(self, app: Tidemill, auth: Auth | None = None) -> None:
-        self._app, self._inspect = app, app.inspect
-        self._gate, self._renderer = Gate(app, auth), Renderer(app)
+        self._app, self._inspect = app, Shown(app)
+        self.gate, self._renderer = Gate(app, auth, self._inspect), Renderer(app)
         self.looks = Looks(app.clock)
         routes = routes_of(app)
         self.routes = (*routes, *live_routes(routes, self._renderer, self.looks))
         self.starlette = Starlette(
             routes=[*self._served(self.routes), Mount("/static", StaticFiles(directory=HERE / "static"))],
             exception_handlers={HTTPException: self._unrouted},
-            middleware=[Middleware(WholeParts)],
+            middleware=[Middleware(Guard, hosts=self.gate.hosts), Middleware(WholeParts)],
         )
 
     def _served(self, routes: Iterable[Route]) -> list[Served]:
@@ -75,14 +77,14 @@ class Server:
             asked = await self._read(request, route)
             answer = await route.handler(asked)
             if route.writes and route.audited:
-                await self._gate.record(request, route, asked)
+                await self.gate.record(request, route, asked)
             return respond(self._renderer, request, route, asked, answer)
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets a problem document
             return self._refuse(request, error)
 
     async def _read(self, request: Request, route: Route) -> Asked:
         """Who asks is known before a byte of the body is read."""
-        who = await self._gate.admit(request, route)
+        who = await self.gate.admit(request, route)
         return Asked(
             app=self._app,
             inspect=self._inspect,
@@ -95,15 +97,13 @@ class Server:
             headers=dict(request.headers),
             address=request.client.host if request.client else None,
             prefix=request.scope.get("root_path", ""),
+            secure=self.gate.place(request).secure,
+            signing=self.gate.signing,
         )
 
     async def _unrouted(self, request: Request, error: Exception) -> Response:
         """No such path, or not by that method."""
         assert isinstance(error, HTTPException)  # noqa: S101 - Starlette calls it with nothing else
-        try:
-            await self._gate.check_host(request)
-        except Refused as refused:
-            return self._refuse(request, refused)
         status = HTTPStatus(error.status_code)
         return self._refuse(
             request,

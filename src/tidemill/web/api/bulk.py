@@ -76,7 +76,7 @@ async def count(asked: Asked) -> Matching:
 async def change_many(asked: Asked, said: Many, change: Change) -> Done:
     require_some(said.which)
     wanted = await filter_of(asked, said.which, states_for(change))
-    matching = await _count(asked, wanted)
+    wanted, matching = await _counted(asked, wanted)
     if said.confirm is None:
         return Done(matching=matching)
     if not still_meant(matching, said.confirm):
@@ -90,10 +90,14 @@ async def change_many(asked: Asked, said: Many, change: Change) -> Done:
     return Done(matching=matching, changed=done.changed, unchanged=done.unchanged, moved=done.moved)
 
 
-async def _count(asked: Asked, wanted: Filter) -> int:
-    """Exact: it is to be confirmed. By ids each at most once, however often it is named."""
-    named = None if wanted.ids is None else tuple(dict.fromkeys(wanted.ids))
-    return (await asked.inspect.count(replace(wanted, ids=named), looks=None)).jobs
+async def _counted(asked: Asked, wanted: Filter) -> tuple[Filter, int]:
+    """Exact: it is to be confirmed. By a text those are meant in which it can be seen: what is changed must
+    not tell of a secret."""
+    if wanted.text is None:
+        named = None if wanted.ids is None else tuple(dict.fromkeys(wanted.ids))
+        return wanted, (await asked.inspect.count(replace(wanted, ids=named), looks=None)).jobs
+    met = tuple([job.id async for job in asked.inspect.each(wanted)])
+    return replace(wanted, ids=met), len(met)
 
 
 def _route(

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from tidemill.core.changes import RetryNow
 from tidemill.core.states import State
-from tidemill.inspect.facts import find_job
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api import job_changes
@@ -41,11 +40,11 @@ async def find(asked: Asked) -> JobPage:
     said: Dead = asked.query
     shared = {name: getattr(said, name) for name in Dead.__struct_fields__}
     wanted = await filter_of(asked, FindPage(**shared, states=_FAILED, time="finished"))
-    return page_of(await asked.inspect.find(wanted, limit=said.limit, cursor=said.cursor), asked.app.tasks)
+    return page_of(await asked.inspect.find(wanted, limit=said.limit, cursor=said.cursor))
 
 
 async def retry(asked: Asked) -> JobRecord:
-    job = await find_job(await asked.app.client.store(), asked.path["job"])
+    job = (await asked.inspect.job(asked.path["job"])).job
     if job.state is not State.FAILED:
         raise Refused(HTTPStatus.CONFLICT, f"job {job.id!r} is {job.state} and no dead letter")
     return await job_changes.retry(asked)

@@ -19,8 +19,10 @@ Seconds = Annotated[float, Meta(ge=0, le=CENTURY, description="Seconds.")]
 Time = Annotated[float, Meta(ge=0, le=LATEST, description="Unix time in seconds.")]
 Whole = Annotated[int, Meta(ge=0, le=MOST)]
 Priority = Annotated[int, Meta(ge=PRIORITY_RANGE[0], le=PRIORITY_RANGE[1], description="Smaller runs first.")]
-Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
-Sentence = Annotated[str, Meta(min_length=1, max_length=1000)]
+WITHOUT_NUL = r"^[^\x00]*$"
+"""No store could keep it as it is."""
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, pattern=WITHOUT_NUL)]
+Sentence = Annotated[str, Meta(min_length=1, max_length=1000, pattern=WITHOUT_NUL)]
 Limit = Annotated[int, Meta(ge=1, le=1000, description="How many at most.")]
 Cursor = Annotated[int, Meta(ge=0, le=MOST, description="Where the page before ended.")]
 TextCursor = Annotated[str, Meta(max_length=1000, description="Where the page before ended.")]

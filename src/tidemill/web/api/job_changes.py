@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
-from tidemill.inspect.facts import find_job
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api.fields import Body, Priority, Sentence
@@ -38,13 +37,13 @@ async def _change(asked: Asked, change: Change) -> None:
     job = asked.path["job"]
     changed = await asked.inspect.change(job, change)
     if not changed.changed:
-        now = await find_job(await asked.app.client.store(), job)
-        raise Refused(HTTPStatus.CONFLICT, f"job {job!r} is {now.state}: {_NEEDS[type(change)]}")
+        state = (await asked.inspect.job(job)).job.state
+        raise Refused(HTTPStatus.CONFLICT, f"job {job!r} is {state}: {_NEEDS[type(change)]}")
 
 
 async def _changed(asked: Asked, change: Change) -> JobRecord:
     await _change(asked, change)
-    return record_of(await find_job(await asked.app.client.store(), asked.path["job"]), asked.app.tasks)
+    return record_of((await asked.inspect.job(asked.path["job"])).job)
 
 
 async def retry(asked: Asked) -> JobRecord:

@@ -13,11 +13,11 @@ from tidemill.web.asked import Asked
 async def find(asked: Asked) -> JobPage:
     said: FindPage = asked.query
     wanted = await filter_of(asked, said)
-    return page_of(await asked.inspect.find(wanted, limit=said.limit, cursor=said.cursor), asked.app.tasks)
+    return page_of(await asked.inspect.find(wanted, limit=said.limit, cursor=said.cursor))
 
 
 async def get(asked: Asked) -> JobDetail:
-    return detail_of(await asked.inspect.job(asked.path["job"]), asked.app.tasks)
+    return detail_of(await asked.inspect.job(asked.path["job"]))
 
 
 async def explain(asked: Asked) -> Explanation:

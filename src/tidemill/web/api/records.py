@@ -1,8 +1,8 @@
-"""A job as JSON: the same fields as `tidemill jobs show --json` prints."""
+"""A job as JSON: the same fields as `tidemill jobs show --json` prints. Whoever asks `asked.inspect` for jobs
+gets them without secrets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tidemill.contract.reader import AttemptRecord, LogLine, Page
@@ -13,10 +13,7 @@ from tidemill.core.needs import Need
 from tidemill.core.states import State
 from tidemill.inspect.steps import CheckpointView
 from tidemill.inspect.views import JobView, readable
-from tidemill.tasks.definition import TaskDefinition
 from tidemill.web.api.fields import Answer
-
-Tasks = Mapping[str, TaskDefinition]
 
 
 class JobRecord(Answer, frozen=True, kw_only=True):
@@ -90,40 +87,35 @@ class JobPage(Answer, frozen=True, kw_only=True):
     partial: bool
 
 
-def page_of(page: Page, tasks: Tasks) -> JobPage:
-    records = tuple(record_of(job, tasks) for job in page.jobs)
+def page_of(page: Page) -> JobPage:
+    records = tuple(record_of(job) for job in page.jobs)
     return JobPage(jobs=records, cursor=page.cursor, partial=page.partial)
 
 
-def record_of(job: Job, tasks: Tasks) -> JobRecord:
-    return JobRecord(**_fields(job, tasks))
+def record_of(job: Job) -> JobRecord:
+    return JobRecord(**_fields(job))
 
 
-def detail_of(view: JobView, tasks: Tasks) -> JobDetail:
+def detail_of(view: JobView) -> JobDetail:
     return JobDetail(
-        **_fields(view.job, tasks),
+        **_fields(view.job),
         failed_attempts=view.attempts,
         log=view.log,
         checkpoints=tuple(map(_checkpoint, view.checkpoints)),
     )
 
 
-def _fields(job: Job, tasks: Tasks) -> dict[str, Any]:
+def _fields(job: Job) -> dict[str, Any]:
     plain = {name: getattr(job, name) for name in JobRecord.__struct_fields__ if name not in _COMPUTED}
     return plain | {
         "key": job.key or None,
         "attempt": job.attempts + 1 if job.state is State.RUNNING else None,
-        "payload": shown(job.payload, tasks.get(job.task)),
-        "result": None if job.result is None else shown(job.result, tasks.get(job.task)),
+        "payload": readable(job.payload),
+        "result": None if job.result is None else readable(job.result),
     }
 
 
 _COMPUTED = frozenset({"key", "attempt", "payload", "result"})
-
-
-def shown(stored: bytes, _task: TaskDefinition | None) -> Any:
-    """Data as anybody may read it."""
-    return readable(stored)
 
 
 def _checkpoint(view: CheckpointView) -> Checkpoint:

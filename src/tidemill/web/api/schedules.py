@@ -67,16 +67,23 @@ class RuleOverride(ScheduleRule, frozen=True, kw_only=True):
 
 async def find(asked: Asked) -> SchedulePage:
     said: FindSchedules = asked.query
-    return await asked.app.schedules.list(
+    page = await asked.app.schedules.list(
         states=PRESENT if said.states is None else said.states,
         origin=said.origin,
         limit=said.limit,
         cursor=said.cursor,
     )
+    return SchedulePage(tuple(_shown(asked, view) for view in page.schedules), page.cursor)
 
 
 async def get(asked: Asked) -> ScheduleView:
-    return await asked.app.schedules.get(asked.path["schedule"])
+    return _shown(asked, await asked.app.schedules.get(asked.path["schedule"]))
+
+
+def _shown(asked: Asked, view: ScheduleView) -> ScheduleView:
+    """Without the secrets in its arguments."""
+    arguments = asked.inspect.redactor.value(msgspec.json.decode(view.arguments), view.task)
+    return msgspec.structs.replace(view, arguments=msgspec.Raw(msgspec.json.encode(arguments)))
 
 
 async def upsert(asked: Asked) -> ScheduleView:
@@ -84,7 +91,7 @@ async def upsert(asked: Asked) -> ScheduleView:
     if said.job.id is not UNSET:
         raise ConfigurationError("job.id: each tick makes a job with an id of its own; leave it out")
     job = request_of(asked, said.job)
-    return await asked.app.schedules.upsert(asked.path["schedule"], job, **_rule(said))
+    return _shown(asked, await asked.app.schedules.upsert(asked.path["schedule"], job, **_rule(said)))
 
 
 async def remove(asked: Asked) -> None:
@@ -101,13 +108,14 @@ async def remove(asked: Asked) -> None:
 
 
 async def pause(asked: Asked) -> ScheduleView:
-    return await asked.app.schedules.pause(
+    view = await asked.app.schedules.pause(
         asked.path["schedule"], until=asked.body.until, reason=asked.body.reason
     )
+    return _shown(asked, view)
 
 
 async def resume(asked: Asked) -> ScheduleView:
-    return await asked.app.schedules.resume(asked.path["schedule"])
+    return _shown(asked, await asked.app.schedules.resume(asked.path["schedule"]))
 
 
 async def run(asked: Asked) -> Sent:
@@ -117,13 +125,15 @@ async def run(asked: Asked) -> Sent:
 
 async def override(asked: Asked) -> ScheduleView:
     said: RuleOverride = asked.body
-    return await asked.app.schedules.override(
+    view = await asked.app.schedules.override(
         asked.path["schedule"], by=asked.who.name, reason=said.reason, until=said.until, **_rule(said)
     )
+    return _shown(asked, view)
 
 
 async def clear(asked: Asked) -> ScheduleView:
-    return await asked.app.schedules.clear_override(asked.path["schedule"], *asked.query.names)
+    view = await asked.app.schedules.clear_override(asked.path["schedule"], *asked.query.names)
+    return _shown(asked, view)
 
 
 def _rule(said: ScheduleRule) -> Any:
