@@ -44,9 +44,10 @@ async def beside(
     app: Tidemill, found: socket.socket, said: Callable[[str], None], address: str
 ) -> AsyncIterator[None]:
     """Served while the block runs. `said` is told the link by which whoever started it signs in, once."""
+    from tidemill.cli.queues.words import who
     from tidemill.web.server import served
     from tidemill.web.welcome import link
 
     async with served(app, found):
-        said(await link(app, address))
+        said(await link(app, app.settings.value("web.public_url") or address, who()))
         yield

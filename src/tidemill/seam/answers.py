@@ -24,6 +24,7 @@ class Go:
 
     path: str
     notice: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def respond(renderer: Renderer, request: Request, route: Route, asked: Asked, an
         case None:
             return Response(status_code=204)
         case Page():
-            return _html(renderer.page(request, asked, answer), answer.status)
+            return _page(renderer, request, asked, answer)
         case Go():
             return _go(request, answer)
         case Text():
@@ -62,9 +62,18 @@ def _html(body: str, status: int) -> Response:
     return Response(body, status, media_type="text/html; charset=utf-8")
 
 
+def _page(renderer: Renderer, request: Request, asked: Asked, answer: Page) -> Response:
+    """A notice is shown once."""
+    response = _html(renderer.page(request, asked, answer), answer.status)
+    if NOTICE in request.cookies:
+        response.delete_cookie(NOTICE, samesite="strict", httponly=True)
+    return response
+
+
 def _go(request: Request, answer: Go) -> Response:
     """303: whatever was sent, the next is a GET. A path of our own only."""
     response = RedirectResponse(f"{request.scope.get('root_path', '')}{answer.path}", status_code=303)
+    response.headers.update(answer.headers)
     if answer.notice:
         response.set_cookie(NOTICE, quote(answer.notice), max_age=30, samesite="strict", httponly=True)
     return response

@@ -38,6 +38,8 @@ async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=bool(app.settings.value("web.proxies")),
+        forwarded_allow_ips=list(app.settings.value("web.proxies")),
         timeout_graceful_shutdown=LEAVE,
     )
     runs = _Quiet(config)
@@ -47,6 +49,7 @@ async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]
     finally:
         runs.should_exit = True
         server.looks.close()
+        server.gate.uses.close()
         await running
 
 
