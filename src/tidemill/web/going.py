@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 from tidemill.seam.answers import Go
 from tidemill.web.asked import Asked
+from tidemill.web.drawing import address
 from tidemill.web.wording import words
 
 
 def go(asked: Asked, path: str, *parts: str, told: str, query: str = "", **values: Any) -> Go:
     """`go(asked, "/pools/{}", name, told="pool.opened")`: each {} is a part, whatever it is made of."""
-    place = path.format(*(quote(part, safe="") for part in parts))
-    return Go(f"{place}{query}", words(asked.language)(told, **values))
+    return Go(f"{address(path, *parts)}{query}", words(asked.language)(told, **values))

@@ -16,9 +16,8 @@ from tidemill.seam.routes import Route
 from tidemill.web.api.fields import Name, Whole
 from tidemill.web.asked import Asked
 from tidemill.web.confirming import still_meant
-from tidemill.web.drawing import address
+from tidemill.web.going import go
 from tidemill.web.problems import Refused
-from tidemill.web.wording import words
 
 LOOKED_AT = 500
 """The newest that are grouped: enough to see what goes wrong, and read in a moment."""
@@ -100,7 +99,7 @@ async def retry(asked: Asked) -> Go:
             field="confirm",
         )
     done = await asked.inspect.retry(Filter(ids=tuple(ids), states=(State.FAILED,)))
-    return Go(address("/dead-letters"), words(asked.language)("bulk.retry", count=done.changed))
+    return go(asked, "/dead-letters", told="bulk.retry", count=done.changed)
 
 
 async def _meant(asked: Asked, said: Meant) -> AsyncIterator[Job]:

@@ -12,15 +12,14 @@ from tidemill.web.api import job_changes
 from tidemill.web.api.job_changes import NewPriority, Why
 from tidemill.web.api.records import detail_of
 from tidemill.web.asked import Asked
-from tidemill.web.drawing import address
-from tidemill.web.wording import words
+from tidemill.web.going import go
 
 COURSE = (State.SCHEDULED, State.READY, State.RUNNING)
 
 
 async def job(asked: Asked) -> Page:
     view = await asked.inspect.job(asked.path["job"])
-    seen = detail_of(view, asked.app.tasks)
+    seen = detail_of(view)
     shows = {
         "job": seen,
         "course": course(seen.state),
@@ -52,8 +51,9 @@ def _route(
 ) -> Route:
     async def change(asked: Asked) -> Go:
         await handler(asked)
-        notice = words(asked.language)(f"job.was.{verb}")
-        return Go(address("/jobs") if verb == "delete" else address("/jobs/{}", asked.path["job"]), notice)
+        if verb == "delete":
+            return go(asked, "/jobs", told="job.was.delete")
+        return go(asked, "/jobs/{}", asked.path["job"], told=f"job.was.{verb}")
 
     return Route(
         method="POST", path=f"/jobs/{{job}}/{verb}", role=role, handler=change, says=says, takes=takes

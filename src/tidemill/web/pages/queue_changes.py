@@ -13,8 +13,7 @@ from tidemill.seam.roles import Role
 from tidemill.seam.routes import Handler, Route
 from tidemill.web.api.fields import Sentence, Whole
 from tidemill.web.asked import Asked
-from tidemill.web.drawing import address
-from tidemill.web.wording import words
+from tidemill.web.going import go
 
 MINUTE = 60.0
 Length = Annotated[float, Meta(gt=0, le=1_000_000)]
@@ -64,12 +63,12 @@ async def pause(asked: Asked) -> Go:
     said: Pausing = asked.body
     until = None if said.minutes is None else asked.app.clock.wall() + said.minutes * MINUTE
     await asked.inspect.pause(asked.path["queue"], until=until, reason=said.reason)
-    return _back(asked, words(asked.language)("queue.was_paused"))
+    return go(asked, "/queues/{}", asked.path["queue"], told="queue.was_paused")
 
 
 async def resume(asked: Asked) -> Go:
     await asked.inspect.resume(asked.path["queue"])
-    return _back(asked, words(asked.language)("queue.was_resumed"))
+    return go(asked, "/queues/{}", asked.path["queue"], told="queue.was_resumed")
 
 
 async def override(asked: Asked) -> Go:
@@ -78,21 +77,17 @@ async def override(asked: Asked) -> Go:
     until = None if said.hours is None else asked.app.clock.wall() + said.hours * HOUR
     changes = said.changes((await asked.inspect.queue(name)).settings)
     await asked.inspect.override(name, by=asked.who.name, reason=said.reason, until=until, **changes)
-    return _back(asked, words(asked.language)("queue.was_set"))
+    return go(asked, "/queues/{}", asked.path["queue"], told="queue.was_set")
 
 
 async def follow(asked: Asked) -> Go:
     await asked.inspect.clear_override(asked.path["queue"])
-    return _back(asked, words(asked.language)("queue.follows"))
+    return go(asked, "/queues/{}", asked.path["queue"], told="queue.follows")
 
 
 async def empty(asked: Asked) -> Go:
     gone = await asked.inspect.empty(asked.path["queue"], confirm=asked.body.confirm)
-    return _back(asked, words(asked.language)("queue.was_emptied", count=gone))
-
-
-def _back(asked: Asked, notice: str) -> Go:
-    return Go(address("/queues/{}", asked.path["queue"]), notice)
+    return go(asked, "/queues/{}", asked.path["queue"], told="queue.was_emptied", count=gone)
 
 
 def _post(verb: str, handler: Handler, role: Role, says: str, takes: type[Any] | None = None) -> Route:
