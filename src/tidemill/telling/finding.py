@@ -12,6 +12,8 @@ from tidemill.contract.pools import PoolView
 from tidemill.contract.store import Store
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job, NewJob
+from tidemill.core.queues import Inserted, Verdict
+from tidemill.errors import QueueFull
 from tidemill.telling import bodies, deliveries
 from tidemill.telling.webhook import OWN_QUEUE, Body, Kept, Webhook, What
 
@@ -48,7 +50,8 @@ class Finder:
     async def send(self, found: Sequence[NewJob], now: float) -> int:
         for start in range(0, len(found), JOBS_AT_ONCE):
             some = tuple(found[start : start + JOBS_AT_ONCE])
-            await self._store.insert([Group(OWN_QUEUE, some)])
+            [answers] = await self._store.insert([Group(OWN_QUEUE, some)])
+            _require(answers)
             self._known |= {job.id: now for job in some}
         self.made += len(found)
         return len(found)
@@ -85,9 +88,20 @@ class Finder:
         self._known = {id_: at for id_, at in self._known.items() if now - at <= 2 * LOOK_BACK}
 
 
+def _require(answers: Sequence[Inserted]) -> None:
+    """What was not taken is found again: until then nothing is said to have been told."""
+    for answer in answers:
+        if answer.verdict not in (Verdict.ACCEPTED, Verdict.EXISTING):
+            raise QueueFull(
+                f"queue {OWN_QUEUE!r} takes no deliveries: {answer.problem or 'max_length is reached'}; they "
+                "are made when it does"
+            )
+
+
 def _since(one: Kept, now: float) -> float:
     """A wall clock that was set back dates new ends before what was told, and before the webhook was made."""
-    return max(min(one.webhook.told, now) - LOOK_BACK, min(one.created, now - LOOK_BACK))
+    back = min(one.webhook.told, now) - LOOK_BACK
+    return back if one.created > now else max(back, one.created)
 
 
 def changed_pools(

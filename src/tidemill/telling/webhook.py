@@ -12,6 +12,7 @@ import msgspec
 from tidemill.core.courses import Course
 from tidemill.core.job import Job
 from tidemill.core.names import problem_with_name
+from tidemill.core.needs import SEPARATOR
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError
 from tidemill.telling.addresses import target_of
@@ -67,6 +68,8 @@ class NewWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Why it cannot be, naming the field."""
         if problem := problem_with_name("name", self.name):
             return problem
+        if SEPARATOR in self.name:
+            return "name: must not hold the character U+001F"
         if not self.on:
             return f"on: must name at least one of {', '.join(What)}"
         if not _SECRETS.fullmatch(self.secret):

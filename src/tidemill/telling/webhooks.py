@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from tidemill.contract.store import Store
+from tidemill.core.changes import Cancel
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group
 from tidemill.core.states import State
@@ -70,9 +71,14 @@ class Webhooks:
         return await _view(store, found or await _require(store, wanted.name))
 
     async def remove(self, name: str) -> bool:
-        """Nothing more is told, and what waits is not delivered. False when there was none. One that code
+        """Nothing more is told, and what waits is cancelled. False when there was none. One that code
         declares is back when a worker starts."""
-        return await keeping.remove(await self._store(), name)
+        store = await self._store()
+        was_there = await keeping.remove(store, name)
+        waiting = _deliveries(name, State.SCHEDULED, State.READY)
+        while (await store.amend(waiting, Cancel("the webhook was removed"), AT_ONCE)).changed:
+            pass
+        return was_there
 
     async def test(self, name: str) -> str:
         """Send a delivery whose event is `test`; answers the id of its job."""
@@ -84,6 +90,7 @@ class Webhooks:
 
 
 MOST_COUNTED = 1000
+AT_ONCE = 500
 
 
 async def _require(store: Store, name: str) -> Kept:
@@ -116,5 +123,8 @@ async def _view(store: Store, one: Kept) -> WebhookView:
 
 
 async def _count(store: Store, webhook: str, *states: State) -> int:
-    wanted = Filter(queue=OWN_QUEUE, states=states, task=deliveries.TASK, key=webhook)
-    return len((await store.find(wanted, MOST_COUNTED)).jobs)
+    return len((await store.find(_deliveries(webhook, *states), MOST_COUNTED)).jobs)
+
+
+def _deliveries(webhook: str, *states: State) -> Filter:
+    return Filter(queue=OWN_QUEUE, states=states, task=deliveries.TASK, key=webhook)

@@ -4,6 +4,7 @@ anybody."""
 from __future__ import annotations
 
 import base64
+import contextlib
 import hmac
 import smtplib
 import ssl
@@ -68,12 +69,14 @@ class Email(msgspec.Struct, frozen=True, kw_only=True):
         )
         mail.set_content(message.text)
         try:
-            with self._connected() as server:
+            # Not as a context: that would say farewell to a server that did not get as far as hearing it.
+            with contextlib.closing(self._connected()) as server:
                 if self.security == "starttls":
                     server.starttls(context=ssl.create_default_context())
                 if self.user is not None:
                     server.login(self.user, self.password or "")
                 server.send_message(mail)
+                server.quit()
         except (OSError, smtplib.SMTPException) as error:
             raise NotSent(f"e-mail by {self.host}:{self.port}: {type(error).__name__}: {error}") from None
 

@@ -1,0 +1,211 @@
+"""From what is wrong to the message: measured in a real store, said once by the fleet, with where to look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.program import free_port
+from tests.telling.mail import Mailbox, MailServer
+from tests.telling.support import Receiver, an_app, pass_time, work
+from tidemill import GiveUp, Limit, Tidemill
+from tidemill.contract.store import Store
+from tidemill.core.claims import Heartbeat
+from tidemill.telling.alerts import round as rounds
+from tidemill.telling.alerts.channels import Email, Slack
+from tidemill.testing import ManualClock
+
+
+@pytest.fixture
+def mailbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mailbox]:
+    mailbox, port = Mailbox(), free_port()
+    server = MailServer(mailbox, port)
+    server.start()
+    monkeypatch.setenv("TIDEMILL_ALERTS_SMTP_URL", f"smtp://127.0.0.1:{port}")
+    monkeypatch.setenv("TIDEMILL_ALERTS_EMAIL_TO", "ops@feeds.example")
+    monkeypatch.setenv("TIDEMILL_WEB_PUBLIC_URL", "https://jobs.feeds.example/tidemill")
+    yield mailbox
+    server.stop()
+
+
+def an_app_that_alerts(clock: ManualClock) -> Tidemill:
+    app = an_app(clock)
+
+    @app.task(name="fetch", queue="feeds/eu")
+    async def fetch(fails: bool) -> None:
+        if fails:
+            raise GiveUp("gone")
+
+    return app
+
+
+async def _send(app: Tidemill, *, fails: bool, count: int = 1, delay: float = 0.0) -> None:
+    from tidemill.client.task import Task
+
+    task: Task[[bool], None] = Task(app.client, app.tasks["fetch"])
+    await app.enqueue_many([task.using(delay=delay).job(fails) for _ in range(count)])
+
+
+async def _look(app: Tidemill, clock: ManualClock, seconds: float) -> None:
+    """As the leader does, every 15 seconds."""
+    while seconds > 0:
+        clock.advance(15)
+        seconds -= 15
+        await rounds.run(app.store, app.telling)
+
+
+async def test_an_e_mail_says_what_where_since_when_and_has_the_link_q12_e13_v7(
+    clock: ManualClock, mailbox: Mailbox
+) -> None:
+    app = an_app_that_alerts(clock)
+    async with app:
+        await _send(app, fails=True, count=3)
+        await work(app)
+        await _look(app, clock, 60)
+        [alert] = await app.alerts.states()
+        assert (alert.rule, alert.subject, alert.value, alert.stage) == (
+            "dead letters",
+            "feeds/eu",
+            3.0,
+            "raised",
+        )
+        await work(app)
+    [message] = mailbox.messages
+    assert message["subject"] == "[Tidemill] queue feeds/eu: 3 jobs failed for good"
+    assert message.get_content().splitlines() == [
+        "queue feeds/eu: 3 jobs failed for good (more than 0)",
+        "Rule: dead letters",
+        "Since: 2023-11-14 22:13:35 UTC",
+        "Look: https://jobs.feeds.example/tidemill/dead?queue=feeds%2Feu",
+        "",
+        "Store: a store of the program's own",
+    ]
+
+
+async def test_a_mail_server_that_is_down_gets_it_later_and_once(
+    clock: ManualClock, receiver: Receiver
+) -> None:
+    app = an_app_that_alerts(clock)
+    app.telling.channels = {"slack": Slack(receiver.url)}
+    receiver.stop()
+    async with app:
+        await _send(app, fails=True)
+        await work(app)
+        await _look(app, clock, 60)
+        await pass_time(app, clock, 60)
+        receiver.status, receiver.said = 200, b"ok"
+        receiver.start()
+        await pass_time(app, clock, 120)
+    assert len(receiver.got) == 1
+
+
+async def test_two_who_look_at_once_say_it_once(clock: ManualClock, mailbox: Mailbox) -> None:
+    app = an_app_that_alerts(clock)
+    app.telling.digest = 0.0
+    async with app:
+        await _send(app, fails=True)
+        await work(app)
+        store: Store = app.store
+        first = await rounds.read(store)
+
+        async def as_it_was(_: Store) -> object:
+            return first
+
+        with pytest.MonkeyPatch.context() as both:
+            both.setattr(rounds, "read", as_it_was)
+            made = [await rounds.run(store, app.telling) for _ in range(2)]
+        await work(app)
+    assert made == [1, 0]
+    assert len(mailbox.messages) == 1
+
+
+async def test_what_is_long_late_or_failing_is_measured_q12(clock: ManualClock) -> None:
+    app = an_app_that_alerts(clock)
+    app.telling.channels = {"email": Email.at("smtp://mail.example", "a@b.example", ("c@d.example",))}
+    app.alert("long", on="queue_length", above=4)
+    app.alert("late", on="oldest_job", above=20, queue="feeds/eu")
+    app.alert("failing", on="failure_ratio", above=0.4)
+    app.alert("elsewhere", on="queue_length", above=0, queue="mail")
+    async with app:
+        await _send(app, fails=False, count=6)
+        await work(app)
+        await _send(app, fails=True, count=6)
+        await work(app)
+        await _send(app, fails=False, count=3)
+        await _send(app, fails=False, count=2, delay=3600)
+        await _look(app, clock, 45)
+        found = {alert.rule: alert.value for alert in await app.alerts.states()}
+    assert found == {"long": 5.0, "late": 45.0, "failing": 0.5}
+
+
+async def test_a_pool_that_stays_closed_is_told_of_and_that_it_is_open_again(
+    clock: ManualClock, mailbox: Mailbox
+) -> None:
+    app = an_app(clock)
+    app.pool("gemini", Limit.requests(1, per="minute"))
+    app.alert("closed", on="pool_closed", above=120)
+    async with app:
+        await work(app)
+        await app.inspect.close_pool("gemini", by="ann")
+        await _look(app, clock, 120)
+        assert await app.alerts.states() == []
+        await _look(app, clock, 60)
+        await app.inspect.open_pool("gemini")
+        await _look(app, clock, 60)
+        await work(app)
+    titles = sorted(str(message["subject"]) for message in mailbox.messages)
+    assert titles == [
+        "[Tidemill] pool gemini: closed for 0 s (over)",
+        "[Tidemill] pool gemini: closed for 2 min",
+    ]
+    assert all("/pools/gemini" in message.get_content() for message in mailbox.messages)
+
+
+async def test_a_worker_that_fell_silent_is_told_of_and_one_that_stopped_is_not(clock: ManualClock) -> None:
+    app = an_app(clock)
+    app.alert("gone", on="worker_gone")
+    async with app:
+        await app.store.extend(Heartbeat(worker="dies", received=0, lease=30, queues=("default",)))
+        await work(app)  # a worker that comes, looks and goes
+        await _look(app, clock, 45)
+        await _look(app, clock, 15)
+        found = [(alert.subject, alert.stage) for alert in await app.alerts.states()]
+    assert found == [("dies", "raised")]
+
+
+async def test_what_an_application_measures_itself_is_a_rule_like_any_other(
+    clock: ManualClock, mailbox: Mailbox
+) -> None:
+    app = an_app(clock)
+    unread = {"inbox": 3.0}
+
+    async def measure() -> dict[str, float]:
+        return unread
+
+    app.alert("unread", on=measure, above=10)
+    app.alert("plain", on=lambda: 5, above=10)
+    app.telling.digest = 0.0
+    async with app:
+        await _look(app, clock, 15)
+        unread["inbox"] = 12
+        await _look(app, clock, 15)
+        await work(app)
+    assert [message["subject"] for message in mailbox.messages] == ["[Tidemill] unread inbox: 12"]
+
+
+async def test_a_leader_looks_by_itself(clock: ManualClock, mailbox: Mailbox) -> None:
+    """As a duty of a worker that runs: nothing here calls it."""
+    import asyncio
+
+    from tests.telling.support import until
+
+    app = an_app_that_alerts(clock)
+    app.telling.every, app.telling.digest = 0.05, 0.0
+    async with app:
+        await _send(app, fails=True)
+        worker = app.worker(look_every=0.05)
+        running = asyncio.create_task(worker.run())
+        await until(lambda: len(mailbox.messages) == 1)
+        worker.stop()
+        await running

@@ -1,0 +1,173 @@
+"""Messages arrive: by a real mail server, and by what Slack and DingTalk expect (E13, V7)."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.servers.certificates import Certificate
+from tests.servers.program import free_port
+from tests.telling.mail import Mailbox, MailServer
+from tests.telling.support import Receiver
+from tidemill import Tidemill
+from tidemill.errors import ConfigurationError
+from tidemill.telling.alerts.channels import DingTalk, Email, NotSent, Slack
+from tidemill.telling.alerts.wording import Message
+
+MESSAGE = Message("[Tidemill] queue feeds: 1 200 jobs wait", "queue feeds: 1 200 jobs wait\n<b> & 等待\n")
+NOW = 1_700_000_000.25
+
+
+@pytest.fixture
+def mailbox() -> Mailbox:
+    return Mailbox()
+
+
+@pytest.fixture
+def port(mailbox: Mailbox) -> Iterator[int]:
+    port = free_port()
+    server = MailServer(mailbox, port)
+    server.start()
+    yield port
+    server.stop()
+
+
+def test_an_e_mail_arrives_e13(mailbox: Mailbox, port: int) -> None:
+    Email.at(f"smtp://127.0.0.1:{port}", "tidemill@ops.example", ("ann@ops.example", "bob@ops.example")).send(
+        MESSAGE, NOW
+    )
+    [message] = mailbox.messages
+    assert message["subject"] == MESSAGE.title
+    assert (message["from"], message["to"]) == ("tidemill@ops.example", "ann@ops.example, bob@ops.example")
+    assert message.get_content().replace("\r\n", "\n") == MESSAGE.text
+    assert mailbox.envelopes[0].rcpt_tos == ["ann@ops.example", "bob@ops.example"]
+
+
+def test_an_e_mail_goes_by_starttls_with_user_and_password(
+    mailbox: Mailbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, port = Certificate(tmp_path), free_port()
+    server = MailServer(mailbox, port, tls=certificate.context())
+    server.start()
+    try:
+        right = Email.at(
+            f"smtp+starttls://me:p%40ss%3Aword@127.0.0.1:{port}", "a@b.example", ("c@d.example",)
+        )
+        with pytest.raises(NotSent, match="CERTIFICATE_VERIFY_FAILED"):
+            right.send(MESSAGE, NOW)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate.path))
+        right.send(MESSAGE, NOW)
+        wrong = Email.at(f"smtp+starttls://me:guess@127.0.0.1:{port}", "a@b.example", ("c@d.example",))
+        with pytest.raises(NotSent) as caught:
+            wrong.send(MESSAGE, NOW)
+        assert "guess" not in str(caught.value)
+    finally:
+        server.stop()
+    assert mailbox.encrypted == [True]
+
+
+def test_a_title_adds_no_header(mailbox: Mailbox, port: int) -> None:
+    Email.at(f"smtp://127.0.0.1:{port}", "a@b.example", ("c@d.example",)).send(
+        Message("queue x\r\nBcc: evil@x.example: 5 jobs wait", "text"), NOW
+    )
+    assert mailbox.messages[0]["bcc"] is None
+    assert mailbox.envelopes[0].rcpt_tos == ["c@d.example"]
+
+
+def test_slack_gets_what_it_expects(receiver: Receiver) -> None:
+    receiver.status, receiver.said = 200, b"ok"
+    Slack(f"{receiver.url}/services/T/B/x").send(MESSAGE, NOW)
+    [got] = receiver.got
+    assert got.path == "/services/T/B/x"
+    assert got.json == {"text": f"*{MESSAGE.title}*\nqueue feeds: 1 200 jobs wait\n&lt;b&gt; &amp; 等待\n"}
+
+
+def test_dingtalk_is_called_with_a_signature_it_can_verify_e13_v7(receiver: Receiver) -> None:
+    receiver.status, receiver.said = 200, b'{"errcode":0,"errmsg":"ok"}'
+    DingTalk(f"{receiver.url}/robot/send?access_token=abc", "SECabc123").send(MESSAGE, NOW)
+    [got] = receiver.got
+    query = parse_qs(urlsplit(got.path).query)
+    assert query["access_token"] == ["abc"]
+    assert query["timestamp"] == ["1700000000250"]
+    key, said = b"SECabc123", b"1700000000250\nSECabc123"
+    assert query["sign"] == [base64.b64encode(hmac.digest(key, said, "sha256")).decode()]
+    assert got.json == {"msgtype": "text", "text": {"content": f"{MESSAGE.title}\n\n{MESSAGE.text}"}}
+
+
+@pytest.mark.parametrize("said", [b'{"errcode":310000,"errmsg":"sign not match"}', b"<html>"])
+def test_what_dingtalk_refuses_with_200_is_refused(receiver: Receiver, said: bytes) -> None:
+    receiver.status, receiver.said = 200, said
+    with pytest.raises(NotSent, match=r"DingTalk refused it: (310000 sign not match|-1)"):
+        DingTalk(receiver.url).send(MESSAGE, NOW)
+
+
+def test_no_address_of_a_channel_is_told(receiver: Receiver) -> None:
+    receiver.status = 404
+    with pytest.raises(NotSent, match=r"^Slack answered 404$"):
+        Slack(f"{receiver.url}/services/secret").send(MESSAGE, NOW)
+    receiver.stop()
+    with pytest.raises(NotSent, match=r"^Slack did not answer: ConnectionRefusedError$"):
+        Slack(f"{receiver.url}/services/secret").send(MESSAGE, NOW)
+
+
+def test_channels_come_of_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDEMILL_ALERTS_SMTP_URL", "smtps://me:secret@mail.example")
+    with pytest.raises(ConfigurationError, match=re.escape("alerts.email_to: must be set too")):
+        _ = Tidemill("memory://").alerts
+    monkeypatch.setenv("TIDEMILL_ALERTS_EMAIL_TO", "ann@ops.example, bob@ops.example")
+    monkeypatch.setenv("TIDEMILL_ALERTS_SLACK_URL", "https://hooks.slack.example/services/x")
+    monkeypatch.setenv(
+        "TIDEMILL_ALERTS_DINGTALK_URL", "https://oapi.dingtalk.example/robot/send?access_token=x"
+    )
+    monkeypatch.setenv("TIDEMILL_ALERTS_DINGTALK_SECRET", "SEC0123456789")
+    app = Tidemill("memory://")
+    assert app.alerts.channels == ("email", "slack", "dingtalk")
+    email = app.telling.channels["email"]
+    assert isinstance(email, Email)
+    assert (email.host, email.port, email.security, email.user) == ("mail.example", 465, "tls", "me")
+    assert (email.sender, email.to) == ("ann@ops.example", ("ann@ops.example", "bob@ops.example"))
+    shown = repr(app.settings.effective())
+    assert not any(secret in shown for secret in ("secret@", "services/x", "access_token", "SEC0123456789"))
+    assert list(app.alerts.rules) == [
+        "dead letters",
+        "pool closed",
+        "oldest job",
+        "worker gone",
+        "store lost",
+    ]
+
+
+@pytest.mark.parametrize("key", ["slack_url", "dingtalk_url", "dingtalk_secret"])
+def test_secrets_of_channels_do_not_come_from_a_file_x5(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tidemill.toml").write_text(f'[alerts]\n{key} = "https://hooks.example/abcdef"\n')
+    with pytest.raises(ConfigurationError, match=f"set TIDEMILL_ALERTS_{key.upper()}") as caught:
+        Tidemill("memory://")
+    assert "abcdef" not in str(caught.value)
+
+
+def test_rules_come_of_a_file_and_a_wrong_one_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "tidemill.toml"
+    file.write_text('[alerts.rules.feeds]\non = "queue_length"\nqueue = "feeds"\nabove = 1000\nclear = 500\n')
+    app = Tidemill("memory://")
+    app.alert("own", on="oldest_job", above=60)
+    assert app.alerts.rules["feeds"].clears_at == 500
+    assert list(app.alerts.rules) == ["own", "feeds"]
+    for wrong in ('on = "queue_lenght"', 'on = "queue_length"', 'on = "oldest_job"\nabove = 5\nclear = 6'):
+        file.write_text(f"[alerts.rules.feeds]\n{wrong}\n")
+        with pytest.raises(
+            ConfigurationError, match=r"tidemill\.toml: alerts\.rules must be rules of alerts"
+        ):
+            Tidemill("memory://")

@@ -1,0 +1,81 @@
+"""What a receiver can rely on: whose a delivery is, that nobody changed it, and that it is not an old one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.telling.support import SECRET
+from tidemill.errors import ConfigurationError, SignatureInvalid
+from tidemill.telling import verify
+from tidemill.telling.signing import signed
+from tidemill.testing import ManualClock
+
+BODY = b'{"event": "feed.refreshed"}'
+
+
+def _headers(clock: ManualClock) -> dict[str, str]:
+    return signed(SECRET, "webhook-1", int(clock.wall()), BODY)
+
+
+def test_the_specifications_own_example_verifies() -> None:
+    """Standard Webhooks publishes it: receivers may use any library for that."""
+    headers = {
+        "Webhook-Id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "Webhook-Timestamp": "1614265330",
+        "Webhook-Signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105 - published
+    found = verify(b'{"test": 2432232314}', headers, secret, clock=ManualClock(1614265330.0))
+    assert found.id == "msg_p5jXN8AQM9LWM0D4loKWxJek"
+
+
+def test_what_was_signed_verifies(clock: ManualClock) -> None:
+    found = verify(BODY, _headers(clock), SECRET, clock=clock)
+    assert (found.id, found.timestamp) == ("webhook-1", int(clock.wall()))
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("webhook-id", "webhook-2"),
+        ("webhook-timestamp", "1700000001"),
+        ("webhook-signature", "v1,AAAA"),
+        ("webhook-signature", "v2,AAAA"),
+        ("webhook-signature", "é"),
+        ("webhook-timestamp", "soon"),
+        ("webhook-timestamp", "-5"),
+        ("webhook-id", ""),
+    ],
+)
+def test_what_was_changed_is_refused_s16(clock: ManualClock, header: str, value: str) -> None:
+    with pytest.raises(SignatureInvalid, match="webhook-"):
+        verify(BODY, {**_headers(clock), header: value}, SECRET, clock=clock)
+
+
+def test_another_body_or_another_secret_is_refused_s16(clock: ManualClock) -> None:
+    with pytest.raises(SignatureInvalid, match="does not fit"):
+        verify(BODY + b" ", _headers(clock), SECRET, clock=clock)
+    with pytest.raises(SignatureInvalid, match="does not fit"):
+        verify(BODY, _headers(clock), SECRET + "x", clock=clock)
+
+
+@pytest.mark.parametrize("seconds", [301.0, -301.0])
+def test_what_is_sent_again_later_is_refused_s16(clock: ManualClock, seconds: float) -> None:
+    headers = _headers(clock)
+    clock.step_wall(seconds)
+    with pytest.raises(SignatureInvalid, match="301 seconds away"):
+        verify(BODY, headers, SECRET, clock=clock)
+    verify(BODY, headers, SECRET, within=302, clock=clock)
+
+
+def test_a_secret_can_be_replaced_while_receivers_have_the_old_one(clock: ManualClock) -> None:
+    new = "another-secret-of-sixteen-and-more"
+    headers = signed(f"{new} {SECRET}", "webhook-1", int(clock.wall()), BODY)
+    for one in (new, SECRET):
+        verify(BODY, headers, one, clock=clock)
+
+
+@pytest.mark.parametrize("secret", ["", "short", "whsec_c2hvcnQ=", "whsec_not Base64"])
+def test_a_secret_that_protects_nothing_is_refused(clock: ManualClock, secret: str) -> None:
+    with pytest.raises(ConfigurationError, match="secret: "):
+        verify(BODY, _headers(clock), secret, clock=clock)
