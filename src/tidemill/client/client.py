@@ -19,6 +19,7 @@ from tidemill.client.sessions import Session, Sessions
 from tidemill.clock import Clock, Entropy
 from tidemill.core.job import Group, Job
 from tidemill.core.queues import Inserted, QueueSettings, Verdict
+from tidemill.core.traces import trace_id
 from tidemill.errors import EnqueueError, InvalidJob, QueueFull, StoreUnavailable
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.job_events import JobEnqueued
@@ -27,6 +28,7 @@ from tidemill.telemetry.signals import Signals
 if TYPE_CHECKING:
     from tidemill.contract.store import Blocking, Store
     from tidemill.core.pools import PoolSettings
+    from tidemill.telemetry.tracing import Tracing
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -58,6 +60,8 @@ class Client:
         self._blocking: Blocking | None = None
         self.mind_waiting: Callable[[Job], None] = _wait_on
         """Asked now and then while somebody waits for a job; raises where nothing will ever run it."""
+        self.tracing: Tracing | None = None
+        """Who has a span made of every sending; nobody unless `tidemill.telemetry.otel` is used."""
         _CLIENTS.add(self)
 
     async def store(self, *, declare: bool = True) -> Store:
@@ -131,17 +135,55 @@ class Client:
         """The store as programs without an event loop have it."""
         return self._portal.run(self.store)
 
-    async def enqueue(self, request: JobRequest[R]) -> JobHandle[R]:
+    def enqueue(self, request: JobRequest[R]) -> Coroutine[Any, Any, JobHandle[R]]:
+        return self._enqueue(request) if self.tracing is None else self._enqueue_traced(request)
+
+    async def _enqueue_traced(self, request: JobRequest[R]) -> JobHandle[R]:
+        with self.traced(request) as traced:
+            return await self._enqueue(traced)
+
+    async def _enqueue(self, request: JobRequest[R]) -> JobHandle[R]:
         answers = await self._insert((Group(request.queue, (request.job,)),))
         self._tell((request,), answers[0])
         return self._handle(request, answers[0][0])
 
     def enqueue_sync(self, request: JobRequest[R]) -> JobHandle[R]:
+        if self.tracing is None:
+            return self._enqueue_sync(request)
+        with self.traced(request) as traced:
+            return self._enqueue_sync(traced)
+
+    def _enqueue_sync(self, request: JobRequest[R]) -> JobHandle[R]:
         answers = self._insert_sync((Group(request.queue, (request.job,)),))
         self._tell((request,), answers[0])
         return self._handle(request, answers[0][0])
 
+    @contextmanager
+    def traced(self, request: JobRequest[R]) -> Iterator[JobRequest[R]]:
+        """The request as it is sent, within its span where somebody traces."""
+        if self.tracing is None:
+            yield request
+            return
+        with self.tracing.sending(request.queue, request.job) as job:
+            yield JobRequest(request.queue, job)
+
+    def trace_here(self) -> str | None:
+        """Where the caller is in its trace, where somebody traces."""
+        return None if self.tracing is None else self.tracing.here()
+
+    @contextmanager
+    def _all_traced(self, requests: Iterable[JobRequest[R]]) -> Iterator[Iterable[JobRequest[R]]]:
+        if self.tracing is None:
+            yield requests
+            return
+        with self.tracing.sending_many() as placed:
+            yield (JobRequest(one.queue, placed(one.queue, one.job)) for one in requests)
+
     async def enqueue_many(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
+        with self._all_traced(requests) as traced:
+            return await self._enqueue_many(traced)
+
+    async def _enqueue_many(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
         """While one chunk is on its way, the next is made."""
         handles: list[JobHandle[R]] = []
         under_way: tuple[Chunk[R], asyncio.Task[list[list[Inserted]]]] | None = None
@@ -173,9 +215,10 @@ class Client:
 
     def enqueue_many_sync(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
         handles: list[JobHandle[R]] = []
-        for chunk in chunks(requests):
-            answers = self._insert_sync(chunk.groups)
-            handles += self._handles(chunk.requests, chunk.in_order(answers), len(handles))
+        with self._all_traced(requests) as traced:
+            for chunk in chunks(traced):
+                answers = self._insert_sync(chunk.groups)
+                handles += self._handles(chunk.requests, chunk.in_order(answers), len(handles))
         return handles
 
     def after_fork(self) -> None:
@@ -260,7 +303,7 @@ class Client:
                         job=answer.id,
                         task=request.job.task,
                         queue=request.queue,
-                        trace=request.job.trace or answer.id,
+                        trace=trace_id(request.job.trace, answer.id),
                         existing=answer.verdict is Verdict.EXISTING,
                     )
                 )

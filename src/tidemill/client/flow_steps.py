@@ -264,7 +264,7 @@ class Step(Generic[R_co]):
             timeout=options.timeout,
             key=options.key if isinstance(options.key, str) else None,
             cost=_cost(options),
-            trace=options.trace,
+            trace=self.flow.client.trace_here() if options.trace is None else options.trace,
             tags=options.tags,
         )
 

@@ -54,15 +54,17 @@ class ArrivingHandle(JobHandle[R]):
 
 async def enqueue(client: Client, connection: object, request: JobRequest[R]) -> JobHandle[R]:
     store = _able(await client.store())
-    job = request.job
-    await store.send_inside(connection, job.id, job.task, job.payload, options_of(request))
+    with client.traced(request) as traced:
+        job = traced.job
+        await store.send_inside(connection, job.id, job.task, job.payload, options_of(traced))
     return ArrivingHandle(client, job.id)
 
 
 def enqueue_sync(client: Client, connection: object, request: JobRequest[R]) -> JobHandle[R]:
     store = _able(client.opened())
-    job = request.job
-    store.send_inside_sync(connection, job.id, job.task, job.payload, options_of(request))
+    with client.traced(request) as traced:
+        job = traced.job
+        store.send_inside_sync(connection, job.id, job.task, job.payload, options_of(traced))
     return ArrivingHandle(client, job.id)
 
 

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, overload
 
 from tidemill.core.claims import Claimed
+from tidemill.core.traces import trace_id
 from tidemill.core.units import Units
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Context:
         queue: str,
         attempt: int,
         generation: int = 0,
-        trace_id: str | None = None,
+        trace: str | None = None,
         state: Any = None,
         batch: tuple[str, ...] = (),
         flow: InFlow | None = None,
@@ -75,7 +76,7 @@ class Context:
         self.queue = queue
         self.attempt = attempt
         self.generation = generation
-        self.trace_id = trace_id or job_id
+        self.trace_id = job_id if trace is None else trace_id(trace, job_id)
         self.state = state
         self.batch = batch
         self.flow = flow
@@ -90,7 +91,7 @@ class Context:
             queue=job.queue,
             attempt=job.attempt,
             generation=job.generation,
-            trace_id=job.trace,
+            trace=job.trace,
             state=state,
             batch=batch,
             flow=job.flow,

@@ -14,12 +14,16 @@ from typing import Any
 import msgspec
 
 from tidemill.core.claims import Claimed
+from tidemill.core.traces import trace_id
 
 CURRENT: ContextVar[Claimed | None] = ContextVar("tidemill_attempt", default=None)
+TOGETHER: ContextVar[tuple[Claimed, ...]] = ContextVar("tidemill_call", default=())
+"""The jobs of the call a batch handler runs for; `CURRENT` is the first of them."""
 
 
 class CurrentAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """`attempt` counts from 1; `trace` is the job's own id when it was given none."""
+    """`attempt` counts from 1; `trace` is the job's own id when it was given none, and the trace's when it
+    was given a place in one."""
 
     job: str
     task: str
@@ -38,7 +42,7 @@ def current() -> CurrentAttempt | None:
         task=claimed.task,
         queue=claimed.queue,
         attempt=claimed.attempt,
-        trace=claimed.trace or claimed.id,
+        trace=trace_id(claimed.trace, claimed.id),
     )
 
 
@@ -50,7 +54,7 @@ def add_current(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> M
         line.setdefault("job", claimed.id)
         line.setdefault("task", claimed.task)
         line.setdefault("attempt", claimed.attempt)
-        line.setdefault("trace", claimed.trace or claimed.id)
+        line.setdefault("trace", trace_id(claimed.trace, claimed.id))
     return line
 
 

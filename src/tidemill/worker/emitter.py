@@ -8,6 +8,7 @@ from typing import Any
 from tidemill.clock import Clock
 from tidemill.contract.jobs import Reading
 from tidemill.core.claims import Claimed
+from tidemill.core.traces import trace_id
 from tidemill.telemetry.base import AttemptEvent, WorkerEvent
 from tidemill.telemetry.signals import Signals
 from tidemill.worker.attempt import Attempt
@@ -48,7 +49,7 @@ class Emitter:
                     job=job.id,
                     task=job.task,
                     queue=job.queue,
-                    trace=job.trace or job.id,
+                    trace=trace_id(job.trace, job.id),
                     attempt=job.attempt,
                     worker=self.worker,
                     **fields,

@@ -15,7 +15,7 @@ from tidemill.clock import Entropy
 from tidemill.core.outcomes import Done, Fail, Outcome, Release
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
-from tidemill.telemetry.current import CURRENT
+from tidemill.telemetry.current import CURRENT, TOGETHER
 from tidemill.telemetry.events import JobStarted
 from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.batch_verdicts import check
@@ -165,6 +165,7 @@ class Executor:
 
     async def _results(self, call: Call, definition: TaskDefinition) -> Outcome:
         CURRENT.set(call.runs[0].job)
+        TOGETHER.set(call.jobs)
         if self._wants(JobStarted):
             for member in call.runs:
                 self._emitter.attempt_event(JobStarted, member, waited=self._emitter.waited(member))

@@ -7,6 +7,7 @@ import asyncio
 from tidemill.contract.jobs import Reading, Reclaimed
 from tidemill.contract.store import Store
 from tidemill.core.job import Error, Job
+from tidemill.core.traces import trace_id
 from tidemill.core.transitions import POISON
 from tidemill.telemetry.events import ClocksParted, JobFailed, JobReclaimed
 from tidemill.telemetry.signals import Signals
@@ -78,7 +79,7 @@ def _reclaimed(name: str, job: Job | None) -> JobReclaimed:
         job=name,
         task=job.task,
         queue=job.queue,
-        trace=job.trace or name,
+        trace=trace_id(job.trace, name),
         attempt=job.attempts + 1,
         worker="" if job.claim else job.worker or "",  # claimed anew: that is another's name
         crashes=job.crashes,

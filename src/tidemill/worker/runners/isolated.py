@@ -19,6 +19,7 @@ from tidemill.core.job import Error
 from tidemill.core.outcomes import Crashed, Fail, Outcome
 from tidemill.core.retry import Retry
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.telemetry.current import CURRENT
 from tidemill.times import in_seconds
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.batch_verdicts import Item, Verdict
@@ -118,6 +119,9 @@ class IsolatedRunner:
 def _message(definition: TaskDefinition, place: Place, attempt: Attempt, chance: float) -> Run:
     metering = attempt.metering
     job, *others = attempt.jobs if isinstance(attempt, Call) else (attempt.job,)
+    known = CURRENT.get()
+    if known is not None and known.id == job.id:
+        job = known  # with the trace that middleware gave it
     return Run(
         place=place,
         job=job,
