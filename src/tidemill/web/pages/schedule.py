@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
+from tidemill.inspect.views import readable
 from tidemill.schedules.settings import Settings
 from tidemill.schedules.views import ScheduleView
 from tidemill.seam.answers import Page
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
-from tidemill.web.api.records import shown
 from tidemill.web.asked import Asked
 
 TIMES = ("start", "end")
@@ -34,7 +34,7 @@ async def schedule(asked: Asked) -> Page:
         "schedule.html",
         {
             "schedule": view,
-            "arguments": shown(bytes(view.arguments), asked.app.tasks.get(view.task)),
+            "arguments": asked.inspect.redactor.value(readable(bytes(view.arguments)), view.task),
             "settings": _rows(view),
             "known": view.task in asked.app.tasks,
         },
