@@ -62,6 +62,8 @@ class Site:
         window = await self.strange_window(browser)
         page = await window.context.new_page()
         await page.goto(self.link)
+        await page.locator("main button, form button").first.click()
+        await page.wait_for_url(f"{self.address}/")
         self._signed_in = await window.context.storage_state()
         await window.close()
 

@@ -22,7 +22,7 @@ HOUR = 3600.0
 FIELDS = (
     *("queue", "asking", "works", "fails", "asks", "key", "tag", "trace", "argument", "later", "question"),
     *("log", "note", "checkpoint", "result", "error", "reason", "by", "flow", "flow-key", "step", "pool"),
-    *("schedule", "worker", "host", "setting", "says", "value"),
+    *("schedule", "worker", "host", "setting", "says", "value", "user"),
 )
 """What is named in a world. A page that shows it is there for each of them."""
 
@@ -54,6 +54,7 @@ class World:
         self.ready = (await self._job().enqueue(sent)).id
         await self._job(delay=HOUR).enqueue({"name": self._named("later")})
         await self._steer()
+        token = await self.app.access.tokens.create(self._named("user"), Role.VIEWER)
         self.places = {
             "queue": (self._named("queue"), self._named("asking")),
             "job": (self.ready, self.done, self.failed),
@@ -62,6 +63,8 @@ class World:
             "schedule": (self._named("schedule"),),
             "setting": (self._named("setting"),),
             "webhook": (self._named("webhook"),),
+            "token": (token.token.id,),
+            "secret": ("of-no-link",),
         }
 
     async def token(self, role: Role) -> dict[str, str]:

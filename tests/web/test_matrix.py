@@ -1,0 +1,192 @@
+"""Every route by everybody, from here and from elsewhere, by every method.
+
+The routes are those that are served: one that is added tomorrow is asked for here as well.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import pytest
+import pytest_asyncio
+
+from tests.web.asgi import HOST, Answer, ask
+from tests.web.world import World
+from tidemill.access.sessions import csrf_of
+from tidemill.errors import ConfigurationError
+from tidemill.seam.answers import Text
+from tidemill.seam.roles import Role
+from tidemill.seam.routes import Route
+from tidemill.web.asked import Asked
+from tidemill.web.serving import Server
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
+OWN, FOREIGN = f"http://{HOST}", "https://elsewhere.example"
+CALLERS = {
+    "nobody": Role.ANYBODY,
+    "wrong": Role.ANYBODY,
+    "viewer": Role.VIEWER,
+    "operator": Role.OPERATOR,
+    "admin": Role.ADMIN,
+}
+
+
+class Case(NamedTuple):
+    route: Route
+    caller: str
+    origin: str
+    host: str
+
+    def expects(self, answer: Answer) -> bool:
+        if self.host != HOST:
+            return answer.status == 421
+        if self.origin != OWN:
+            return answer.status == 403
+        if not CALLERS[self.caller].may(self.route.role):
+            return answer.status == (401 if CALLERS[self.caller] is Role.ANYBODY else 403)
+        refused = {405, 421} if self.route.role is Role.ANYBODY else {401, 403, 405, 421}
+        return answer.status not in refused and answer.status < 500
+
+    def __str__(self) -> str:
+        return f"{self.route.method} {self.route.path} by {self.caller} of {self.origin} at {self.host}"
+
+
+class Place:
+    """The dashboard of a world, and somebody of each role."""
+
+    def __init__(self, world: World, server: Server, file: Path) -> None:
+        self.world, self._server, self._file = world, server, file
+        self.callers: dict[str, dict[str, str]] = {}
+
+    async def begin(self) -> Self:
+        await self.world.begin()
+        made = {str(role): await self.world.token(role) for role in Role if role is not Role.ANYBODY}
+        self.callers = {"nobody": {}, "wrong": {"authorization": "Bearer tm_1_1"}, **made}
+        return self
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        return self._server.routes
+
+    async def ask(self, method: str, route: Route, caller: str, **headers: str) -> Answer:
+        path = self.world.paths(route.path)[0]
+        kind = "application/json" if path.startswith("/api/") else "application/x-www-form-urlencoded"
+        body = b"{}" if path.startswith("/api/") else b""
+        headers = {"content-type": kind, **self.callers[caller], **headers}
+        return await ask(self._server.starlette, method, path, headers=headers, body=body)
+
+    async def ask_for(self, path: str, **headers: str) -> Answer:
+        return await ask(self._server.starlette, "GET", path, headers=headers)
+
+    async def session(self, caller: str) -> dict[str, str]:
+        """The cookie of somebody who signed in with that token."""
+        token = self.callers[caller]["authorization"].removeprefix("Bearer ")
+        headers = {"content-type": "application/x-www-form-urlencoded", "origin": OWN}
+        answer = await ask(
+            self._server.starlette, "POST", "/sign-in", headers=headers, body=f"token={token}".encode()
+        )
+        assert answer.status == 303
+        return {"cookie": answer.headers["set-cookie"].partition(";")[0]}
+
+    def contents(self) -> list[str]:
+        """Every row of every table."""
+        with closing(sqlite3.connect(self._file)) as store:
+            return [*store.iterdump()]
+
+
+@pytest_asyncio.fixture
+async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+    monkeypatch.setenv("TIDEMILL_WEB_RATE", "1000000")
+    world = World(f"sqlite:///{tmp_path / 'world.db'}")
+    world.app.web.route("POST", "/api/songs/sing", role=Role.OPERATOR, says="Sing.")(_sing)
+    world.app.web.page("/songs", title="Songs", role=Role.ADMIN)(_songs)
+    async with world.app:
+        yield await Place(world, Server(world.app), tmp_path / "world.db").begin()
+
+
+async def _sing(_: Asked) -> dict[str, str]:
+    return {"sung": "la"}
+
+
+async def _songs(_: Asked) -> Text:
+    return Text("la")
+
+
+def cases(routes: tuple[Route, ...]) -> Iterator[Case]:
+    yield from (Case(*each) for each in product(routes, CALLERS, (OWN, FOREIGN), (HOST, "elsewhere.example")))
+
+
+async def test_who_is_let_in(place: Place) -> None:
+    wrong = []
+    for case in cases(place.routes):
+        answer = await place.ask(
+            case.route.method, case.route, case.caller, origin=case.origin, host=case.host
+        )
+        if not case.expects(answer):
+            wrong.append(f"{case}: {answer.status} {answer.body[:100]!r}")
+    assert wrong == []
+
+
+async def test_reading_changes_nothing(place: Place) -> None:
+    before = place.contents()
+    for route in place.routes:
+        if not route.writes:
+            for method in ("GET", "HEAD"):
+                answer = await place.ask(method, route, "admin")
+                assert answer.status == 200, f"{route.path}: {answer.status} {answer.body[:300]!r}"
+                assert place.contents() == before, route.path
+
+
+async def test_other_methods_are_refused(place: Place) -> None:
+    declared: dict[str, set[str]] = {}
+    for route in place.routes:
+        declared.setdefault(route.path, set()).add(route.method)
+    for route in place.routes:
+        known = declared[route.path] | ({"HEAD"} if "GET" in declared[route.path] else set())
+        for method in METHODS:
+            if method not in known:
+                answer = await place.ask(method, route, "admin")
+                assert answer.status == 405, f"{method} {route.path}: {answer.status}"
+                assert {*answer.headers["allow"].split(", ")} == known
+
+
+async def test_a_session_is_no_leave_to_write(place: Place) -> None:
+    """A browser sends the cookie with whatever any page makes it send: only our own pages know the rest."""
+    place.callers["session"] = await place.session("admin")
+    writes = [route for route in place.routes if route.writes and route.role is not Role.ANYBODY]
+    for route in sorted(writes, key=lambda route: route.path == "/sign-out"):
+        answer = await place.ask(route.method, route, "session")
+        assert (answer.status, answer.json["field"]) == (403, "csrf"), route.path
+        meant = csrf_of(place.callers["session"]["cookie"].partition("=")[2])
+        answer = await place.ask(route.method, route, "session", **{"x-csrf": meant})
+        assert answer.status not in (401, 403, 500), route.path
+
+
+async def test_a_page_leads_to_the_sign_in_and_back(place: Place) -> None:
+    for route in place.routes:
+        if not route.writes and route.role is not Role.ANYBODY:
+            answer = await place.ask("GET", route, "nobody", accept="text/html")
+            is_page = not route.path.startswith("/api/")
+            assert answer.status == (303 if is_page else 401), route.path
+            assert answer.headers.get("location", "").startswith("/sign-in?next=/") is is_page
+
+
+async def test_files_are_for_anybody_by_our_own_names_only(place: Place) -> None:
+    for path in ("/static/css/base.css", "/static/vendor/htmx.min.js", "/nowhere", "/static/nothing.css"):
+        found = await place.ask_for(path)
+        assert found.status == (404 if "noth" in path or "nowhere" in path else 200)
+        assert found.headers["content-security-policy"].startswith("default-src 'self';")
+        assert (await place.ask_for(path, host="elsewhere.example")).status == 421
+
+
+@pytest.mark.parametrize("role", [None, "", "viewer", "anybody", 0])
+def test_a_route_says_who_may_call_it(role: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^role: must be a Role of GET /songs"):
+        Route(method="GET", path="/songs", role=role, handler=_songs, says="Songs.")
+    with pytest.raises(TypeError, match="role"):
+        Route(method="GET", path="/songs", handler=_songs, says="Songs.")  # type: ignore[call-arg]
