@@ -1,0 +1,115 @@
+"""Bad input is refused with one sentence that names the field, and nothing is changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.web.api.support import Api
+
+SEND = {"task": "send", "payload": {"to": "ann"}}
+DEEP = b"[" * 5000 + b"]" * 5000
+
+BODIES: dict[str, tuple[str, str, Any, int, str]] = {
+    "unknown field": ("POST", "/jobs", {**SEND, "prority": 1}, 422, "prority"),
+    "unknown field inside": ("POST", "/jobs", {**SEND, "unique": {"key": "a", "kye": 1}}, 422, "unique.kye"),
+    "missing field": ("POST", "/jobs", {"payload": {}}, 422, "task"),
+    "wrong type": ("POST", "/jobs", {**SEND, "priority": "high"}, 422, "priority"),
+    "huge number": ("POST", "/jobs", {**SEND, "priority": 10**30}, 422, "priority"),
+    "a century": ("POST", "/jobs", {**SEND, "delay": 1e12}, 422, "delay"),
+    "no time": ("POST", "/jobs", {**SEND, "at": 1e300}, 422, "at"),
+    "not a number": ("POST", "/jobs", b'{"task": "send", "delay": NaN}', 400, ""),
+    "over all numbers": ("POST", "/jobs", b'{"task": "send", "delay": 1e999}', 422, "delay"),
+    "NUL": ("POST", "/jobs", {**SEND, "key": "a\0b"}, 422, "key"),
+    "lone surrogate": ("POST", "/jobs", b'{"task": "send", "key": "\\ud800"}', 400, ""),
+    "not UTF-8": ("POST", "/jobs", b'{"task": "\xff"}', 400, ""),
+    "not JSON": ("POST", "/jobs", b"{", 400, ""),
+    "empty": ("POST", "/jobs", b"", 400, ""),
+    "too deep": ("POST", "/jobs", b'{"task": "anything", "payload": {"what": ' + DEEP + b"}}", 400, ""),
+    "a list": ("POST", "/jobs", b"[]", 422, ""),
+    "an argument": ("POST", "/jobs", {"task": "send", "payload": {"to": 7}}, 422, "payload.to"),
+    "no argument": ("POST", "/jobs", {"task": "send", "payload": {}}, 422, "payload.to"),
+    "no parameter": ("POST", "/jobs", {"task": "send", "payload": {"to": "a", "cc": 1}}, 422, "payload.cc"),
+    "no such task": ("POST", "/jobs", {"task": "sned"}, 422, "task"),
+    "too long a name": ("POST", "/jobs", {**SEND, "queue": "q" * 201}, 422, "queue"),
+    "no jobs": ("POST", "/bulk/enqueue", {"jobs": []}, 422, "jobs"),
+    "no such state": ("POST", "/bulk/retry", {"which": {"states": ["lost"]}}, 422, "which.states[0]"),
+    "a negative count": ("POST", "/bulk/retry", {"which": {"queue": "mail"}, "confirm": -1}, 422, "confirm"),
+    "no such queue": ("POST", "/bulk/retry", {"which": {"queue": "male"}}, 404, ""),
+    "no setting": ("PATCH", "/queues/mail/settings", {"reason": "why"}, 422, ""),
+    "a setting of 0": ("PATCH", "/queues/mail/settings", {"concurrency": 0}, 422, "concurrency"),
+    "no amount": ("PATCH", "/pools/model/limits", {"amounts": {}}, 422, "amounts"),
+    "an amount of 0": ("PATCH", "/pools/model/limits", {"amounts": {"any": 0}}, 422, "amounts[...]"),
+    "a key where none is": ("POST", "/pools/model/close", {"key": "a"}, 422, ""),
+    "cron and every": ("PUT", "/schedules/s", {"job": SEND, "cron": "* * * * *", "every": 60}, 422, "cron"),
+    "no cron": ("PUT", "/schedules/s", {"job": SEND, "cron": "often"}, 422, "cron"),
+    "an id of a tick": ("PUT", "/schedules/s", {"job": {**SEND, "id": "a"}, "every": 60}, 422, "job.id"),
+}  # fmt: skip
+
+
+async def test_bodies_that_cannot_be(api: Api) -> None:
+    for named, (method, path, body, status, field) in BODIES.items():
+        refused = await api.refused(method, path, body)
+        assert refused[:2] == (status, field), (named, refused)
+    assert (await api.get("/bulk/count"))["matching"] == 0
+    assert (await api.get("/queues/mail"))["override"] is None
+
+
+QUERIES = {
+    "/jobs?cursor=x": "cursor",
+    "/jobs?cursor=-1": "cursor",
+    "/jobs?cursor=99999999999999999999": "cursor",
+    "/jobs?limit=0": "limit",
+    "/jobs?limit=1001": "limit",
+    "/jobs?since=nan": "since",
+    "/jobs?since=inf": "since",
+    "/jobs?since=1e300": "since",
+    "/jobs?time=never": "time",
+    "/jobs?state=lost": "state[0]",
+    "/jobs?task=%00": "task",
+    "/jobs?field=to": "field[0]",
+    "/jobs?field=a..b=1": "fields",
+    "/jobs?flw=x": "flw",
+    "/flows?cursor=nonsense": "cursor",
+    "/flows?state=lost": "state[0]",
+    "/schedules?cursor=nonsense": "cursor",
+    "/events?job=%00": "job",
+    "/audit?cursor=nonsense": "cursor",
+}
+
+
+async def test_queries_that_cannot_be(api: Api) -> None:
+    for query, field in QUERIES.items():
+        assert (await api.refused("GET", query))[:2] == (422, field), query
+
+
+async def test_paths_that_cannot_be(api: Api) -> None:
+    for path in ("/jobs/a%00b", "/jobs/%ff", "/queues/%00/pause"):
+        assert (await api.refused("GET", path))[:2] == (400, "path")
+
+
+async def test_what_is_not_there(api: Api) -> None:
+    for kind in ("jobs", "queues", "flows", "pools", "schedules", "webhooks"):
+        status, _, sentence = await api.refused("GET", f"/{kind}/no%2Fsuch")
+        assert status == 404
+        assert "'no/such'" in sentence
+
+
+async def test_a_body_that_is_not_said_to_be_json(api: Api) -> None:
+    refused = await api.refused(
+        "POST", "/jobs", b"task=send", content_type="application/x-www-form-urlencoded"
+    )
+    assert refused[:2] == (415, "content-type")
+
+
+async def test_a_payload_nested_deeply_is_shown(api: Api) -> None:
+    deep: Any = "x"
+    for _ in range(300):
+        deep = [deep]
+    sent = await api.ok("POST", "/jobs", {"task": "anything", "payload": {"what": deep}})
+    assert (await api.get(f"/jobs/{sent['id']}"))["payload"] == {"what": deep}
+
+
+async def test_too_large_a_body_and_too_large_a_payload(api: Api) -> None:
+    assert (await api.refused("POST", "/jobs", b" " * (10 * 1024 * 1024 + 1)))[0] == 413
+    large = {"task": "send", "payload": {"to": "a" * 1_100_000}}
+    assert (await api.refused("POST", "/jobs", large))[0] == 413
