@@ -17,6 +17,7 @@ from tidemill.web.asked import Asked
 from tidemill.web.drawing import tools
 from tidemill.web.formats import FILTERS
 from tidemill.web.problems import Problem
+from tidemill.web.ways import ways_of
 
 HERE = Path(__file__).parent
 
@@ -62,6 +63,7 @@ class Renderer:
             "path": path,
             "live_url": _live_url(request, prefix) if page.live else None,
             "notice": unquote(request.cookies.get("tidemill-notice", "")),
+            "ways": ways_of(asked.who.role),
             "entries": [entry for entry in self._entries if asked.who.role.may(entry.role)],
             "csrf": request.scope.get("tidemill.csrf", ""),
         }
