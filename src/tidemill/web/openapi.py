@@ -89,8 +89,8 @@ _SECURITY = {
     "session": {
         "type": "apiKey",
         "in": "cookie",
-        "name": "tidemill-session",
-        "description": "The dashboard's, after signing in. Writes need the header X-CSRF as well.",
+        "name": "tidemill-session-8750",
+        "description": "The dashboard's, after signing in, with its port in the name. Writes need X-CSRF as well.",
     },
 }
 

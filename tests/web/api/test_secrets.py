@@ -1,0 +1,46 @@
+"""I30: a secret in a payload, a result or a log line is in no answer of the API."""
+
+from __future__ import annotations
+
+from tests.web.api.support import Api
+
+CANARY = "open-sesame-7"
+WITH = {"what": {"password": CANARY, "name": "ann"}}
+
+
+async def test_i30_no_answer_has_it(api: Api) -> None:
+    sent = await api.ok("POST", "/jobs", {"task": "anything", "payload": WITH, "id": "j"})
+    await api.ok("PUT", "/schedules/s", {"job": {"task": "anything", "payload": WITH}, "every": 60})
+    await api.work()
+    job = await api.get(f"/jobs/{sent['id']}")
+    assert (job["state"], job["payload"]["what"]["name"]) == ("done", "ann")
+    changes = [
+        ("POST", "/jobs/j/retry", None),
+        ("POST", "/jobs/j/cancel", {}),
+        ("POST", "/schedules/s/run", None),
+    ]
+    said = [(await api(method, path, body)).text for method, path, body in changes]
+    reads = [
+        route.path.removeprefix("/api/v1").format_map(_Places())
+        for route in api.server.routes
+        if route.path.startswith("/api/") and not route.writes and "events" not in route.path
+    ]
+    said += [(await api("GET", path)).text for path in reads]
+    assert len(said) > 20
+    assert not [text for text in said if CANARY in text]
+
+
+async def test_i30_nor_can_it_be_guessed_by_searching_or_changing(api: Api) -> None:
+    await api.ok("POST", "/jobs", {"task": "anything", "payload": WITH})
+    assert (await api.get(f"/jobs?text={CANARY[:6]}"))["jobs"] == []
+    assert (await api.get(f"/bulk/count?text={CANARY[:6]}"))["matching"] == 0
+    assert (await api.refused("GET", f"/jobs?field=what.password={CANARY}"))[0] == 422
+    guess = {"which": {"text": CANARY[:6]}, "confirm": 5}
+    assert (await api.ok("POST", "/bulk/cancel", guess))["changed"] == 0
+    seen = {"which": {"text": "ann"}, "confirm": 1}
+    assert (await api.ok("POST", "/bulk/cancel", seen))["changed"] == 1
+
+
+class _Places(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return {"job": "j", "schedule": "s", "queue": "mail", "pool": "model"}.get(name, "none")
