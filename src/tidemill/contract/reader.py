@@ -136,3 +136,5 @@ LOG_LINES = 200
 HISTORY_KEPT = 8 * DAY
 ATTEMPTS_KEPT = 100
 AHEAD_COUNTED = 10_000
+LOOKS = 5000
+"""So many jobs are looked at for a page that somebody waits for."""

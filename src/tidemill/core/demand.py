@@ -11,12 +11,20 @@ from tidemill.core.needs import Need
 from tidemill.core.units import IMPLIED, Units
 
 SAMPLED = 1000
-"""What a job of a lane needs is averaged over so many, those that start first."""
+"""What a job of a lane needs is averaged over so many, those that start first ..."""
+SAMPLED_OF_ALL = 4000
+"""... or fewer where there are many lanes: reading all of them takes no longer than reading so many."""
+SAMPLED_AT_LEAST = 5
+
+
+def sampled(lanes: int) -> int:
+    """How many jobs of each lane and priority are looked at."""
+    return max(SAMPLED_AT_LEAST, min(SAMPLED, SAMPLED_OF_ALL // max(1, lanes)))
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """The ready jobs of a lane with one priority. `needs` are those of one of them, on average over the
-    first SAMPLED; `batching` is how they share calls."""
+    first of them (`sampled`); `batching` is how they share calls."""
 
     queue: str
     lane: str

@@ -11,6 +11,7 @@ import msgspec
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 
+_WHOLE = re.compile(r"-?\d+|true|false|null")
 _TOKEN = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"|[^\s"{}\[\],:]+')
 
 
@@ -113,6 +114,23 @@ def _texts_at(value: Any, path: list[str]) -> Iterator[str]:
         yield value
     elif not isinstance(value, dict):
         yield msgspec.json.encode(value).decode()
+
+
+def part_of_payload(path: str, value: str) -> str:
+    """What a payload with that field has in it, unless it has escapes: the value, or the name where the value
+    is a number that can be written in several ways."""
+    if _WHOLE.fullmatch(value):
+        return value
+    said = path.rsplit(".", maxsplit=1)[-1] if _is_number(value) else value
+    return msgspec.json.encode(said).decode()
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 def folded(text: str) -> str:

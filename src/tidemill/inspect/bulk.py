@@ -13,8 +13,8 @@ from tidemill.core.job import Job
 from tidemill.core.states import State
 from tidemill.inspect.views import Changed, Count
 
-LOOKS = 10_000
-"""So many jobs are looked at for one page, or for a count, while somebody waits for it."""
+COUNTED = 1000
+"""So many of those that match are counted; reading them takes longer than passing over others."""
 PAGE = 1000
 CHUNK = 500
 """No step of a bulk change holds up the writer for longer than so many jobs take."""
@@ -39,7 +39,7 @@ async def count(store: Store, wanted: Filter, looks: int | None) -> Count:
     if wanted == Filter(queue=wanted.queue, states=wanted.states):
         return Count(await _counted(store, wanted))
     if looks is not None:
-        page = await store.find(wanted, looks, looks=looks)
+        page = await store.find(wanted, min(looks, COUNTED), looks=looks)
         return Count(len(page.jobs), more=page.cursor is not None)
     met = 0
     async for _ in each(store, wanted):

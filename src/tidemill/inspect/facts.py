@@ -8,7 +8,7 @@ import msgspec
 
 from tidemill.contract.jobs import Reading
 from tidemill.contract.queues import QueueInfo
-from tidemill.contract.reader import AttemptRecord, WorkerInfo
+from tidemill.contract.reader import LOOKS, AttemptRecord, WorkerInfo
 from tidemill.contract.store import Store
 from tidemill.core.batching import ripe_in
 from tidemill.core.filters import Filter
@@ -19,7 +19,7 @@ from tidemill.errors import JobNotFound
 from tidemill.inspect.situation import Situation, look, mean_time
 from tidemill.tasks.definition import TaskDefinition
 
-LOOKS = 5
+TRIES = 5
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ async def gather(store: Store, tasks: Mapping[str, TaskDefinition], id: str) -> 
     """Facts are read one after the other while jobs go on: when this one moved meanwhile they may
     contradict each other, and are read again."""
     job = await find_job(store, id)
-    for _ in range(LOOKS):
+    for _ in range(TRIES):
         facts = await _look(store, tasks, job)
         again = await find_job(store, id)
         if _same_step(job, again):
@@ -120,7 +120,7 @@ async def _running_in_lane(store: Store, job: Job, queue: QueueInfo) -> int:
     if limit is None or not job.key or job.state is State.RUNNING:
         return 0
     wanted = Filter(queue=job.queue, key=job.key, states=(State.RUNNING,))
-    return len((await store.find(wanted, limit)).jobs)
+    return len((await store.find(wanted, limit, looks=LOOKS)).jobs)
 
 
 async def _ripe(store: Store, job: Job) -> float:
@@ -128,7 +128,7 @@ async def _ripe(store: Store, job: Job) -> float:
     if job.batching is None or job.state is not State.READY:
         return 0.0
     wanted = Filter(queue=job.queue, task=job.task, states=(State.READY,))
-    found = (await store.find(wanted, job.batching.max_items)).jobs
+    found = (await store.find(wanted, job.batching.max_items, looks=LOOKS)).jobs
     lane = [each for each in found if each.lane == job.lane]
     lane.sort(key=lambda each: (each.priority, each.due, each.seq))
     return ripe_in(job.batching, lane, (await store.read_clock()).wall) if lane else 0.0

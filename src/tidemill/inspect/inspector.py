@@ -10,7 +10,7 @@ from typing import Unpack
 from msgspec import UNSET, UnsetType
 
 from tidemill.contract.pools import PoolMinute
-from tidemill.contract.reader import Minute, Page, WorkerInfo
+from tidemill.contract.reader import LOOKS, Minute, Page, WorkerInfo
 from tidemill.contract.store import Store
 from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
 from tidemill.core.courses import Kind
@@ -70,7 +70,7 @@ class Inspector:
         *,
         limit: int = 100,
         cursor: int | None = None,
-        looks: int | None = bulk.LOOKS,
+        looks: int | None = LOOKS,
     ) -> Page:
         """Newest first; `cursor` of one page continues with the next. A page for which so many jobs were
         looked at ends there and is `partial`, so that it takes no longer the more jobs there are; with
@@ -88,7 +88,7 @@ class Inspector:
         async for job in bulk.each(await self._store(), checked(wanted)):
             yield job
 
-    async def count(self, wanted: Filter, *, looks: int | None = bulk.LOOKS) -> Count:
+    async def count(self, wanted: Filter, *, looks: int | None = LOOKS) -> Count:
         """By queue and states exact, and at once. By anything else so many jobs are looked at, and if there
         are more the count says so; with looks=None it is exact, however many have to be read."""
         return await bulk.count(await self._store(), checked(wanted), looks)

@@ -9,7 +9,7 @@ import msgspec
 
 from tidemill.contract.pools import PoolView
 from tidemill.contract.queues import QueueInfo
-from tidemill.contract.reader import WorkerInfo
+from tidemill.contract.reader import LOOKS, WorkerInfo
 from tidemill.contract.store import Store
 from tidemill.core.accounts import Account
 from tidemill.core.demand import Demand
@@ -22,7 +22,8 @@ from tidemill.core.states import State
 from tidemill.core.windows import Instant
 
 LOOKED_AT = 100
-"""How long a call takes is the mean over so many of the last jobs that are done."""
+"""How long a call takes is the mean over so many of the last jobs that are done, as far as they are quickly
+found."""
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +130,6 @@ def unused(name: str, pool: PoolSettings) -> PoolView:
 async def mean_time(store: Store, queue: str, task: str | None = None) -> float | None:
     """How long the last jobs of a queue, or of a task on it, took; None when none is known."""
     wanted = Filter(queue=queue, task=task, states=(State.DONE,))
-    done = (await store.find(wanted, LOOKED_AT)).jobs
+    done = (await store.find(wanted, LOOKED_AT, looks=LOOKS)).jobs
     took = [max(0.0, job.finished - job.started) for job in done if job.finished and job.started]
     return sum(took) / len(took) if took else None

@@ -14,7 +14,7 @@ from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
 from tidemill.core.pools import PoolSettings
 from tidemill.core.states import State
-from tidemill.stores.redis import RedisStore, find, lane_views, pool_views
+from tidemill.stores.redis import RedisStore, few, lane_views, pool_views
 from tidemill.testing.conformance.driver import Driver, ids, new
 from tidemill.testing.manual import ManualClock, SeededEntropy
 
@@ -130,9 +130,9 @@ async def test_r1_large_jobs_come_a_few_at_a_time(drive: Driver, redis_url: str)
 
 async def test_r2_ready_jobs_of_many_lanes_are_found(drive: Driver) -> None:
     await drive.ended(*(f"done{number}" for number in range(5)))
-    await drive.add(*(new(f"job{number}", key=f"key{number}") for number in range(find.FEW_LANES + 1)))
+    await drive.add(*(new(f"job{number}", key=f"key{number}") for number in range(few.FEW_LANES + 1)))
     found = await drive.store.find(Filter(states=(State.READY,)), 1000)
-    assert len(found.jobs) == find.FEW_LANES + 1
+    assert len(found.jobs) == few.FEW_LANES + 1
 
 
 async def test_j70_a_thread_without_a_loop_searches_too(drive: Driver) -> None:

@@ -6,7 +6,8 @@ How it stays fast and safe:
   connection was lost or the server rolled it back.
 * Plain jobs (no key, pools, unique key or batches) are inserted, claimed, settled and extended by functions
   of the server, a whole batch in one call (`schema/0004-plain.sql`). No row is locked by every insert or
-  claim: jobs that somebody has locked are passed over, minutes of history are appended, counts are counted.
+  claim: jobs that somebody has locked are passed over; minutes of history, and what becomes of the counts,
+  are appended.
 * What may start stands in a line of slim rows, and jobs that are claimed together are one row until they are
   settled, or somebody has to know more of them (`schema/0003-folded.sql`).
 * Jobs of flows are made by a slow step, with the course they come of, and then go the way of plain ones:

@@ -5,15 +5,14 @@ Rows are read in portions, the first no larger than a page: a page that is full 
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from asyncpg import Record
 
 from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
-from tidemill.core.matching import as_json_text, folded, matches
+from tidemill.core.matching import as_json_text, folded, matches, part_of_payload
 from tidemill.core.states import FINAL, State
 from tidemill.stores.postgres.rows import COLUMNS, job_of, text_of
 from tidemill.stores.postgres.statements import load
@@ -24,19 +23,28 @@ LARGEST_PORTION = 1000
 
 Fetch = Callable[..., Awaitable[list[Record]]]
 
-_WHOLE = re.compile(r"-?\d+|true|false|null")
+
+Condition = tuple[str, object]
+"""A piece of a statement, and the value it asks for."""
 
 
 async def search(
-    fetch: Fetch, wanted: Filter, *, newest_first: bool, limit: int, before: int | None = None
+    fetch: Fetch,
+    wanted: Filter,
+    *,
+    newest_first: bool,
+    limit: int,
+    before: int | None = None,
+    within: Sequence[Condition] = (),
 ) -> AsyncIterator[Job]:
-    """R2. What matches is `core.matching.matches`; the statement only keeps most others away."""
+    """R2. What matches is `core.matching.matches`; the statement only keeps most others away. `within`: what
+    else is known of them."""
     checked(wanted)
     if wanted.states is not None and not wanted.states:
         return
     portion, last = min(limit, LARGEST_PORTION), before
     while True:
-        rows = await fetch(*_statement(wanted, last, portion, newest_first=newest_first))
+        rows = await fetch(*_statement(wanted, within, last, portion, newest_first=newest_first))
         for row in rows:
             job = job_of(row)
             if matches(wanted, job):
@@ -46,14 +54,22 @@ async def search(
         last, portion = rows[-1]["seq"], LARGEST_PORTION
 
 
-def _statement(wanted: Filter, last: int | None, portion: int, *, newest_first: bool) -> tuple[Any, ...]:
+def _statement(
+    wanted: Filter,
+    within: Sequence[Condition],
+    last: int | None,
+    portion: int,
+    *,
+    newest_first: bool,
+) -> tuple[Any, ...]:
     values: list[Any] = []
 
     def asked(piece: str, value: object) -> str:
         values.append(value)
         return piece.format(f"${len(values)}")
 
-    pieces = [asked(_PIECES[name], value) for name, value in _conditions(wanted)]
+    pieces = [asked(piece, value) for piece, value in within]
+    pieces += [asked(_PIECES[name], value) for name, value in _conditions(wanted)]
     if wanted.text is not None:
         values += [folded(as_json_text(wanted.text)), folded(wanted.text)]
         pieces.append(SQL.text.format(quoted=f"${len(values) - 1}", plain=f"${len(values)}"))
@@ -65,18 +81,16 @@ def _statement(wanted: Filter, last: int | None, portion: int, *, newest_first: 
     return ((SQL.running_rows if _only_running(wanted) else SQL.rows).format(**told), *values)
 
 
-def _conditions(wanted: Filter) -> list[tuple[str, object]]:
+def _conditions(wanted: Filter) -> list[Condition]:
     named = ("ids", "id_prefix", "queue", "task", "key", "flow")
-    found: list[tuple[str, object]] = [
-        (name, value) for name in named if (value := getattr(wanted, name)) is not None
-    ]
+    found: list[Condition] = [(name, value) for name in named if (value := getattr(wanted, name)) is not None]
     found = [(name, list(value) if isinstance(value, tuple) else value) for name, value in found]
     if wanted.tag is not None:
         found.append(("tag", text_of(wanted.tag)))
     for bound in ("since", "until"):
         if (value := getattr(wanted, bound)) is not None:
             found.append((f"{wanted.time}_{bound}", value))
-    return found + [("field", _text_of(*field)) for field in wanted.fields]
+    return found + [("field", part_of_payload(*field)) for field in wanted.fields]
 
 
 def _states(wanted: Filter) -> str:
@@ -92,19 +106,3 @@ def _only_running(wanted: Filter) -> bool:
     """Running ones, perhaps among others, but no ready ones."""
     states = wanted.states or ()
     return State.RUNNING in states and State.READY not in states
-
-
-def _text_of(path: str, value: str) -> str:
-    """What a payload with that field has in it: the value, or the name where the value is a number that
-    can be written in several ways."""
-    if _WHOLE.fullmatch(value):
-        return value
-    return text_of(path.rsplit(".", maxsplit=1)[-1] if _is_number(value) else value)
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True

@@ -23,12 +23,13 @@ from tidemill.contract.reader import (
     WorkerInfo,
 )
 from tidemill.core.checkpoints import Checkpoint, Step
-from tidemill.core.demand import SAMPLED, Demand, averaged
+from tidemill.core.demand import Demand, averaged, sampled
 from tidemill.core.filters import Filter
 from tidemill.core.job import Error, Job
 from tidemill.core.needs import is_of_batches, together
 from tidemill.core.queues import in_force
 from tidemill.core.states import State
+from tidemill.stores.postgres import pages
 from tidemill.stores.postgres.connection import Connection
 from tidemill.stores.postgres.find import search
 from tidemill.stores.postgres.look_jobs import arrival_of, checkpoint_of, worker_of
@@ -38,6 +39,9 @@ from tidemill.stores.postgres.statements import load
 
 SQL = load("reader")
 CLOCK = load("clock")
+PRUNE = load("prune")
+UNFOLDED = 20_000
+"""So many rows are added up in a few milliseconds."""
 _GET = SQL.get.replace("{columns}", COLUMNS)
 _ERROR = msgspec.json.Decoder(Error)
 
@@ -54,9 +58,11 @@ async def get(connection: Connection, ids: Sequence[str]) -> list[Job | None]:
 
 
 async def find(
-    connection: Connection, wanted: Filter, limit: int, cursor: int | None, looks: int | None = None
+    connection: Connection, wanted: Filter, limit: int, cursor: int | None, looks: int | None
 ) -> Page:
     """R2. The cursor is the place of the page's last job; new jobs have a higher one."""
+    if looks is not None:
+        return await pages.find(connection, wanted, limit, cursor, looks)
     found: list[Job] = []
     async for job in search(connection.fetch, wanted, newest_first=True, limit=limit + 1, before=cursor):
         found.append(job)
@@ -76,10 +82,15 @@ async def oldest(connection: Connection, wanted: Filter, limit: int) -> tuple[st
 
 
 async def counts(connection: Connection) -> dict[str, dict[State, int]]:
-    """R3."""
+    """R3. Whoever finds that nobody has folded the rows for long does so for the next."""
     found: dict[str, dict[State, int]] = {}
-    for queue, state, jobs in await connection.fetch(SQL.counts):
-        found.setdefault(queue, {})[State(state)] = jobs
+    read = 0
+    for queue, state, jobs, rows in await connection.fetch(SQL.counts):
+        read += rows
+        if jobs:
+            found.setdefault(queue, {})[State(state)] = jobs
+    if read > UNFOLDED:
+        await connection.fetch(PRUNE.fold_tallies)
     return found
 
 
@@ -123,7 +134,8 @@ async def ahead(connection: Connection, job: str) -> int | None:
 
 async def demand(connection: Connection) -> list[Demand]:
     """R10."""
-    rows = await connection.fetch(SQL.demand, SAMPLED)
+    ((lanes,),) = await connection.fetch(SQL.pooled_lanes)
+    rows = await connection.fetch(SQL.demand, sampled(lanes))
     return [_demand(list(sample)) for _, sample in groupby(rows, lambda row: tuple(row)[:3])]
 
 

@@ -2,37 +2,55 @@
 
 Where the filter means few of all jobs (the counters know), the orders of their states give the places to look
 at; else all jobs are walked through in the order they came. What matches is `core.matching.matches`; the
-server only keeps most others away.
+server only keeps most others away (`sieve.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import NamedTuple
 
 from tidemill.contract.reader import Page
 from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
 from tidemill.core.matching import matches
-from tidemill.core.states import FINAL, State
 from tidemill.stores.redis import keys
-from tidemill.stores.redis.queue_views import counts
-from tidemill.stores.redis.records import LETTERS, seq_and_id, unpacked
-from tidemill.stores.redis.scanning import fields, members, ready_lanes
+from tidemill.stores.redis.few import few
+from tidemill.stores.redis.records import seq_and_id, unpacked
 from tidemill.stores.redis.scripts import load
 from tidemill.stores.redis.shard import Shard
+from tidemill.stores.redis.sieve import sieve
 
-GET, WALK = load("get"), load("walk")
+GET, WALK, SIFT = load("get"), load("walk"), load("sift")
 
 AT_ONCE = 200
 """So many records are fetched by one call."""
-FEW = 0.25
-"""Of all jobs: so many places are collected and sorted as fast as all jobs are walked through."""
-FEW_GOING_ON = 0.02
-"""The same where a page follows another: the places are collected anew for every page."""
+SIFTED_AT_ONCE = 900
+"""So many are looked at by one call, where few of them are likely to be meant."""
+NEWEST = 1000
+"""Before any places are collected so many of the newest jobs are looked at: often they fill the page."""
 
-FEW_LANES = 200
-"""Each is an order of its own, and a question more."""
+
+class Piece(NamedTuple):
+    """Jobs that may be meant, of so many that were looked at; `last` is the place of the last of these, None
+    when there are no more."""
+
+    jobs: list[Job]
+    looked: int
+    last: int | None
+
+
+class Search(NamedTuple):
+    wanted: Filter
+    newest_first: bool
+    behind: int | None
+    enough: int
+    """How many are likely to be read."""
+    looks: int | None
+
+    def is_behind(self, seq: int) -> bool:
+        return self.behind is None or (seq < self.behind if self.newest_first else seq > self.behind)
 
 
 async def get(shard: Shard, ids: Sequence[str]) -> list[Job | None]:
@@ -48,18 +66,31 @@ async def get(shard: Shard, ids: Sequence[str]) -> list[Job | None]:
     return found
 
 
-async def find(
-    shard: Shard, wanted: Filter, limit: int, cursor: int | None, looks: int | None = None
-) -> Page:
-    """R2. The cursor is the place in line of the page's last job; new jobs have a higher one."""
+async def find(shard: Shard, wanted: Filter, limit: int, cursor: int | None, looks: int | None) -> Page:
+    """R2, R11. The cursor is the place in line of the last job that counts; new jobs have a higher one."""
+    asked = Search(checked(wanted), newest_first=True, behind=cursor, enough=limit + 1, looks=looks)
+    if looks is not None and not _looks_closer(wanted):
+        page = await _page(_walk(shard, asked._replace(looks=NEWEST)), asked._replace(looks=NEWEST), limit)
+        if not page.partial:
+            return page
+    return await _page(_pieces(shard, asked), asked, limit)
+
+
+async def _page(pieces: AsyncGenerator[Piece], asked: Search, limit: int) -> Page:
     found: list[Job] = []
-    async with aclosing(search(shard, wanted, newest_first=True, behind=cursor, enough=limit + 1)) as jobs:
-        async for job in jobs:
-            found.append(job)
-            if len(found) > limit:
-                break
-    page = tuple(found[:limit])
-    return Page(page, page[-1].seq if page and len(found) > limit else None)
+    looked = 0
+    async with aclosing(pieces):
+        async for piece in pieces:
+            looked += piece.looked
+            for job in piece.jobs:
+                if not matches(asked.wanted, job):
+                    continue
+                if len(found) == limit:
+                    return Page(tuple(found), found[-1].seq if found else None)
+                found.append(job)
+            if piece.last is not None and asked.looks is not None and looked >= asked.looks:
+                return Page(tuple(found), piece.last, partial=len(found) < limit)
+    return Page(tuple(found), None)
 
 
 async def oldest_first(shard: Shard, wanted: Filter, limit: int) -> list[str]:
@@ -77,115 +108,96 @@ async def search(
     shard: Shard, wanted: Filter, *, newest_first: bool, behind: int | None = None, enough: int = AT_ONCE
 ) -> AsyncGenerator[Job]:
     """Every job that the filter means; `enough` is how many are likely to be read."""
-    checked(wanted)
+    asked = Search(checked(wanted), newest_first, behind, enough, looks=None)
+    async with aclosing(_pieces(shard, asked)) as pieces:
+        async for piece in pieces:
+            for job in piece.jobs:
+                if matches(wanted, job):
+                    yield job
+
+
+async def _pieces(shard: Shard, asked: Search) -> AsyncGenerator[Piece]:
+    wanted = asked.wanted
+    if wanted.states is not None and not wanted.states:
+        return
     if wanted.ids is not None:
-        some: AsyncIterator[Job] = _by_ids(shard, wanted.ids, newest_first=newest_first, behind=behind)
-    elif wanted.flow is not None:
-        some = _of_flow(shard, wanted.flow, newest_first=newest_first, behind=behind)
-    elif (places := await _few(shard, wanted, FEW if behind is None else FEW_GOING_ON)) is not None:
-        some = _at(shard, places, newest_first=newest_first, behind=behind)
+        yield Piece(await _named(shard, wanted.ids, asked), 0, None)
+        return
+    if wanted.flow is not None:
+        pieces = _of_flow(shard, wanted.flow, asked)
+    elif (places := await few(shard, wanted, asked.behind, bounded=asked.looks is not None)) is not None:
+        pieces = _at(shard, places, asked)
     else:
-        some = _walk(shard, wanted, newest_first=newest_first, behind=behind, enough=min(enough, AT_ONCE))
-    async for job in some:
-        if matches(wanted, job):
-            yield job
+        pieces = _walk(shard, asked)
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield piece
 
 
-async def _by_ids(
-    shard: Shard, ids: Sequence[str], *, newest_first: bool, behind: int | None
-) -> AsyncIterator[Job]:
+async def _named(shard: Shard, ids: Sequence[str], asked: Search) -> list[Job]:
     found = [job for job in await get(shard, list(dict.fromkeys(ids))) if job is not None]
-    for job in sorted(found, key=lambda job: job.seq, reverse=newest_first):
-        if _is_behind(job.seq, behind, newest_first=newest_first):
-            yield job
+    found.sort(key=lambda job: job.seq, reverse=asked.newest_first)
+    return [job for job in found if asked.is_behind(job.seq)]
 
 
-async def _at(
-    shard: Shard, places: Sequence[tuple[int, str]], *, newest_first: bool, behind: int | None
-) -> AsyncIterator[Job]:
-    there = [place for place in places if _is_behind(place[0], behind, newest_first=newest_first)]
-    there.sort(reverse=newest_first)
-    for start in range(0, len(there), AT_ONCE):
-        for job in await get(shard, [id_ for _, id_ in there[start : start + AT_ONCE]]):
-            if job is not None:
-                yield job
+async def _at(shard: Shard, members: Sequence[bytes], asked: Search) -> AsyncGenerator[Piece]:
+    """Members begin with the place. Where only an order was asked for, all are likely to be meant."""
+    there = sorted(members, reverse=asked.newest_first)
+    if asked.behind is not None:
+        there = [member for member in there if asked.is_behind(int.from_bytes(member[:6]))]
+    at_once = SIFTED_AT_ONCE if _looks_closer(asked.wanted) else min(asked.enough, AT_ONCE)
+    wanted, done = sieve(asked.wanted), 0
+    while done < len(there):
+        most = at_once if asked.looks is None else max(1, min(at_once, asked.looks - done))
+        some = [seq_and_id(member)[1] for member in there[done : done + most]]
+        looked, *found = await shard.run(SIFT, len(some), *some, *wanted, repeatable=True)
+        done += int(looked)
+        last = seq_and_id(there[done - 1])[0] if done < len(there) else None
+        yield Piece(_jobs(found), int(looked), last)
 
 
-async def _of_flow(shard: Shard, flow: str, *, newest_first: bool, behind: int | None) -> AsyncIterator[Job]:
+async def _of_flow(shard: Shard, flow: str, asked: Search) -> AsyncGenerator[Piece]:
+    newest_first, behind = asked.newest_first, asked.behind
     command, end = (b"ZREVRANGEBYSCORE", b"-inf") if newest_first else (b"ZRANGEBYSCORE", b"+inf")
     place = (b"+inf" if newest_first else b"-inf") if behind is None else f"({behind}"
+    left = asked.looks
     while True:
-        some = await shard.ask(command, shard.key(keys.parts(flow)), place, end, b"LIMIT", 0, AT_ONCE)
-        there = [seq_and_id(member) for member in some]
-        for job in await get(shard, [id_ for _, id_ in there]):
-            if job is not None:
-                yield job
-        if len(there) < AT_ONCE:
+        most = AT_ONCE if left is None else max(1, min(AT_ONCE, left))
+        some = await shard.ask(command, shard.key(keys.parts(flow)), place, end, b"LIMIT", 0, most + 1)
+        there = [seq_and_id(member) for member in some[:most]]
+        jobs = [job for job in await get(shard, [id_ for _, id_ in there]) if job is not None]
+        yield Piece(jobs, len(there), there[-1][0] if len(some) > most else None)
+        if len(some) <= most:
             return
         place = f"({there[-1][0]}"
+        left = None if left is None else left - len(there)
 
 
-async def _walk(
-    shard: Shard, wanted: Filter, *, newest_first: bool, behind: int | None, enough: int
-) -> AsyncIterator[Job]:
-    letters = b"" if wanted.states is None else b"".join(LETTERS[State(state)] for state in wanted.states)
-    place: bytes | str = "" if behind is None else str(behind)
-    order = "newest" if newest_first else "oldest"
-    prefix = wanted.id_prefix or ""
-    if wanted.states is not None and not letters:
-        return
+async def _walk(shard: Shard, asked: Search) -> AsyncGenerator[Piece]:
+    place: bytes | str = "" if asked.behind is None else str(asked.behind)
+    order = "newest" if asked.newest_first else "oldest"
+    prefix, enough = asked.wanted.id_prefix or "", min(asked.enough, AT_ONCE)
+    wanted, left = sieve(asked.wanted), asked.looks
     while True:
-        place, *found = await shard.run(
-            WALK, order, place, letters, wanted.queue or "", prefix, enough, repeatable=True
-        )
-        for id_, record, lease in zip(found[::3], found[1::3], found[2::3], strict=True):
-            yield _job(id_.decode(), record, lease)
+        most = SIFTED_AT_ONCE if left is None else max(1, min(SIFTED_AT_ONCE, left))
+        reply = await shard.run(WALK, order, place, prefix, enough, most, *wanted, repeatable=True)
+        place, looked, *found = reply
+        yield Piece(_jobs(found), int(looked), int(place) if place else None)
         if not place:
             return
+        left = None if left is None else left - int(looked)
 
 
-async def _few(shard: Shard, wanted: Filter, share: float) -> list[tuple[int, str]] | None:
-    """Places and ids of the jobs in the states that are meant, where they are few; None where all are to be
-    walked through. Only jobs that move from one order on to one that is read later can be told apart
-    safely: so at most one of the states is one that is left again."""
-    states = frozenset(State if wanted.states is None else wanted.states)
-    if wanted.time == "finished" and (wanted.since is not None or wanted.until is not None):
-        states &= FINAL
-    known = await counts(shard)
-    total = sum(sum(of_queue.values()) for of_queue in known.values())
-    meant = [name for name in known if wanted.queue in (None, name)]
-    jobs = sum(known[name].get(state, 0) for name in meant for state in states)
-    if not jobs:
-        return []
-    if jobs > share * total or len(states - FINAL) > 1 or State.WAITING in states:
-        return None
-    if State.READY in states and await _lanes(shard, meant) > FEW_LANES:
-        return None
-    found: dict[bytes, None] = {}
-    for state in sorted(states, key=lambda state: state in FINAL):
-        for name in meant:
-            found |= dict.fromkeys(await _members(shard, name, state))
-    return [seq_and_id(member) for member in found]
+def _jobs(found: Sequence[bytes]) -> list[Job]:
+    return [
+        _job(id_.decode(), record, lease)
+        for id_, record, lease in zip(found[::3], found[1::3], found[2::3], strict=True)
+    ]
 
 
-async def _lanes(shard: Shard, queues: Sequence[str]) -> int:
-    return sum([int(await shard.ask(b"HLEN", shard.key(keys.lanes(queue)))) for queue in queues])
-
-
-async def _members(shard: Shard, queue: str, state: State) -> list[bytes]:
-    if state is State.READY:
-        lanes = await ready_lanes(shard, queue)
-        return [member[8:] for lane in lanes for member in await members(shard, keys.lane(queue, lane))]
-    if state is State.SCHEDULED:
-        return await members(shard, keys.scheduled(queue))
-    if state is State.RUNNING:
-        return list({name: None async for name, _ in fields(shard, keys.running(queue))})
-    of_flows = await members(shard, keys.ended_parts(queue, state))
-    return [*await members(shard, keys.ended(queue, state)), *of_flows]
-
-
-def _is_behind(seq: int, place: int | None, *, newest_first: bool) -> bool:
-    return place is None or (seq < place if newest_first else seq > place)
+def _looks_closer(wanted: Filter) -> bool:
+    """Whether what is meant takes more than an order to tell."""
+    return wanted != Filter(queue=wanted.queue, states=wanted.states, flow=wanted.flow)
 
 
 def _job(id_: str, record: bytes, lease: bytes) -> Job:

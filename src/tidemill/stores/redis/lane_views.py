@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 import msgspec
 
 from tidemill.contract.reader import AHEAD_COUNTED
-from tidemill.core.demand import SAMPLED, Demand, averaged
+from tidemill.core.demand import Demand, averaged, sampled
 from tidemill.core.job import Job
 from tidemill.core.needs import SEPARATOR, is_of_batches, together
 from tidemill.core.states import State
@@ -48,10 +48,14 @@ async def ahead(shard: Shard, id_: str) -> int | None:
 
 async def demand(shard: Shard) -> list[Demand]:
     """R10."""
+    lanes = {
+        queue: [lane for lane in await ready_lanes(shard, queue) if SEPARATOR in lane]
+        for queue in sorted(await counts(shard))
+    }
+    sample = sampled(sum(map(len, lanes.values())))
     found: list[Demand] = []
-    for queue in sorted(await counts(shard)):
-        lanes = [lane for lane in await ready_lanes(shard, queue) if SEPARATOR in lane]
-        async for some in _ranks(shard, queue, lanes):
+    for queue, of_queue in lanes.items():
+        async for some in _ranks(shard, queue, of_queue, sample):
             ids = [id_ for rank in some for id_ in rank.ids]
             jobs = {job.id: job for job in await get(shard, ids) if job is not None}
             found += [demand for rank in some if (demand := _demand(queue, rank, jobs)) is not None]
@@ -74,11 +78,11 @@ def _demand(queue: str, rank: Rank, jobs: Mapping[str, Job]) -> Demand | None:
     )
 
 
-async def _ranks(shard: Shard, queue: str, lanes: list[str]) -> AsyncIterator[list[Rank]]:
+async def _ranks(shard: Shard, queue: str, lanes: list[str], sample: int) -> AsyncIterator[list[Rank]]:
     done = 0
     while done < len(lanes):
         names = [keys.lane(queue, lane) for lane in lanes[done : done + LANES_AT_ONCE]]
-        rows = await shard.run(LANES, SAMPLED, IDS_AT_ONCE, *names, repeatable=True)
+        rows = await shard.run(LANES, sample, IDS_AT_ONCE, *names, repeatable=True)
         yield [
             Rank(lane, int(priority), int(jobs), [id_.decode() for id_ in ids])
             for lane, row in zip(lanes[done : done + len(rows)], rows, strict=True)

@@ -18,7 +18,7 @@ import msgspec
 from tidemill.contract.reader import Page
 from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
-from tidemill.core.matching import as_json_text, folded, matches
+from tidemill.core.matching import as_json_text, folded, matches, part_of_payload
 from tidemill.core.names import MAX_NAME
 from tidemill.core.states import FINAL, State
 from tidemill.stores.sqlite.rows import job_of, text_of
@@ -44,7 +44,6 @@ LAST = "\U0010ffff"
 """The character after which none comes."""
 
 _ANY_CASE = re.compile("[A-Za-z]")
-_WHOLE = re.compile(r"-?\d+|true|false|null")
 _DUE = frozenset({State.SCHEDULED, State.READY})
 _IN_AN_INDEX = ("ids", "id_prefix", "flow", "queue", "states")
 
@@ -244,20 +243,4 @@ def _values(wanted: Filter, before: int | None, floor: int | None) -> dict[str, 
 
 
 def _fields(wanted: Filter) -> dict[str, str]:
-    return {f"field_{number}": _text_of(*field) for number, field in enumerate(wanted.fields)}
-
-
-def _text_of(path: str, value: str) -> str:
-    """What a payload with that field has in it: the value, or the name where the value is a number that
-    can be written in several ways."""
-    if _WHOLE.fullmatch(value):
-        return value
-    return text_of(path.rsplit(".", maxsplit=1)[-1] if _is_number(value) else value)
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
+    return {f"field_{number}": part_of_payload(*field) for number, field in enumerate(wanted.fields)}

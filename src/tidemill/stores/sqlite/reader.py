@@ -16,7 +16,7 @@ from tidemill.contract.reader import (
     WorkerInfo,
 )
 from tidemill.core.batching import Batching
-from tidemill.core.demand import SAMPLED, Demand, averaged
+from tidemill.core.demand import Demand, averaged, sampled
 from tidemill.core.job import Job
 from tidemill.core.needs import Need, is_of_batches, together
 from tidemill.core.states import State
@@ -101,9 +101,11 @@ def _needs(text: str | None) -> tuple[Need, ...]:
 def demand(transaction: Transaction) -> list[Demand]:
     """R10."""
     found: list[Demand] = []
-    for queue, lane in transaction.execute(SQL.pooled_lanes).fetchall():
+    lanes = transaction.execute(SQL.pooled_lanes).fetchall()
+    for queue, lane in lanes:
         for priority, jobs in transaction.execute(SQL.priorities, (queue, lane)).fetchall():
-            sample = transaction.execute(SQL.first_needs, (queue, lane, priority, SAMPLED)).fetchall()
+            first = (queue, lane, priority, sampled(len(lanes)))
+            sample = transaction.execute(SQL.first_needs, first).fetchall()
             needs = [together(_needs(text), _needs(extra)) for text, _, extra in sample]
             found.append(
                 Demand(

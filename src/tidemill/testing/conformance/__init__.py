@@ -47,6 +47,7 @@ _TOPICS = (
     "flow_keeping",
     "inserting",
     "leasing",
+    "looking_on",
     "ordering",
     "overriding",
     "pool_minutes",
@@ -101,6 +102,9 @@ from tidemill.testing.conformance.fixtures import clock, drive, entropy, store  
 from tidemill.testing.conformance.flow_keeping import TestKeptFlows  # noqa: E402
 from tidemill.testing.conformance.inserting import TestInsert, TestRememberedIds  # noqa: E402
 from tidemill.testing.conformance.leasing import TestClocks, TestHeartbeat, TestReclaim  # noqa: E402
+from tidemill.testing.conformance.looking_on import (  # noqa: E402
+    TestLooks,
+)
 from tidemill.testing.conformance.ordering import TestLanes, TestOrder, TestShares  # noqa: E402
 from tidemill.testing.conformance.overriding import TestOverrideEnds, TestOverrides  # noqa: E402
 from tidemill.testing.conformance.pool_minutes import TestPoolHistory  # noqa: E402
@@ -190,6 +194,7 @@ __all__ = [
     "TestLimits",
     "TestListener",
     "TestLogs",
+    "TestLooks",
     "TestLostCalls",
     "TestLostHolders",
     "TestMerge",

@@ -16,12 +16,12 @@ from tidemill.core.states import State
 from tidemill.testing.conformance.driver import LEASE, OOPS, Driver, holding, ids, new
 
 
-async def everything(drive: Driver, wanted: Filter, limit: int = 2) -> list[Job]:
+async def everything(drive: Driver, wanted: Filter, limit: int = 2, looks: int | None = None) -> list[Job]:
     jobs: list[Job] = []
-    page = await drive.store.find(wanted, limit)
+    page = await drive.store.find(wanted, limit, None, looks)
     jobs.extend(page.jobs)
     while page.cursor is not None:
-        page = await drive.store.find(wanted, limit, page.cursor)
+        page = await drive.store.find(wanted, limit, page.cursor, looks)
         jobs.extend(page.jobs)
     return jobs
 

@@ -22,7 +22,10 @@ from tidemill.testing.conformance.reading import everything
 
 
 async def found(drive: Driver, **wanted: Any) -> list[str]:
-    return sorted(ids(await everything(drive, Filter(**wanted))))
+    """However many are looked at for a page."""
+    met = ids(await everything(drive, Filter(**wanted)))
+    assert ids(await everything(drive, Filter(**wanted), looks=3)) == met
+    return sorted(met)
 
 
 class TestText:

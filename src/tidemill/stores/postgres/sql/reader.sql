@@ -5,18 +5,13 @@
 SELECT {columns} FROM (SELECT j AS job FROM tidemill.jobs AS j WHERE j.id = ANY($1::text[])) AS named
 CROSS JOIN LATERAL tidemill.shown(named.job);
 
--- name: counts (each from the index of its state)
-SELECT queue, 'ready' AS state, count(*) AS jobs FROM tidemill.ready GROUP BY queue
-UNION ALL
-SELECT queue, 'scheduled', count(*) FROM tidemill.jobs WHERE state = 'scheduled' GROUP BY queue
-UNION ALL
-SELECT queue, 'waiting', count(*) FROM tidemill.jobs WHERE state = 'waiting' GROUP BY queue
-UNION ALL
-SELECT queue, 'running', count(*) FROM (
-    SELECT queue FROM tidemill.jobs WHERE state = 'running' UNION ALL SELECT queue FROM tidemill.folded
-) AS running GROUP BY queue
-UNION ALL
-SELECT queue, state, count(*) FROM tidemill.jobs WHERE finished IS NOT NULL GROUP BY queue, state;
+-- name: counts (jobs in folded claims run, though their rows say that they are ready)
+WITH held AS MATERIALIZED (SELECT queue, count(*) AS jobs FROM tidemill.folded GROUP BY queue)
+SELECT c.queue, c.state, sum(c.jobs)::bigint AS jobs, count(*) AS rows FROM (
+    SELECT queue, CASE state WHEN 'retrying' THEN 'scheduled' ELSE state END AS state, jobs FROM tidemill.tallies
+    UNION ALL SELECT queue, 'running', jobs FROM held
+    UNION ALL SELECT queue, 'ready', -jobs FROM held
+) AS c GROUP BY c.queue, c.state;
 
 -- name: history
 -- $1 queue, $2 since
@@ -62,7 +57,7 @@ SELECT
         WHERE r.queue = $1 AND r.lane = p.lane AND r.priority = p.priority ORDER BY r.due LIMIT 1
     ) AS f) AS oldest_ready,
     (SELECT min(due) FROM tidemill.jobs WHERE state = 'scheduled' AND queue = $1) AS next_due,
-    (SELECT count(*) FROM tidemill.jobs WHERE state = 'scheduled' AND queue = $1 AND attempts > 0) AS retrying,
+    (SELECT COALESCE(sum(jobs), 0)::bigint FROM tidemill.tallies WHERE queue = $1 AND state = 'retrying') AS retrying,
     GREATEST(
         (SELECT max(GREATEST(
             (SELECT max(finished) FROM tidemill.jobs
@@ -84,6 +79,9 @@ SELECT (
     ) AS before
 ) AS ahead
 FROM tidemill.jobs AS j CROSS JOIN LATERAL tidemill.shown(j) AS s WHERE j.id = $1 AND s.state = 'ready';
+
+-- name: pooled_lanes (how many)
+SELECT count(*) FROM tidemill.lanes WHERE strpos(lane, chr(31)) > 0;
 
 -- name: demand (lanes whose jobs need pools or share calls: their names have parts)
 -- $1 how many are looked at

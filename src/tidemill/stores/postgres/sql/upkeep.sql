@@ -36,6 +36,16 @@ ORDER BY relname;
 -- name: as_of_now
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 
+-- name: tallied (queues and states that are counted wrong)
+SELECT queue, state, counted.jobs AS says, COALESCE(recounted.jobs, 0) AS has FROM (
+    SELECT queue, state, sum(jobs)::bigint AS jobs FROM tidemill.tallies GROUP BY queue, state
+) AS counted FULL JOIN (
+    SELECT queue, CASE WHEN state = 'scheduled' AND attempts > 0 THEN 'retrying' ELSE state END AS state,
+        count(*) AS jobs
+    FROM tidemill.jobs GROUP BY 1, 2
+) AS recounted USING (queue, state)
+WHERE COALESCE(counted.jobs, 0) <> COALESCE(recounted.jobs, 0) ORDER BY queue, state;
+
 -- name: lost_lanes (lanes with ready jobs that no claim would find)
 SELECT DISTINCT r.queue, r.lane FROM tidemill.ready AS r
 WHERE NOT EXISTS (SELECT FROM tidemill.lanes AS l WHERE l.queue = r.queue AND l.lane = r.lane);

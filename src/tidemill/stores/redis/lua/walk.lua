@@ -1,17 +1,19 @@
 -- Some jobs in their order of coming in; nobody waits long for it, however many there are.
 --   ARGV[2]  'newest' or 'oldest' first
 --   ARGV[3]  behind the one with that place in line, '' from the beginning
---   ARGV[4]  letters of the states that are wanted, '' for any
---   ARGV[5]  the queue, '' for any
---   ARGV[6]  what ids begin with
---   ARGV[7]  how many are enough
--- Answers the place in line of the last one that was looked at, '' when there are no more; then of each that
--- was found its id, its record and its lease.
--- uses: root records leases
-local LOOKED, PAGES, BYTES = 1000, 40, 1024 * 1024
+--   ARGV[4]  what ids begin with
+--   ARGV[5]  how many are enough
+--   ARGV[6]  how many may be looked at
+--   ARGV[7]  … what is wanted (parts/sieve.lua)
+-- Answers the place in line of the last one that was looked at, '' when there are no more, and how many were looked
+-- at; then of each that was found its id, its record and its lease. To pass over an id is a tenth of a look.
+-- uses: root records leases sieve
+local BYTES, PASSED = 2 * 1024 * 1024, 0.1
 
-local newest, states, queue, prefix = ARGV[2] == 'newest', ARGV[4], ARGV[5], ARGV[6]
-local from, enough = tonumber(ARGV[3]), tonumber(ARGV[7])
+local newest, prefix = ARGV[2] == 'newest', ARGV[4]
+local from, enough, most = tonumber(ARGV[3]), tonumber(ARGV[5]), math.min(1000, tonumber(ARGV[6]))
+local PAGES = prefix == '' and 40 or 200
+local is_wanted = sieve(7)
 
 local function pages()
   local first = from and math.floor(from / 100)
@@ -21,12 +23,16 @@ local function pages()
   return redis.call('ZRANGEBYSCORE', root .. 'pages', first or '-inf', '+inf', 'LIMIT', 0, PAGES)
 end
 
--- Places and ids of a page, those behind `from`, in order.
+local looked = 0
+
+-- Places and ids of a page, those behind `from` whose ids begin right, in order.
 local function places(page)
   local entries, ids, found = redis.call('HGETALL', root .. 'page:' .. page), {}, {}
   for at = 1, #entries, 2 do
     local seq = page * 100 + tonumber(entries[at])
-    if not from or (newest and seq < from) or (not newest and seq > from) then
+    if prefix ~= '' and sub(entries[at + 1], 1, #prefix) ~= prefix then
+      looked = looked + PASSED
+    elseif not from or (newest and seq < from) or (not newest and seq > from) then
       found[#found + 1], ids[seq] = seq, entries[at + 1]
     end
   end
@@ -34,35 +40,28 @@ local function places(page)
   return found, ids
 end
 
-local function is_wanted(record)
-  if states ~= '' and not string.find(states, sub(record, 1, 1), 1, true) then return false end
-  if queue == '' then return true end
-  local _, _, _, _, _, _, _, _, _, its = head(record)
-  return its == queue
-end
-
-local found, looked, bytes = { '' }, 0, 0
+local found, bytes, last = { '', 0 }, 0, nil
 local known = pages()
 for number, page in ipairs(known) do
   local seqs, ids = places(page)
   for _, seq in ipairs(seqs) do
-    local id = ids[seq]
-    looked = looked + 1
-    if sub(id, 1, #prefix) == prefix then
-      local record = redis.call('HGET', root .. 'jobs', id)
-      if record and is_wanted(record) then
-        found[#found + 1], found[#found + 2], found[#found + 3] = id, record, lease_of(id, record)
-        bytes = bytes + #record
-      end
-    end
-    if looked >= LOOKED or bytes >= BYTES or #found > 3 * enough then
-      found[1] = string.format('%.0f', seq)
+    if last and (looked >= most or bytes >= BYTES or #found - 2 >= 3 * enough) then
+      found[1], found[2] = string.format('%.0f', last), math.ceil(looked)
       return found
     end
+    local record = redis.call('HGET', root .. 'jobs', ids[seq])
+    bytes = bytes + (record and #record or 0)
+    if record and is_wanted(record) then
+      found[#found + 1], found[#found + 2], found[#found + 3] = ids[seq], record, lease_of(ids[seq], record)
+    end
+    looked, last = looked + 1, seq
   end
-  -- Behind the last page there may be more of them; the place before the first of the next is as good.
-  if number == PAGES then
-    found[1] = string.format('%.0f', newest and page * 100 or page * 100 + 99)
+  -- Behind a page there may be more of them; the place before the first of the next is as good.
+  last = newest and page * 100 or page * 100 + 99
+  if number == PAGES or (looked >= most and number < #known) then
+    found[1], found[2] = string.format('%.0f', last), math.ceil(looked)
+    return found
   end
 end
+found[2] = math.ceil(looked)
 return found
