@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -15,6 +16,8 @@ from tidemill.core.job import Error, Job
 from tidemill.core.matching import matches
 from tidemill.core.secrecy import HIDDEN, Names, redacted, redacted_text, secrets_in
 from tidemill.errors import ConfigurationError
+from tidemill.inspect.causes import Cause
+from tidemill.inspect.explanation import Explanation
 from tidemill.inspect.views import JobView, readable
 from tidemill.tasks.definition import TaskDefinition
 
@@ -31,6 +34,24 @@ class Redactor:
     def job(self, job: Job) -> Job:
         """The same job, with nothing secret left in it."""
         return self._shown(job, self._secrets(job))
+
+    def explanation(self, explanation: Explanation, job: Job | None) -> Explanation:
+        """It tells of errors and notes. None for what is no job yet."""
+        names = self._names_of(explanation.task)
+        secrets = [] if job is None else self._secrets(job)
+
+        def text(said: str) -> str:
+            return redacted_text(said, names, secrets)
+
+        return replace(
+            explanation,
+            sentence=text(explanation.sentence),
+            details=_without(redacted(explanation.details, names), secrets),
+            causes=tuple(
+                Cause(cause.code, text(cause.sentence), _without(redacted(cause.details, names), secrets))
+                for cause in explanation.causes
+            ),
+        )
 
     def view(self, view: JobView) -> JobView:
         names, secrets = self._names_of(view.job.task), self._secrets(view.job)
@@ -76,13 +97,15 @@ class Redactor:
     def _secrets(self, job: Job) -> list[str]:
         """The longest first: one may be a part of another."""
         names = self._names_of(job.task)
-        found = {
-            secret
-            for data in (job.payload, job.result)
-            if data is not None
-            for secret in secrets_in(readable(data), names)
-        }
-        return sorted(found, key=len, reverse=True)
+        with suppress(RecursionError):
+            found = {
+                secret
+                for data in (job.payload, job.result)
+                if data is not None
+                for secret in secrets_in(readable(data), names)
+            }
+            return sorted(found, key=len, reverse=True)
+        return []
 
     def _shown(self, job: Job, secrets: list[str]) -> Job:
         names = self._names_of(job.task)
@@ -106,8 +129,12 @@ class Redactor:
 
 
 def _encoded(stored: bytes, names: Names, secrets: list[str]) -> bytes:
-    """A secret may stand in a text beside the field it came in, too."""
-    return msgspec.json.encode(_without(redacted(readable(stored), names), secrets))
+    """A secret may stand in a text beside the field it came in, too. What is nested too deep to be looked
+    through is not shown."""
+    try:
+        return msgspec.json.encode(_without(redacted(readable(stored), names), secrets))
+    except RecursionError:
+        return _HIDDEN
 
 
 def _without(value: Any, secrets: list[str]) -> Any:

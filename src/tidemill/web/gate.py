@@ -90,7 +90,9 @@ class Gate:
 
     async def record(self, request: Request, route: Route, asked: Asked) -> None:
         """A write that succeeded. It has happened: where it cannot be written down that is told, and who
-        asked is answered all the same."""
+        asked is answered all the same. One that only counted, because nobody confirmed it, is none."""
+        if getattr(asked.body, "confirm", True) is None:
+            return
         try:
             await self._access.audit.write(
                 asked.who, _action(route), self._about(asked), address=_address(request)

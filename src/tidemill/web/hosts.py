@@ -32,19 +32,19 @@ def netloc_of(text: str) -> Netloc | None:
 
 
 class Hosts:
-    """`named` are those somebody set: of a reverse proxy, or the address people know."""
+    """Our own addresses, and the names that somebody set: of a reverse proxy, or the one people know."""
 
     def __init__(self, settings: Settings) -> None:
         public = urlsplit(settings.value("web.public_url") or "").netloc
-        self.named = frozenset(
-            each.lower()
-            for each in (*settings.value("web.hosts"), settings.value("web.host"), public)
-            if each
-        )
+        self._named = frozenset(each.lower() for each in (*settings.value("web.hosts"), public) if each)
+        self._own = _LOOPBACK | {settings.value("web.host").lower()}
 
-    def knows(self, netloc: Netloc) -> bool:
-        """A name alone is that name on any port."""
-        return netloc.host in self.named or f"{netloc.host}:{netloc.port}" in self.named
+    def names(self, netloc: Netloc) -> bool:
+        """Whether somebody set it: a page there is ours though we were asked by another name, as a proxy
+        does. On the usual port, unless another was set: what else that host serves is none of ours."""
+        return f"{netloc.host}:{netloc.port}" in self._named or (
+            netloc.port is None and netloc.host in self._named
+        )
 
     def asked_by(self, scope: Scope) -> Netloc | None:
         """The one name that the request was sent to; None when it is none of ours. The port may be another:
@@ -53,8 +53,8 @@ class Hosts:
         netloc = netloc_of(sent[0].decode("latin-1")) if len(sent) == 1 else None
         if netloc is None:
             return None
-        own = {*_LOOPBACK, (scope.get("server") or ("",))[0]}
-        return netloc if netloc.host in own or self.knows(netloc) else None
+        own = {*self._own, (scope.get("server") or ("",))[0]}
+        return netloc if netloc.host in own | self._named or self.names(netloc) else None
 
 
 def same_port(one: Netloc, other: Netloc, schemes: Iterable[str]) -> bool:

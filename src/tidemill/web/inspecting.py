@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from tidemill.access.redacting import Redactor
 from tidemill.app import Tidemill
-from tidemill.contract.reader import Page
+from tidemill.contract.reader import LOOKS, Page
 from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
-from tidemill.inspect import bulk
+from tidemill.inspect.explanation import Explanation
 from tidemill.inspect.inspector import Inspector
 from tidemill.inspect.views import Count, JobView
 
@@ -29,7 +29,7 @@ class Shown(Inspector):
         *,
         limit: int = 100,
         cursor: int | None = None,
-        looks: int | None = bulk.LOOKS,
+        looks: int | None = LOOKS,
     ) -> Page:
         """A job in which only a secret matches is not on the page, which may be shorter for that."""
         self.redactor.refuse_secrets(checked(wanted))
@@ -43,13 +43,18 @@ class Shown(Inspector):
             if self.redactor.shows(wanted, job):
                 yield self.redactor.job(job)
 
-    async def count(self, wanted: Filter, *, looks: int | None = bulk.LOOKS) -> Count:
+    async def count(self, wanted: Filter, *, looks: int | None = LOOKS) -> Count:
         self.redactor.refuse_secrets(checked(wanted))
         if wanted.text is None:
             return await super().count(wanted, looks=looks)
-        page = await (await self._store()).find(wanted, looks or bulk.LOOKS, looks=looks)
+        page = await (await self._store()).find(wanted, looks or LOOKS, looks=looks)
         met = sum(self.redactor.shows(wanted, job) for job in page.jobs)
         return Count(met, more=page.cursor is not None)
+
+    async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
+        explanation = await super().explain(id)
+        [job] = await (await self._store()).get([id])
+        return self.redactor.explanation(explanation, job)
 
     async def job(self, id: str) -> JobView:  # noqa: A002 - the word for it
         return self.redactor.view(await super().job(id))

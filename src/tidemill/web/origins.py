@@ -22,7 +22,7 @@ def is_foreign(request: Request, hosts: Hosts, *, writes: bool) -> bool:
     if origins and not (len(origins) == 1 and _is_own(request, hosts, origins[0])):
         return True
     site = request.headers.get("sec-fetch-site")
-    if site is None or site in _OWN_SITES or origins:
+    if site is None or site in _OWN_SITES:
         return False
     return writes or not is_from_link(request)
 
@@ -51,4 +51,4 @@ def _is_own(request: Request, hosts: Hosts, origin: str) -> bool:
     if request.url.scheme == "https" and parts.scheme == "http":
         return False
     here = came_from.host == asked_by.host and same_port(came_from, asked_by, ("http", "https"))
-    return here or hosts.knows(came_from)
+    return here or hosts.names(came_from)

@@ -21,10 +21,12 @@ class Visitor:
 
         self._served = dashboard(app, auth=auth)
         self._headers = {"accept": "text/html", "accept-language": language, "origin": f"http://{HOST}"}
+        self._cookies: dict[str, str] = {}
+        self._csrf = ""
         self.told = ""
 
     async def get(self, path: str) -> Answer:
-        return await ask(self._served, "GET", path, headers=self._headers)
+        return self._kept(await ask(self._served, "GET", path, headers=self._brought()))
 
     async def page(self, path: str) -> str:
         shown = await self.get(path)
@@ -32,7 +34,7 @@ class Visitor:
         return shown.text
 
     async def send(self, path: str, form: list[tuple[str, str]] | dict[str, str] | None = None) -> Answer:
-        headers = {**self._headers, "content-type": FORM}
+        headers = {**self._headers, "content-type": FORM, "authorization": "Bearer of-a-program"}
         answer = await ask(self._served, "POST", path, headers=headers, body=urlencode(form or {}).encode())
         notice = re.search(r"tidemill-notice=([^;]*)", answer.headers.get("set-cookie", ""))
         self.told = unquote(notice[1]).strip('"') if notice else ""
@@ -43,6 +45,19 @@ class Visitor:
         answer = await self.send(path, form)
         assert answer.status == 303, (path, answer.status, answer.text)
         return answer.headers["location"]
+
+    def _brought(self) -> dict[str, str]:
+        return {
+            **self._headers,
+            "cookie": "; ".join(f"{name}={value}" for name, value in self._cookies.items()),
+        }
+
+    def _kept(self, answer: Answer) -> Answer:
+        for line in filter(None, answer.headers.get("set-cookie", "").split("\n")):
+            name, _, value = line.partition(";")[0].partition("=")
+            if "notice" not in name:
+                self._cookies[name] = value
+        return answer
 
 
 def plain(text: str) -> str:
