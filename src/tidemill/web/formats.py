@@ -72,6 +72,11 @@ def brief(name: str) -> str:
     return name if len(name) <= _BRIEF else f"{name[:10]}…{name[-8:]}"
 
 
+def bare(value: float | None) -> str:
+    """A number as a field takes it: no groups, no point without need, and nothing for none."""
+    return "" if value is None else f"{value:.12g}"
+
+
 def combined(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {**given, **more}
 
@@ -90,6 +95,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "percent": percent,
     "rounded": rounded,
     "points": points,
+    "bare": bare,
     "brief": brief,
     "combined": combined,
     "pairs": pairs,

@@ -79,13 +79,15 @@ async def jobs(asked: Asked) -> Page:
     wanted = Wanted(**{name: getattr(said, name) for name in Wanted.__struct_fields__})
     asks = wanted.filter(asked.app.clock.wall())
     found = await asked.inspect.find(asks, limit=SHOWN, cursor=said.cursor)
+    counts = await asked.inspect.counts()
+    meant = counts.values() if wanted.queue is None else [counts.get(wanted.queue, {})]
     shows = {
         "wanted": wanted,
         "found": found,
         "first": said.cursor is None,
         "matching": await _matching(asked, found, asks, said.cursor),
-        "counts": await _counts(asked, wanted.queue),
-        "queues": sorted(await asked.inspect.counts()),
+        "counts": {state: sum(states.get(state, 0) for states in meant) for state in State},
+        "queues": sorted(counts),
         "states": list(State),
     }
     return Page("jobs.html", shows, live=("tabs", "list") if wanted.plain and said.cursor is None else ())
@@ -96,12 +98,6 @@ async def _matching(asked: Asked, found: Found, asks: Filter, cursor: int | None
     if cursor is None and found.cursor is None:
         return Count(len(found.jobs))
     return await asked.inspect.count(asks)
-
-
-async def _counts(asked: Asked, queue: str | None) -> dict[State, int]:
-    counts = await asked.inspect.counts()
-    meant = counts.values() if queue is None else [counts.get(queue, {})]
-    return {state: sum(states.get(state, 0) for states in meant) for state in State}
 
 
 ROUTES = (
