@@ -90,7 +90,7 @@ _SECURITY = {
         "type": "apiKey",
         "in": "cookie",
         "name": "tidemill-session-8750",
-        "description": "The dashboard's, after signing in, with its port in the name. Writes need X-CSRF as well.",
+        "description": "The dashboard's, with its port in the name. Writes need the header X-CSRF as well.",
     },
 }
 

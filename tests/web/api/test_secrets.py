@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.web.api.support import Api
 
 CANARY = "open-sesame-7"
@@ -14,7 +16,7 @@ async def test_i30_no_answer_has_it(api: Api) -> None:
     await api.work()
     job = await api.get(f"/jobs/{sent['id']}")
     assert (job["state"], job["payload"]["what"]["name"]) == ("done", "ann")
-    changes = [
+    changes: list[tuple[str, str, Any]] = [
         ("POST", "/jobs/j/retry", None),
         ("POST", "/jobs/j/cancel", {}),
         ("POST", "/schedules/s/run", None),

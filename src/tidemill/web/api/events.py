@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tidemill.inspect.queue_views import require
 from tidemill.seam.answers import Events
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
@@ -38,9 +39,18 @@ async def follow(asked: Asked) -> Events:
             return {"overview": _written(await stats.overview(anyone))}
         return {name: _written(await _LOOKS[name](anyone)) for name in watched}
 
-    await make()
+    await _require(asked, watched)
     of = ("events", *sorted(watched.items()))
     return Events(asked.looks.watch(of, make, asked.headers.get("last-event-id")))
+
+
+async def _require(asked: Asked, watched: dict[str, str]) -> None:
+    if "job" in watched:
+        await asked.inspect.job(watched["job"])
+    if "flow" in watched:
+        await asked.inspect.flow(watched["flow"])
+    if "queue" in watched:
+        await require(await asked.app.client.store(), watched["queue"])
 
 
 def _of_nobody(asked: Asked, watched: dict[str, str]) -> Asked:
