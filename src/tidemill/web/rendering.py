@@ -27,16 +27,8 @@ class Renderer:
     extend ours, and never take their place."""
 
     def __init__(self, app: Tidemill) -> None:
-        folders = [HERE / "templates", *app.web.folders]
         self._entries = app.web.entries
-        self._templates = Environment(
-            loader=ChoiceLoader([FileSystemLoader(folder) for folder in folders]),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters.update(FILTERS)
+        self._templates = _environment((HERE / "templates", *app.web.folders))
         self._tools = cache(partial(tools, self._templates))
 
     def page(self, request: Request, asked: Asked, page: Page) -> str:
@@ -75,6 +67,20 @@ class Renderer:
             "may": lambda needed: role.may(Role(needed)),
             "now": asked.app.clock.wall(),
         }
+
+
+@cache
+def _environment(folders: tuple[Path, ...]) -> Environment:
+    """Templates are read and compiled once in a process, however many dashboards it has."""
+    made = Environment(
+        loader=ChoiceLoader([FileSystemLoader(folder) for folder in folders]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(FILTERS)
+    return made
 
 
 def _live_url(request: Request, prefix: str) -> str:

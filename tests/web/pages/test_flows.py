@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.flows.support import Studio
 from tests.web.pages.visitor import Visitor, plain
-from tidemill import FlowState, Tidemill, testing
+from tidemill import FlowState, Tidemill
 from tidemill.core.graph_state import StepState
 from tidemill.flows.views import FlowView, StepView
 from tidemill.seam.roles import Role
@@ -17,17 +16,6 @@ from tidemill.testing.kits import AsyncKit
 from tidemill.web.flow_picture import MOST_STEPS, cut, picture_of
 
 HARM = "<script>alert(1)</script>"
-
-
-@pytest.fixture
-def app() -> Tidemill:
-    return Tidemill("memory://")
-
-
-@pytest.fixture
-async def kit(app: Tidemill) -> AsyncIterator[AsyncKit]:
-    async with testing.kit(app) as kit:
-        yield kit
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from tidemill.seam.answers import Go, Page
@@ -17,7 +15,7 @@ from tidemill.web.lasting import span_of
 
 class NewToken(msgspec.Struct, frozen=True, kw_only=True):
     name: Name
-    role: Literal[Role.VIEWER, Role.OPERATOR, Role.ADMIN]
+    role: Role
     lasts: str | None = None
 
 
@@ -28,7 +26,7 @@ async def tokens(asked: Asked) -> Page:
 async def create(asked: Asked) -> Page:
     said: NewToken = asked.body
     lasts = span_of(said.lasts, field="lasts")
-    issued = await asked.app.access.tokens.create(said.name, Role(said.role), lasts=lasts, by=asked.who.name)
+    issued = await asked.app.access.tokens.create(said.name, said.role, lasts=lasts, by=asked.who.name)
     return Page("token.html", {"token": issued.token, "secret": issued.secret})
 
 
