@@ -34,6 +34,7 @@ SECTIONS = {
         "CurrentAttempt",
         "Retry",
         "Unique",
+        "Secret",
         "current",
     ],
     "Pools": ["Pool", "Limit", "Day", "Week", "Month", "TimeOfDay", "Refusal", "Reason"],
@@ -65,14 +66,16 @@ SECTIONS = {
         "Plan",
     ],
     "Changes": ["Change", "Changed", "RetryNow", "RunNow", "Cancel", "Archive", "Delete", "Reprioritise"],
+    "Telling": ["Webhooks", "NewWebhook", "WebhookView", "Ended", "Alerts", "Rule", "AlertView"],
     "Records": ["Job", "Error", "State"],
 }
 
 INTRODUCTION = """# Python
 
-Everything that `from tidemill import …` has. `tidemill.testing`, `tidemill.frameworks` and
-`tidemill.telemetry.events` are public too and have pages of their own; everything else inside the package
-may change without notice. Programs without an event loop run what is `async` by `app.run_sync(…)`.
+Everything that `from tidemill import …` has. `tidemill.testing`, `tidemill.frameworks`,
+`tidemill.telling.verify` and `tidemill.telemetry.events` are public too and have pages of their own;
+everything else inside the package may change without notice. Programs without an event loop run what is
+`async` by `app.run_sync(…)`.
 
 This page is written by `scripts/api_page.py` from the code.
 """

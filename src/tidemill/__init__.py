@@ -41,6 +41,7 @@ from tidemill.errors import (
     RetryAfter,
     ScheduleNotFound,
     SchemaMismatch,
+    SignatureInvalid,
     SnoozeFor,
     Steer,
     StepUnusable,
@@ -52,6 +53,7 @@ from tidemill.errors import (
     TidemillError,
     TokenNotFound,
     UnknownOutcome,
+    WebhookNotFound,
 )
 from tidemill.tasks.context import Context
 from tidemill.telemetry.current import CurrentAttempt, current
@@ -81,11 +83,19 @@ if TYPE_CHECKING:
     from tidemill.schedules.views import SchedulePage, ScheduleView
     from tidemill.tasks.batches import Failed
     from tidemill.tasks.pools import Pool
+    from tidemill.telling.alerts.alerts import Alerts, AlertView
+    from tidemill.telling.alerts.rule import Rule
+    from tidemill.telling.bodies import Ended
+    from tidemill.telling.webhook import NewWebhook
+    from tidemill.telling.webhooks import Webhooks, WebhookView
 else:
     _LAZY = {
+        "AlertView": "telling.alerts.alerts",
+        "Alerts": "telling.alerts.alerts",
         "Batch": "core.splitting",
         "Changed": "inspect.views",
         "Day": "core.calendars",
+        "Ended": "telling.bodies",
         "Explanation": "inspect.explanation",
         "Failed": "tasks.batches",
         "Failure": "flows.failure",
@@ -99,6 +109,7 @@ else:
         "JobView": "inspect.views",
         "Limit": "core.limits",
         "Month": "core.calendars",
+        "NewWebhook": "telling.webhook",
         "Overview": "inspect.views",
         "Plan": "inspect.plan",
         "Pool": "tasks.pools",
@@ -106,6 +117,7 @@ else:
         "QueueView": "inspect.views",
         "Reason": "core.refusals",
         "Refusal": "core.refusals",
+        "Rule": "telling.alerts.rule",
         "SchedulePage": "schedules.views",
         "ScheduleState": "schedules.schedule",
         "ScheduleView": "schedules.views",
@@ -115,6 +127,8 @@ else:
         "StepState": "core.graph_state",
         "StepView": "flows.views",
         "TimeOfDay": "core.daytime",
+        "WebhookView": "telling.webhooks",
+        "Webhooks": "telling.webhooks",
         "Week": "core.calendars",
         "split": "core.splitting",
         "whole": "client.flow_steps",
@@ -130,6 +144,8 @@ else:
 
 
 __all__ = [
+    "AlertView",
+    "Alerts",
     "Archive",
     "Batch",
     "Cancel",
@@ -141,6 +157,7 @@ __all__ = [
     "CurrentAttempt",
     "Day",
     "Delete",
+    "Ended",
     "EnqueueError",
     "Error",
     "Explanation",
@@ -171,6 +188,7 @@ __all__ = [
     "JobView",
     "Limit",
     "Month",
+    "NewWebhook",
     "Override",
     "Overview",
     "Page",
@@ -193,6 +211,7 @@ __all__ = [
     "Retry",
     "RetryAfter",
     "RetryNow",
+    "Rule",
     "RunNow",
     "ScheduleNotFound",
     "SchedulePage",
@@ -201,6 +220,7 @@ __all__ = [
     "Schedules",
     "SchemaMismatch",
     "Secret",
+    "SignatureInvalid",
     "SnoozeFor",
     "State",
     "Steer",
@@ -220,6 +240,9 @@ __all__ = [
     "TokenNotFound",
     "Unique",
     "UnknownOutcome",
+    "WebhookNotFound",
+    "WebhookView",
+    "Webhooks",
     "Week",
     "current",
     "split",

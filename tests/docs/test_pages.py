@@ -14,6 +14,7 @@ from tests.docs.session import blocks, play
 PLAYED = [
     "README.md",
     "docs/tutorial/first-job.md",
+    "docs/how-to/alerts.md",
     "docs/how-to/batches.md",
     "docs/how-to/deploy.md",
     "docs/how-to/flows.md",
@@ -21,6 +22,7 @@ PLAYED = [
     "docs/how-to/limit-concurrency.md",
     "docs/how-to/logs-and-events.md",
     "docs/how-to/long-jobs.md",
+    "docs/how-to/metrics-and-tracing.md",
     "docs/how-to/pay-once.md",
     "docs/how-to/plan-a-backlog.md",
     "docs/how-to/quotas.md",

@@ -84,21 +84,43 @@ class Tells(Application):
             )
         self.telling.webhooks[name] = Declared(wanted, event, body)
 
-    def alert(self, name: str, on: str | Measure, **options: Any) -> None:
+    def alert(
+        self,
+        name: str,
+        on: str | Measure,
+        *,
+        above: float | None = None,
+        clear: float | None = None,
+        lasting: float = 0.0,
+        queue: str | None = None,
+        pool: str | None = None,
+        window: float = 300.0,
+        least: int = 10,
+    ) -> None:
         """Declare a rule: `app.alert("feeds wait", on="queue_length", queue="feeds", above=1000, clear=500)`.
 
         `on` is queue_length, oldest_job, failure_ratio, dead_letters, pool_closed, worker_gone, store_lost,
-        or a function of the application's own that answers a number, or numbers by name. The options are
-        above, clear, lasting, queue, pool, window, least. A rule of that name that is set wins."""
+        or a function of the application's own that answers a number, or numbers by name. What the others
+        mean says `Rule`. A rule of that name that is set wins."""
         from tidemill.telling.alerts.rule import declared
 
         if name in self.telling.own_rules:
             raise ConfigurationError(f"alert {name!r} is declared twice; give one of them another name")
+        self.telling.own_rules[name] = declared(
+            name,
+            {
+                "on": "own" if callable(on) else on,
+                "above": above,
+                "clear": clear,
+                "lasting": lasting,
+                "queue": queue,
+                "pool": pool,
+                "window": window,
+                "least": least,
+            },
+        )
         if callable(on):
-            self.telling.own_rules[name] = declared(name, {**options, "on": "own"})
             self.telling.measures[name] = on
-        else:
-            self.telling.own_rules[name] = declared(name, {**options, "on": on})
 
 
 def _listed(field: str, values: Iterable[Any]) -> list[Any]:

@@ -39,9 +39,11 @@ def post(
             connection.request("POST", target.path, body, {**_ALWAYS, **headers})
             answer = connection.getresponse()
             return Answer(answer.status, answer.read(LARGEST_ANSWER), answer.getheader("retry-after"))
-        except http.client.HTTPException as error:
+        except (http.client.HTTPException, OSError) as error:
             if connection.was_cut:
                 raise TimeoutError(f"no whole answer within {timeout:g} seconds") from None
+            if isinstance(error, OSError):
+                raise
             raise ConnectionError(f"the answer is no HTTP: {type(error).__name__}") from None
 
 
