@@ -22,11 +22,11 @@ LINK = re.compile(r"(http://127\.0\.0\.1:\d+)/\S*")
 class Site:
     """`how` is `up`, with a worker, or `web`, without."""
 
-    def __init__(self, folder: Path, how: str, app: str) -> None:
+    def __init__(self, folder: Path, how: str, app: str, *, port: int = 0) -> None:
         self._log = folder / "site.log"
         self._signed_in: StorageState | None = None
         self._program = Program(
-            [sys.executable, "-m", "tidemill", how, app, "--port", "0"],
+            [sys.executable, "-m", "tidemill", how, app, "--port", str(port)],
             log=self._log,
             environment={"PYTHONPATH": os.pathsep.join([str(ROOT), *PATH])},
         )

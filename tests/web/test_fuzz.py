@@ -84,8 +84,10 @@ def as_answered(case: Case[Any], answer: Answer) -> Response:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with Target(tmp_path_factory.mktemp("fuzz") / "world.db") as target:
-        yield target
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TIDEMILL_WEB_RATE", "1000000")
+        with Target(tmp_path_factory.mktemp("fuzz") / "world.db") as target:
+            yield target
 
 
 Operation = APIOperation[Any, Any, Any, Any]
