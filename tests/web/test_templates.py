@@ -1,4 +1,4 @@
-"""What every template keeps to: nothing that a strict policy would refuse, and every address by a function."""
+"""What every template keeps to: nothing a strict policy would refuse, and every address by a function."""
 
 from __future__ import annotations
 
