@@ -1,0 +1,128 @@
+"""What an application adds is served as Tidemill's own is."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import page
+from tests.docs.session import write_files
+from tests.web.asgi import Answer, ask
+from tidemill import Tidemill
+from tidemill.errors import ConfigurationError
+from tidemill.seam.registry import RESERVED
+from tidemill.web import Asked, Role, Text, Who, dashboard
+
+PAGE = page("how-to/extend-the-dashboard.md")
+
+
+class Visitor:
+    """Somebody whom the application vouches for."""
+
+    def __init__(self, app: Tidemill, role: Role) -> None:
+        async def auth(_: object) -> Who:
+            return Who("ann", role)
+
+        self._served = dashboard(app, auth=auth)
+
+    async def get(self, path: str) -> Answer:
+        return await ask(self._served, "GET", path, headers={"accept": "text/html"})
+
+    async def post(self, path: str, body: bytes) -> Answer:
+        sent = {"content-type": "application/json", "authorization": "Bearer vouched"}
+        return await ask(self._served, "POST", path, headers=sent, body=body)
+
+
+@pytest.fixture
+async def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Tidemill]:
+    """The application of the page."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write_files(PAGE, tmp_path)
+    template = re.search(r"```html\n<!-- (pages/\S+) -->\n(.*?)```", PAGE, re.DOTALL)
+    assert template
+    (tmp_path / "pages").mkdir()
+    (tmp_path / template[1]).write_text(template[2])
+    found: Tidemill = importlib.import_module("songs").app
+    async with found:
+        yield found
+    del sys.modules["songs"]
+
+
+async def test_a_page_is_in_the_frame_and_in_the_navigation(app: Tidemill) -> None:
+    shown = await Visitor(app, Role.VIEWER).get("/songs")
+    assert shown.status == 200, shown.text
+    assert "0 described, 0 to go, 10 at once." in shown.text
+    assert re.search(r'href="/songs" aria-current="page">.*Songs', shown.text)
+    assert '<form method="post" action="/songs/start"' not in shown.text
+    assert "/songs/start" in (await Visitor(app, Role.OPERATOR).get("/songs")).text
+
+
+async def test_a_route_checks_what_it_takes_and_who_calls(app: Tidemill) -> None:
+    operator = Visitor(app, Role.OPERATOR)
+    started = await operator.post("/api/songs/start", b'{"songs": ["one", "\xe4\xba\x8c"]}')
+    assert (started.status, started.json) == (200, {"jobs": 2})
+    assert (await app.inspect.queue("songs")).size == 2
+    for body, field in (
+        (b'{"songs": []}', "songs"),
+        (b'{"songs": [1]}', "songs[0]"),
+        (b'{"song": []}', "song"),
+    ):
+        refused = await operator.post("/api/songs/start", body)
+        assert (refused.status, refused.json.get("field")) == (422, field)
+    assert (await Visitor(app, Role.VIEWER).post("/api/songs/start", b'{"songs": ["x"]}')).status == 403
+    assert (await app.inspect.queue("songs")).size == 2
+
+
+async def test_a_setting_is_shown_and_changed(app: Tidemill) -> None:
+    admin = Visitor(app, Role.ADMIN)
+    assert "batch_size" in (await admin.get("/settings")).text
+    own = app.web.settings["batch_size"]
+    await own.write(own.value_of("20"))
+    assert "20 at once" in (await admin.get("/songs")).text
+    for wrong in ("0", "many", 1.5):
+        with pytest.raises(ConfigurationError, match="batch_size: "):
+            own.value_of(wrong)
+
+
+async def test_metrics_and_alerts_are_told_with_tidemills(app: Tidemill) -> None:
+    admin = Visitor(app, Role.ADMIN)
+    assert "\nsongs_described 0\n" in (await admin.get("/metrics")).text
+    await admin.post("/api/songs/start", b'{"songs": ["one"]}')
+    assert "songs stand still" in app.alerts.rules
+    assert "POST" in (await admin.get("/api/v1/openapi.json")).text.upper()
+    assert "/api/songs/start" in (await admin.get("/api/v1/openapi.json")).json["paths"]
+
+
+@pytest.mark.parametrize("path", ["/", *RESERVED, "/api/v1/songs", "songs", "/songs//x", "/{Song}"])
+def test_a_path_that_is_tidemills_own_or_none_is_refused(path: str) -> None:
+    app = Tidemill("memory://")
+    with pytest.raises(ConfigurationError, match="path: "):
+        app.web.page(path, title="Songs")(_nothing)
+
+
+def test_what_is_added_twice_or_without_a_role_is_refused() -> None:
+    app = Tidemill("memory://")
+    app.web.page("/songs", title="Songs")(_nothing)
+    with pytest.raises(ConfigurationError, match="added twice"):
+        app.web.page("/songs", title="Songs")(_nothing)
+    with pytest.raises(ConfigurationError, match="role: must be a Role"):
+        app.web.route("GET", "/api/x", role="admin", says="x")(_nothing)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="no folder"):
+        app.web.templates("nowhere")
+
+
+def test_a_page_of_tidemills_own_is_not_taken_over() -> None:
+    app = Tidemill("memory://")
+    app.web.page("/queues", title="Mine")(_nothing)
+    with pytest.raises(ConfigurationError, match="GET /queues is there twice"):
+        dashboard(app)
+
+
+async def _nothing(_: Asked) -> Text:
+    return Text("")
