@@ -11,17 +11,18 @@ from tidemill.metrics import catalogue
 from tidemill.metrics.catalogue import valued
 from tidemill.tallies.families import Amounts, Counted, Labels, added
 from tidemill.tallies.folding import counted
-from tidemill.tallies.instruments import SERIES_AT_MOST, Gauge, Value
+from tidemill.tallies.instruments import RESERVED, SERIES_AT_MOST, Gauge, Value
 from tidemill.tallies.tally import Tally
 
 
 async def of_processes(store: Store, tally: Tally | None) -> list[Counted]:
-    """What all of them told, what this one has not told yet, and what is read now."""
+    """What all of them told, what this one has not told yet, and what is read now; ours first."""
     told = (await counted(store)).values()
     if tally is None:
         return list(told)
     read, unreadable = await _read(each for each in tally.instruments if isinstance(each, Gauge))
-    return [*added(tally.untold(), told, read).values(), valued(catalogue.UNREADABLE, unreadable)]
+    found = [*added(tally.untold(), told, read).values(), valued(catalogue.UNREADABLE, unreadable)]
+    return sorted(found, key=lambda each: not each.family.name.startswith(RESERVED))
 
 
 async def _read(gauges: Iterable[Gauge]) -> tuple[list[Counted], dict[str, float]]:
