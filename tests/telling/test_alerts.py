@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,10 @@ from tidemill import GiveUp, Limit, Tidemill
 from tidemill.contract.store import Store
 from tidemill.core.claims import Heartbeat
 from tidemill.telling.alerts import round as rounds
+from tidemill.telling.alerts.book import Alert, Stage
 from tidemill.telling.alerts.channels import Email, Slack
+from tidemill.telling.alerts.rule import On
+from tidemill.telling.alerts.wording import page
 from tidemill.testing import ManualClock
 
 
@@ -77,7 +82,7 @@ async def test_an_e_mail_says_what_where_since_when_and_has_the_link_q12_e13_v7(
         "queue feeds/eu: 3 jobs failed for good (more than 0)",
         "Rule: dead letters",
         "Since: 2023-11-14 22:13:35 UTC",
-        "Look: https://jobs.feeds.example/tidemill/dead?queue=feeds%2Feu",
+        "Look: https://jobs.feeds.example/tidemill/dead-letters?queue=feeds%2Feu",
         "",
         "Store: a store of the program's own",
     ]
@@ -209,3 +214,27 @@ async def test_a_leader_looks_by_itself(clock: ManualClock, mailbox: Mailbox) ->
         await until(lambda: len(mailbox.messages) == 1)
         worker.stop()
         await running
+
+
+async def test_a_store_that_grows_too_large_is_told_of_q12(
+    mailbox: Mailbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Tidemill(f"sqlite:///{tmp_path}/jobs.db")
+    app.alert("large", on="store_size", above=1000)
+    app.telling.digest = 0.0
+    async with app:
+        assert await rounds.run(app.store, app.telling) == 1
+        await work(app)
+    [message] = mailbox.messages
+    assert message["subject"] == "[Tidemill] the store takes 0 MB"
+    assert "Look: https://jobs.feeds.example/tidemill/alerts" in message.get_content()
+
+
+def test_every_link_of_a_message_leads_to_a_page() -> None:
+    from tidemill.web.table import page_routes
+
+    known = [re.sub(r"{\w+}", "[^/]+", route.path) for route in page_routes() if route.method == "GET"]
+    for on in On:
+        alert = Alert(rule="r", on=on, subject="a/b", stage=Stage.RAISED, since=0.0, value=1.0, threshold=0.0)
+        path = page(alert).partition("?")[0]
+        assert any(re.fullmatch(pattern, path) for pattern in known), path

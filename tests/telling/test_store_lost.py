@@ -47,6 +47,6 @@ async def test_a_lost_store_is_told_directly_and_nothing_is_lost_s12(
     assert f"worker {worker.id}: the store has not answered for" in lost
     assert "Rule: store lost" in lost
     assert "Since: " in lost
-    assert "Look: https://jobs.example/" in lost
+    assert "Look: https://jobs.example/alerts" in lost
     assert f"Store: {app.url}" in lost
     assert "(over)" in back

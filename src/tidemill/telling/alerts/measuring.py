@@ -36,6 +36,8 @@ class Look:
                 return {queue: float(failed) for queue, (_, failed) in ends.items()}
             case On.POOL_CLOSED:
                 return await self._closed(rule)
+            case On.STORE_SIZE:
+                return {"": float((await self._store.describe()).bytes or 0)}
             case On.WORKER_GONE:
                 return dict.fromkeys(self._book.gone, 1.0)
         return {}

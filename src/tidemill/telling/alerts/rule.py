@@ -22,6 +22,7 @@ class On(StrEnum):
     DEAD_LETTERS = "dead_letters"  # jobs that failed for good within the window
     POOL_CLOSED = "pool_closed"  # seconds a pool has been closed
     WORKER_GONE = "worker_gone"  # workers that fell silent within the window without a farewell
+    STORE_SIZE = "store_size"  # bytes the store takes, of memory or of disk
     STORE_LOST = "store_lost"  # seconds without the store
     OWN = "own"  # what the application measures
 
@@ -37,7 +38,8 @@ ABOVE: Mapping[On, float] = {
     On.WORKER_GONE: 0.0,
     On.STORE_LOST: 30.0,
 }
-"""From where on it is wrong when nobody says; how long a queue may be only people know."""
+"""From where on it is wrong when nobody says; how long a queue may be, or how large a store, only people
+know."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ from tidemill.telling.alerts.book import Alert, Happened, Notice
 from tidemill.telling.alerts.rule import On
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
+MEGABYTE = 1024 * 1024
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -58,6 +59,8 @@ def sentence(alert: Alert) -> str:
             return f"pool {alert.subject}: closed for {value}"
         case On.WORKER_GONE:
             return f"worker {alert.subject}: gone without a farewell"
+        case On.STORE_SIZE:
+            return f"the store takes {value}"
         case On.STORE_LOST:
             return f"{alert.subject}: the store has not answered for {value}"
     return f"{alert.rule}{f' {alert.subject}' if alert.subject else ''}: {value}"
@@ -69,17 +72,19 @@ def page(alert: Alert) -> str:
         case On.QUEUE_LENGTH | On.OLDEST_JOB | On.FAILURE_RATIO:
             return f"/queues/{quote(alert.subject, safe='')}"
         case On.DEAD_LETTERS:
-            return f"/dead?queue={quote(alert.subject, safe='')}"
+            return f"/dead-letters?queue={quote(alert.subject, safe='')}"
         case On.POOL_CLOSED:
             return f"/pools/{quote(alert.subject.partition(' ')[0], safe='')}"
         case On.WORKER_GONE:
             return "/workers"
-    return "/"
+    return "/alerts"
 
 
 def _amount(on: On, value: float) -> str:
     if on in {On.OLDEST_JOB, On.POOL_CLOSED, On.STORE_LOST}:
         return _duration(value)
+    if on is On.STORE_SIZE:
+        return f"{value / MEGABYTE:,.0f} MB".replace(",", " ")
     return f"{100 * value:.0f} %" if on is On.FAILURE_RATIO else f"{value:,.10g}".replace(",", " ")
 
 
