@@ -11,5 +11,5 @@ from tidemill.web.wording import words
 
 
 def go(asked: Asked, path: str, *parts: str, told: str, query: str = "", **values: Any) -> Go:
-    """`go(asked, "/pools/{}", name, told="pool.opened")`: each {} is a part, whatever it is made of."""
+    """`go(asked, "/pools/{}", name, told="pool.was_opened")`: each {} is a part, whatever it is made of."""
     return Go(f"{address(path, *parts)}{query}", words(asked.language)(told, **values))
