@@ -19,6 +19,7 @@ class Studio:
         self.app = app = Tidemill(url)
         app.queue("mail", weight=3)
         app.queue("letters")
+        app.queue("attic")
         model = app.pool("model", Limit.requests(2, per="hour"), Limit.requests(200, per=Day("UTC")))
         self.record = app.task(name="record", queue="songs")(self._record)
         self.post = app.task(name="post", queue="mail", retry=Retry(attempts=1))(self._post)
