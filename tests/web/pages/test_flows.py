@@ -70,14 +70,14 @@ async def test_it_is_drawn_with_what_each_step_does(
     id_ = (await dub(app, studio, "x/y")).replace("/", "%2F")
     before = await visitor.page(f"/flows/{id_}")
     assert before.count('class="edge open"') == 3
-    assert 'aria-label="extract, ready"' in before
-    assert 'aria-label="mux, waiting, after speak"' in before
+    assert re.search(r"<title>extract · \S+ · ready</title>", before)
+    assert re.search(r"<title>mux · \S+ · waiting · after speak</title>", before)
     assert f'href="/jobs/{id_}%2Fextract%2F0"' in before
     assert "No living worker serves the queue" in plain(before)
     await kit.run_until_idle()
     after = await visitor.page(f"/flows/{id_}")
     assert after.count('class="edge passed"') == 3
-    assert 'aria-label="speak, done, 3 of 3 jobs done"' in after
+    assert re.search(r"<title>speak · \S+ · done · 3 of 3 jobs done</title>", after)
     assert after.count('class="pile"') == 2
     assert "4 of 4 steps done" in after
 
