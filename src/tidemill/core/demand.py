@@ -12,7 +12,7 @@ from tidemill.core.units import IMPLIED, Units
 
 SAMPLED = 1000
 """What a job of a lane needs is averaged over so many, those that start first ..."""
-SAMPLED_OF_ALL = 4000
+SAMPLED_OF_ALL = 1000
 """... or fewer where there are many lanes: reading all of them takes no longer than reading so many."""
 SAMPLED_AT_LEAST = 5
 

@@ -25,6 +25,7 @@ from tidemill.flows.telling import tell_ended
 from tidemill.flows.views import FlowView, view_of
 from tidemill.inspect import bulk, flows, pools, steering, steps
 from tidemill.inspect.bulk import Progress
+from tidemill.inspect.days import Days
 from tidemill.inspect.draining import Drains
 from tidemill.inspect.explanation import Explanation, explain
 from tidemill.inspect.facts import find_job, gather
@@ -55,14 +56,20 @@ class Inspector:
         self._store, self._tasks = store, tasks
         self._tell_ended = partial(tell_ended, signals)
         self._outlook: Outlook | None = None
+        self._days = Days()
 
-    async def queues(self) -> list[QueueView]:
-        """Every queue that was declared or has had a job, by name."""
-        return await view_all(await self._store())
+    async def queues(self, *, sparing: bool = False) -> list[QueueView]:
+        """Every queue that was declared or has had a job, by name. sparing: as of `overview`."""
+        store = await self._store()
+        _, found = await self._look_out(sparing=sparing)
+        return await view_all(store, found, self._days if sparing else Days())
 
-    async def queue(self, name: str) -> QueueView:
-        """Raises QueueNotFound, naming those there are."""
-        return await view_one(await self._store(), name)
+    async def queue(self, name: str, *, sparing: bool = False) -> QueueView:
+        """Raises QueueNotFound, naming those there are. sparing: as of `overview`."""
+        store = await self._store()
+        await require(store, name)
+        _, found = await self._look_out(sparing=sparing)
+        return await view_one(store, name, found, self._days if sparing else Days())
 
     async def find(
         self,
@@ -188,13 +195,13 @@ class Inspector:
         left out, the end it has stays; None takes the end away. The answer shows what holds now."""
         store = await self._store_with(queue)
         await steering.override(store, queue, changes, by=by, reason=reason, until=until)
-        return await view_one(store, queue)
+        return await self.queue(queue)
 
     async def clear_override(self, queue: str, *names: str) -> QueueView:
         """The named settings follow the code again; without names, all of them."""
         store = await self._store_with(queue)
         await steering.clear_override(store, queue, names)
-        return await view_one(store, queue)
+        return await self.queue(queue)
 
     async def empty(self, queue: str, *, confirm: str, progress: Progress | None = None) -> int:
         """Delete every job of a queue that does not run, ended ones too. `confirm` is the queue's name once
@@ -302,12 +309,13 @@ class Inspector:
 
     async def overview(self, *, sparing: bool = False) -> Overview:
         """What a live display shows. sparing: for one that asks every second. A forecast that took long is
-        shown for ten times as long, with how many wait for a pool, before this inspector makes another."""
+        shown for ten times as long, with how many wait for a pool, before this inspector makes another; and
+        minutes that are over are read once."""
         store = await self._store()
         situation, found = await self._look_out(sparing=sparing)
         return Overview(
             now=(await store.read_clock()).wall,
-            queues=tuple(await view_all(store, found)),
+            queues=tuple(await view_all(store, found, self._days if sparing else Days())),
             pools=tuple(pools.status_of_all(situation, found)),
             workers=tuple(await store.workers()),
             store=await store.describe(),

@@ -9,22 +9,20 @@ from msgspec.structs import replace
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import Backlog, Minute, WorkerInfo
 from tidemill.contract.store import Store
-from tidemill.core.queues import DAY
 from tidemill.core.states import LIVE, State
 from tidemill.errors import QueueNotFound
-from tidemill.inspect.draining import Drains, drains
-from tidemill.inspect.situation import look
+from tidemill.inspect.days import Days
+from tidemill.inspect.draining import Drains
 from tidemill.inspect.views import QueueView
 
 
-async def view_all(store: Store, found: Drains | None = None) -> list[QueueView]:
-    """`found` spares making the same forecast twice."""
-    return await _views(store, await store.queues(), found or await drains(store, await look(store)))
+async def view_all(store: Store, found: Drains, days: Days) -> list[QueueView]:
+    """`found` is the forecast; `days` may know minutes from before."""
+    return await _views(store, await store.queues(), found, days)
 
 
-async def view_one(store: Store, name: str) -> QueueView:
-    info = await require(store, name)
-    [view] = await _views(store, [info], await drains(store, await look(store)))
+async def view_one(store: Store, name: str, found: Drains, days: Days) -> QueueView:
+    [view] = await _views(store, [await require(store, name)], found, days)
     return view
 
 
@@ -36,13 +34,13 @@ async def require(store: Store, name: str) -> QueueInfo:
     return known[name]
 
 
-async def _views(store: Store, infos: Sequence[QueueInfo], found: Drains) -> list[QueueView]:
+async def _views(store: Store, infos: Sequence[QueueInfo], found: Drains, days: Days) -> list[QueueView]:
     counts, workers = await store.counts(), await store.workers()
     views = []
     for info in infos:
         now = (await store.read_clock()).wall
         backlog = await store.backlog(info.name)
-        day = await store.history(info.name, now - DAY)
+        day = await days.of(store, info.name, now)
         view = _view(info, counts.get(info.name, {}), backlog, day, workers=workers, now=now)
         views.append(replace(view, forecast=found.queues.get(info.name)))
     return views

@@ -17,13 +17,14 @@ from tidemill.core.filters import Filter
 from tidemill.core.forecast.known import Known, know
 from tidemill.core.forecast.meeting import Crew
 from tidemill.core.pools import PoolSettings
-from tidemill.core.queues import Pause
+from tidemill.core.queues import DAY, Pause
 from tidemill.core.states import State
 from tidemill.core.windows import Instant
 
 LOOKED_AT = 100
-"""How long a call takes is the mean over so many of the last jobs that are done, as far as they are quickly
-found."""
+"""How long a call takes is the mean over so many of the last jobs that are done ..."""
+SPANS = (60.0, 3600.0, DAY, 30 * DAY)
+"""... in the shortest of these spans in which any was: those that wait may lie above all of them."""
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +130,11 @@ def unused(name: str, pool: PoolSettings) -> PoolView:
 
 async def mean_time(store: Store, queue: str, task: str | None = None) -> float | None:
     """How long the last jobs of a queue, or of a task on it, took; None when none is known."""
-    wanted = Filter(queue=queue, task=task, states=(State.DONE,))
-    done = (await store.find(wanted, LOOKED_AT, looks=LOOKS)).jobs
+    now = (await store.read_clock()).wall
+    for span in SPANS:
+        wanted = Filter(queue=queue, task=task, states=(State.DONE,), since=now - span, time="finished")
+        done = (await store.find(wanted, LOOKED_AT, looks=LOOKS)).jobs
+        if done:
+            break
     took = [max(0.0, job.finished - job.started) for job in done if job.finished and job.started]
     return sum(took) / len(took) if took else None
