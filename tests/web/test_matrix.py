@@ -132,6 +132,12 @@ async def test_who_is_let_in(place: Place) -> None:
     assert wrong == []
 
 
+async def test_only_these_are_for_anybody(place: Place) -> None:
+    """Whether the server is well, and the way in."""
+    known = {"/healthz", "/readyz", "/sign-in", "/sign-in/{secret}"}
+    assert {route.path for route in place.routes if route.role is Role.ANYBODY} == known
+
+
 async def test_reading_changes_nothing(place: Place) -> None:
     before = place.contents()
     for route in place.routes:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tidemill.seam.answers import Events, Page
-from tidemill.seam.roles import Who
+from tidemill.seam.roles import Role, Who
 from tidemill.seam.routes import Route
 from tidemill.web.asked import Asked
 from tidemill.web.live import Looks
@@ -19,8 +19,9 @@ LIVE = "/live"
 
 
 def live_routes(routes: Iterable[Route], renderer: Renderer, looks: Looks) -> list[Route]:
+    """Of pages that somebody has to sign in for: a stream costs as long as it is open."""
     pages = (route for route in routes if not route.writes and not route.path.startswith("/api/"))
-    return [_live(route, renderer, looks) for route in pages]
+    return [_live(route, renderer, looks) for route in pages if route.role is not Role.ANYBODY]
 
 
 def _live(route: Route, renderer: Renderer, looks: Looks) -> Route:
