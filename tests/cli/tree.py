@@ -26,7 +26,7 @@ RUNNING = {"up", "web", "worker"}
 
 WITHOUT_STORE = {"completion", "demo"}
 
-MAKING = {"up", "web", "worker", "enqueue", "bench"}
+MAKING = {"up", "web", "worker", "enqueue", "bench", "token create"}
 """They may be the first to use a store, and make it."""
 
 OF_CODE = {"enqueue", "plan"}
@@ -35,7 +35,7 @@ OF_CODE = {"enqueue", "plan"}
 PLANNING = {"plan"}
 """It makes no store, and does without one that is not there."""
 
-NAMES_ONLY_A_GROUP = {"db"}
+NAMES_ONLY_A_GROUP = {"db", "token"}
 
 CALLS: dict[str, tuple[str, ...]] = {
     "up": ("--until-idle",),
@@ -57,6 +57,10 @@ CALLS: dict[str, tuple[str, ...]] = {
     "queues set": ("mail", "weight=2"),
     "queues unset": ("mail",),
     "queues empty": ("mail", "--confirm", "mail"),
+    "link": (),
+    "token create": ("ann",),
+    "token list": (),
+    "token revoke": ("ann",),
     "webhooks": (),
     "webhooks add": ("reader", "https://reader.example/hook"),
     "webhooks remove": ("reader",),

@@ -1,0 +1,80 @@
+"""The page about signing in: its commands run, its programs do what it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import APPLICATION
+from tests.docs.pages import page, section
+from tests.docs.session import blocks
+from tests.web.asgi import ask
+from tidemill.cli import main
+from tidemill.core.secrecy import HIDDEN
+from tidemill.settings import Settings
+from tidemill.web.inspecting import Shown
+
+PAGE = page("how-to/sign-in.md")
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "shop.py").write_text(APPLICATION)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
+    import shop
+
+    return shop
+
+
+def program(heading: str) -> dict[str, Any]:
+    (code,) = [body for language, body in blocks(section(PAGE, heading)) if language == "python"]
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(compile(code, heading, "exec", dont_inherit=True), names)  # noqa: S102 - the page's own program
+    return names
+
+
+def test_its_commands(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = re.findall(r"^tidemill (.+)$", PAGE, re.MULTILINE)
+    assert len(commands) == 4
+    for command in commands:
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(command))
+        assert not ended.value.code, (command, capsys.readouterr())
+
+
+def test_its_settings(tmp_path: Path) -> None:
+    texts = [body for language, body in blocks(PAGE) if language == "toml"]
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.toml").write_text(text)
+        Settings.load({}, config=tmp_path / f"{number}.toml")
+    assert len(texts) == 2
+
+
+async def test_a_token_from_a_program(shop: Any) -> None:
+    async with shop.app:
+        secret = await program("Make a token")["welcome"]()
+        assert (await shop.app.access.tokens.who(secret)).name == "ci"
+
+
+async def test_what_is_annotated_is_hidden(shop: Any) -> None:
+    made = program("Secrets in jobs")
+    async with shop.app:
+        job = await made["pay"].enqueue(made["Payment"](3.0, "4111-1111"), pin="0000-1")
+        seen = (await Shown(shop.app).job(job.id)).payload
+    assert seen == {"what": {"amount": 3.0, "card": HIDDEN}, "pin": HIDDEN}
+
+
+async def test_inside_another_application(shop: Any) -> None:
+    site = program("Inside your own application")["site"]
+    async with shop.app:
+        nobody = await ask(site, "GET", "/jobs/api/v1/queues")
+        ann = await ask(site, "GET", "/jobs/api/v1/queues", headers={"x-user": "ann"})
+        too_much = await ask(site, "GET", "/jobs/api/v1/tokens", headers={"x-user": "ann"})
+    assert (nobody.status, ann.status, too_much.status) == (401, 200, 403)
