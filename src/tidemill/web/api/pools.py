@@ -54,7 +54,7 @@ class LimitNames(Query, frozen=True, kw_only=True):
 
 
 async def listing(asked: Asked) -> list[PoolStatus]:
-    return await asked.inspect.pools()
+    return await asked.inspect.pools(sparing=True)
 
 
 async def usage(asked: Asked) -> PoolStatus:

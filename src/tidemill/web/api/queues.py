@@ -81,11 +81,11 @@ class Since(Query, frozen=True, kw_only=True):
 
 
 async def listing(asked: Asked) -> list[QueueView]:
-    return await asked.inspect.queues()
+    return await asked.inspect.queues(sparing=True)
 
 
 async def info(asked: Asked) -> QueueView:
-    return await asked.inspect.queue(asked.path["queue"])
+    return await asked.inspect.queue(asked.path["queue"], sparing=True)
 
 
 async def pause(asked: Asked) -> QueueView:
