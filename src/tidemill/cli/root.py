@@ -13,7 +13,7 @@ _COMMANDS = {
     "up": "Run everything an application needs, in one process.",
     "worker": "Run a worker for an application, such as myproject.jobs:app.",
     "web": "Serve the dashboard and the HTTP API by themselves.",
-    "link": "Print a link that signs in to the dashboard once.",
+    "link": "Print a link that signs in to the dashboard once, within a quarter of an hour.",
     "token": "Make tokens for the dashboard and the HTTP API; list or revoke them.",
     "enqueue": "Send a job, or many from a file.",
     "jobs": "Find jobs, newest first; or look at one, or change some.",
