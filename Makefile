@@ -8,7 +8,7 @@ HISTORIES ?= 10000
 LOCKSTEP ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run-setup demo test check lint types layers docs api format bench bench-quota chaos lock clean
+.PHONY: help setup run-setup demo test check lint types layers docs api screenshots format bench bench-quota chaos lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ docs: setup  ## the documentation as pages in site/; a warning is an error (to r
 api: setup  ## write docs/reference/api.md, http-api.md and openapi.json anew from the code
 	@$(BIN)/python scripts/api_page.py
 	@$(BIN)/python scripts/http_page.py
+
+screenshots: setup  ## take the pictures of the dashboard in docs/images/dashboard anew
+	@$(BIN)/python scripts/screenshots.py
 
 format: setup  ## let the formatter and the linter repair what they can
 	$(BIN)/ruff format .

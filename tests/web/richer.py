@@ -10,11 +10,11 @@ import sys
 
 import uvicorn
 
-from tests.web.sample import LONG, Sample, anybody
+from tests.web.sample import LONG, Sample, anybody, live_a_day
 from tidemill import Day, Flow, Limit, Retry
 from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.spending import Observation
-from tidemill.web import dashboard
+from tidemill.web import Role, dashboard
 
 HOSTS = ("blog.example.org", "news.example.com", "feeds.example.net", "podcasts.example.cn")
 
@@ -57,6 +57,8 @@ class Richer(Sample):
         await schedules.pause("weekly-report", reason="the boss is away")
         await schedules.override("hourly-feeds", by="bo", reason="too often for them", every=7200)
         await schedules.run_now("hourly-feeds")
+        for name, role in (("alice", Role.ADMIN), ("bo", Role.OPERATOR), ("wall-screen", Role.VIEWER)):
+            await self.app.access.tokens.create(name, role, by="alice")
         out_of_day = Refusal(
             reason=Reason.DAY_QUOTA, text="You exceeded your current quota, please check your plan"
         )
@@ -127,6 +129,7 @@ class Richer(Sample):
 
 
 async def serve(url: str, port: int) -> None:
+    await live_a_day(url)
     made = Richer(url)
     async with made.app:
         await made.fill()

@@ -1,17 +1,18 @@
-"""A music service at work: jobs in every state, pools full, closed and open, a flow, dead letters.
-
-`python -m tests.web.sample sqlite:////tmp/sample.db` serves it without a sign-in, for looking at pages.
+"""A music service at work, with a day behind it: jobs in every state, pools full, closed and open, a flow,
+dead letters. `python -m tests.web.sample sqlite:////tmp/sample.db` serves it, and everybody is Alice.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 
 import uvicorn
 from starlette.requests import Request
 
 from tidemill import Context, Day, Limit, Retry, Tidemill
+from tidemill.clock import Clock, SystemClock
 from tidemill.seam.roles import Role, Who
 from tidemill.web import dashboard
 
@@ -19,13 +20,25 @@ LONG = 3600.0
 PORT = 8799
 
 
+DAY, STEP = 86_400.0, 300.0
+
+
+class Earlier(SystemClock):
+    """So many seconds ago. Leases are of this boot all the same."""
+
+    seconds = DAY
+
+    def wall(self) -> float:
+        return super().wall() - self.seconds
+
+
 class OverloadedError(Exception):
     """What a provider says that has too much to do."""
 
 
 class Sample:
-    def __init__(self, url: str) -> None:
-        self.app = app = Tidemill(url)
+    def __init__(self, url: str, clock: Clock | None = None) -> None:
+        self.app = app = Tidemill(url, clock=clock)
         app.queue("metadata", weight=3, concurrency=6)
         app.queue("mail", max_length=5000)
         app.queue("archive")
@@ -106,16 +119,35 @@ class Sample:
         return ", ".join(spoken)
 
 
+async def live_a_day(url: str) -> None:
+    """More by day than by night, and now and then something fails."""
+    clock = Earlier()
+    made = Sample(url, clock)
+    async with made.app:
+        while clock.seconds > 0:
+            day = math.sin(clock.seconds / DAY * math.tau)
+            many = round(12 - 8 * day + 3 * math.sin(clock.seconds))
+            await made.app.enqueue_many(
+                [made.send.job(f"listener-{each}@example.org") for each in range(many)]
+            )
+            await made.app.enqueue_many(
+                [made.digest.job(each) for each in range(clock.seconds % 7200 < STEP)]
+            )
+            await made.app.worker(until_idle=True, queues=["mail"]).run()
+            clock.seconds -= STEP
+
+
 async def anybody(_: Request) -> Who:
     return Who("alice", Role.ADMIN)
 
 
-async def serve(url: str) -> None:
+async def serve(url: str, port: int) -> None:
+    await live_a_day(url)
     made = Sample(url)
     async with made.app:
         await made.fill()
         config = uvicorn.Config(
-            dashboard(made.app, auth=anybody), port=PORT, lifespan="off", log_level="warning"
+            dashboard(made.app, auth=anybody), port=port, lifespan="off", log_level="warning"
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(made.app.worker(concurrency=12).run())
@@ -123,4 +155,4 @@ async def serve(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1]))
+    asyncio.run(serve(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else PORT))

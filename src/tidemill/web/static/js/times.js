@@ -3,7 +3,9 @@ const said = document.documentElement.dataset;
 const units = said.units.split(" ");
 const sizes = [86400, 3600, 60, 1];
 const place = navigator.languages.find((tag) => tag.startsWith(document.documentElement.lang)) ?? document.documentElement.lang;
-const day = new Intl.DateTimeFormat(place, { dateStyle: "medium", timeStyle: "short" });
+const near = new Intl.DateTimeFormat(place, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const far = new Intl.DateTimeFormat(place, { dateStyle: "medium" });
+const HALF_A_YEAR = 183 * 86_400_000;
 const minute = new Intl.DateTimeFormat(place, { timeStyle: "short" });
 const second = new Intl.DateTimeFormat(place, { timeStyle: "medium" });
 const whole = new Intl.DateTimeFormat(place, { dateStyle: "full", timeStyle: "long" });
@@ -24,7 +26,7 @@ function words(element, at) {
   const now = Date.now();
   const past = (now - at) / 1000;
   if ("when" in element.dataset) {
-    if (new Date(at).toDateString() !== new Date(now).toDateString()) return day.format(at);
+    if (new Date(at).toDateString() !== new Date(now).toDateString()) return (Math.abs(at - now) < HALF_A_YEAR ? near : far).format(at);
     return (at % 60_000 ? second : minute).format(at);
   }
   if ("since" in element.dataset) return span(Math.max(past, 0));
