@@ -47,13 +47,14 @@ class Api:
         self.app, self.server = app, Server(app, _who)
 
     async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """A name of a header is written with underscores."""
+        """Below `/api/v1`, unless it says otherwise. A name of a header is written with underscores."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         sent |= {"origin": f"http://{HOST}", "authorization": "Bearer of a name"}
         if body is not None:
             sent.setdefault("content-type", "application/json")
         written = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        return await ask(self.server.starlette, method, f"/api/v1{path}", headers=sent, body=written)
+        whole = path if path.startswith("/api/") else f"/api/v1{path}"
+        return await ask(self.server.starlette, method, whole, headers=sent, body=written)
 
     async def get(self, path: str) -> Any:
         return await self.ok("GET", path)

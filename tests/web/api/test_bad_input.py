@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from tests.web.api.support import Api
+from tidemill.seam.roles import Role
+from tidemill.web.asked import Asked
 
 SEND = {"task": "send", "payload": {"to": "ann"}}
 DEEP = b"[" * 5000 + b"]" * 5000
@@ -80,6 +84,20 @@ QUERIES = {
 async def test_queries_that_cannot_be(api: Api) -> None:
     for query, field in QUERIES.items():
         assert (await api.refused("GET", query))[:2] == (422, field), query
+
+
+class Plain(msgspec.Struct):
+    word: str = ""
+
+
+async def test_an_applications_own_routes_are_kept_from_nul_too(api: Api) -> None:
+    @api.app.web.route("GET", "/api/music/plain", role=Role.VIEWER, says="Plain.", query=Plain, answers=str)
+    async def plain(asked: Asked) -> str:
+        return str(asked.query.word)
+
+    again = Api(api.app)
+    assert await again.get("/api/music/plain?word=a") == "a"
+    assert (await again.refused("GET", "/api/music/plain?word=%00"))[:2] == (422, "word")
 
 
 async def test_paths_that_cannot_be(api: Api) -> None:

@@ -90,9 +90,11 @@ async def test_a_job_is_followed_and_whoever_comes_back_hears_only_what_is_new(a
         assert then["job"].value["state"] == "ready"
     async with listening(api, f"job={id_}") as stream:
         last = (await stream.next()).id
-    async with listening(api, f"job={id_}", last) as stream:
+    async with listening(api, f"job={id_}", last) as back, listening(api, f"job={id_}") as fresh:
+        assert (await fresh.next()).id == last
+        assert back.parts.empty()
         await api.ok("POST", f"/jobs/{id_}/cancel", {})
-        heard = await stream.next()
+        heard = await back.next()
         assert (heard.name, heard.value["state"]) == ("job", "cancelled")
     assert len(api.server.looks) == 0
 
