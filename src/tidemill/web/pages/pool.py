@@ -42,8 +42,11 @@ class Chart(msgspec.Struct, frozen=True):
 
 async def pool(asked: Asked) -> Page:
     name, key = asked.path["pool"], asked.query.key
-    found = await asked.inspect.pool(name, key=key, sparing=True)
-    keys = busiest(await asked.inspect.pools(sparing=True), name) if found.keyed and key is None else []
+    every = await asked.inspect.pools(sparing=True)
+    found = next((pool for pool in every if (pool.name, pool.key) == (name, key)), None)
+    if found is None:  # a key nobody has used yet, or a pool that is not there
+        found = await asked.inspect.pool(name, key=key, sparing=True)
+    keys = busiest(every, name) if key is None else []
     return Page(
         "pool.html",
         {
