@@ -37,7 +37,7 @@ async def queues(asked: Asked) -> Page:
 
 
 async def queue(asked: Asked) -> Page:
-    view = await asked.inspect.queue(asked.path["queue"])
+    view = await asked.inspect.queue(asked.path["queue"], sparing=True)
     workers = [worker for worker in await asked.inspect.workers() if worker.id in view.workers]
     shows = {"queue": view, "workers": workers, "settings": rows(view.declared, view.settings)}
     return Page("queue.html", shows, live=("standing", "figures", "settings", "serving"))
