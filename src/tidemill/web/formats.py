@@ -11,13 +11,16 @@ import msgspec
 _SIZES = ("B", "kB", "MB", "GB", "TB")
 _THOUSAND = 1000
 _BRIEF = 24
+_UNGROUPED = 1e15
 _HOUR = 3600
 _STEPS = ((2 * _HOUR, 60), (48 * _HOUR, 600))
 
 
 def number(value: float) -> str:
-    """Exact, as people group digits."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}".removesuffix(".0")
+    """Exact, as people group digits; of a share no more than two of them."""
+    if abs(value) >= _UNGROUPED:
+        return f"{value:g}"
+    return f"{int(value):,}" if value == int(value) else f"{value:,.2f}"
 
 
 def iso(wall: float) -> str:

@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.web.asgi import ask
 from tests.web.pages.visitor import Visitor, plain
 from tests.web.world import HOUR, World
 from tidemill import Filter, State, Tidemill
-from tidemill.seam.roles import Role
+from tidemill.seam.roles import Role, Who
+from tidemill.web import dashboard
 
 
 @pytest.fixture
@@ -216,6 +218,19 @@ async def test_viewers_see_no_buttons(world: World) -> None:
     for path in ("/queues/queue", f"/jobs/{world.failed}", "/dead-letters", "/jobs"):
         forms = re.findall(r'<form[^>]*method="post"[^>]*action="([^"]+)"', await viewer.page(path))
         assert set(forms) <= {"/sign-out"}, path
+
+
+@pytest.mark.parametrize("path", ["/", "/queues/queue", "/jobs", "/dead-letters", "/nowhere"])
+async def test_wherever_it_is_mounted_every_address_is_below(world: World, path: str) -> None:
+    async def auth(_: object) -> Who:
+        return Who("ann", Role.ADMIN)
+
+    shown = await ask(
+        dashboard(world.app, auth=auth), "GET", path, headers={"accept": "text/html"}, prefix="/a/b"
+    )
+    addresses = re.findall(r'(?:href|src|action|sse-connect|data-chart)="([^"]+)"', shown.text)
+    assert len(addresses) > 3
+    assert [address for address in addresses if not address.startswith(("/a/b/", "#"))] == []
 
 
 async def test_names_may_be_anything() -> None:

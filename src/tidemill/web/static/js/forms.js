@@ -15,7 +15,7 @@ function question(form, submitter) {
   const typed = ask.querySelector("#confirm-typed");
   const said = submitter?.dataset.confirm ?? form.dataset.confirm;
   ask.classList.toggle("alarm", "danger" in form.dataset || "danger" in (submitter?.dataset ?? {}));
-  ask.querySelector("h2").textContent = said.replace("%", form.dataset.many ?? "");
+  ask.querySelector("h2").textContent = form.dataset.many === undefined ? said : said.replace("%", form.dataset.many);
   verb.textContent = submitter?.dataset.verb ?? form.dataset.verb ?? submitter?.textContent ?? "";
   typed.value = "";
   typed.closest(".field").hidden = !form.dataset.typed;

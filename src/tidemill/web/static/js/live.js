@@ -8,7 +8,12 @@ function tell(name) {
 }
 
 document.addEventListener("htmx:sseOpen", () => tell("live"));
-document.addEventListener("htmx:sseError", () => tell("reconnecting"));
+document.addEventListener("htmx:sseError", async (event) => {
+  tell("reconnecting");
+  if (event.detail.source.readyState !== EventSource.CLOSED) return;
+  const answer = await fetch(location.href, { headers: { accept: "text/html" } }).catch(() => null);
+  if (answer?.status === 401) location.reload(); // the session has ended: there one signs in again
+});
 
 // What somebody opened, chose or marked stays so when the part around it is drawn again.
 const theirs = { DETAILS: "open", DIALOG: "open", INPUT: "checked" };
