@@ -14,7 +14,13 @@ from tidemill.seam.roles import Role, Who
 
 @click.command()
 @click.option("--name", help="The user it is for. Default: whoever asks for it.")
-@click.option("--role", type=click.Choice(ROLES), default=Role.ADMIN.value, show_default=True)
+@click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    default=Role.ADMIN.value,
+    show_default=True,
+    help="What they may do with it.",
+)
 @click.option(
     "--at", metavar="ADDRESS", help="Where the dashboard is. Default: web.public_url, or as it listens."
 )
