@@ -22,7 +22,8 @@ class Route:
     """`role` has no default: nothing is open because somebody forgot. `takes` is the type of the body, JSON
     in the API and a form on pages; `query` a struct of what may follow the question mark. `answers` is the
     type of what is sent, `status` its code. `audited` is False for a write that changes nothing, such as a
-    plan, and for the signing in that tells of itself. `headers` are those it reads, with what each says."""
+    plan, and for the signing in that tells of itself; a function of the body where that depends on it.
+    `headers` are those it reads, with what each says."""
 
     method: Method
     path: str
@@ -33,7 +34,7 @@ class Route:
     query: Any = None
     answers: Any = None
     status: int = 200
-    audited: bool = True
+    audited: bool | Callable[[Any], bool] = True
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -50,6 +51,10 @@ class Route:
     @property
     def parameters(self) -> tuple[str, ...]:
         return tuple(re.findall(r"\{([a-z_]+)(?::path)?\}", self.path))
+
+    def is_for_the_log(self, body: Any) -> bool:
+        """Whether what was done with that body is written into the audit log."""
+        return self.writes and (self.audited(body) if callable(self.audited) else self.audited)
 
     @property
     def writes(self) -> bool:

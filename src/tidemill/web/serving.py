@@ -76,7 +76,7 @@ class Server:
         try:
             asked = await self._read(request, route)
             answer = await route.handler(asked)
-            if route.writes and route.audited:
+            if route.is_for_the_log(asked.body):
                 await self.gate.record(request, route, asked)
             return respond(self._renderer, request, route, asked, answer)
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets a problem document

@@ -187,9 +187,15 @@ async def test_tokens_are_made_listed_and_revoked(api: Api) -> None:
 async def test_what_was_done_is_in_the_audit_log(api: Api) -> None:
     await api.ok("POST", "/queues/mail/pause", {"reason": "tea"}, user="bea")
     await api.get("/queues")
+    await api.ok("POST", "/plan", {"task": "describe", "count": 3})
+    await api.ok("POST", "/bulk/cancel", {"which": {"queue": "mail"}})
+    await api.refused("POST", "/queues/male/pause", {})
     [entry] = (await api.get("/audit"))["entries"]
     assert (entry["who"], entry["outcome"]) == ("bea", "done")
-    assert "/queues/{queue}/pause" in entry["action"] or "pause" in entry["action"]
+    assert entry["action"] == "POST /api/v1/queues/{queue}/pause"
+    assert (entry["about"]["queue"], entry["about"]["reason"]) == ("mail", "tea")
+    await api.ok("POST", "/bulk/cancel", {"which": {"queue": "mail"}, "confirm": 0})
+    assert len((await api.get("/audit?outcome=done"))["entries"]) == 2
 
 
 async def test_webhooks_are_added_tried_and_removed(api: Api) -> None:

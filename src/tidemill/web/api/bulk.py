@@ -100,6 +100,11 @@ async def _counted(asked: Asked, wanted: Filter) -> tuple[Filter, int]:
     return replace(wanted, ids=met), len(met)
 
 
+def is_confirmed(said: Many) -> bool:
+    """Until then nothing was done that a log could have."""
+    return said.confirm is not None
+
+
 def _route(
     verb: str,
     change: Callable[[Many, Who], Change],
@@ -119,6 +124,7 @@ def _route(
         says=says,
         takes=takes,
         answers=Done,
+        audited=is_confirmed,
     )
 
 

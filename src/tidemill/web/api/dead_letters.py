@@ -11,7 +11,7 @@ from tidemill.core.states import State
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api import job_changes
-from tidemill.web.api.bulk import Done, Many, change_many
+from tidemill.web.api.bulk import Done, Many, change_many, is_confirmed
 from tidemill.web.api.fields import Cursor, Limit, Name, Query, Sentence, Time
 from tidemill.web.api.records import JobPage, JobRecord, page_of
 from tidemill.web.api.which import FindPage, Which, filter_of
@@ -81,6 +81,7 @@ ROUTES = (
         says="Dead letters run again, with all their attempts; without `which` all of them.",
         takes=ManyDead,
         answers=Done,
+        audited=is_confirmed,
     ),
     Route(
         method="POST",
