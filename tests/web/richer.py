@@ -29,6 +29,9 @@ class Richer(Sample):
             self._fetch
         )
         self.draft = app.task(name="blog:draft", queue="blog", pool=openai, cost={"usd": 0.02})(self._draft)
+        app.alert("feeds wait", on="queue_length", queue="feeds", above=10, clear=5)
+        app.alert("no dead letters", on="dead_letters")
+        app.webhook("reader", "https://reader.example/hook", tasks=[self.fetch], event="feed.refreshed")
         self.work = app.task(name="films:work", queue="films", retry=Retry(attempts=1))(self._work)
         self.mend = app.task(name="films:mend", queue="films")(self._mend)
 

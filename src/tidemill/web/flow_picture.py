@@ -20,8 +20,8 @@ ARROW = 6
 
 @dataclass(frozen=True)
 class ShownStep:
-    """`state` is that of its job where it is one, `job` the id of that. The last layers of a pile are behind
-    a step that is many jobs."""
+    """`state` is that of its job where it is one, `job` the id of that; `jobs` is what the ids of many begin
+    with. Both are None until it begins."""
 
     box: Box
     step: StepView
@@ -29,6 +29,7 @@ class ShownStep:
     name: str
     task: str
     job: str | None
+    jobs: str | None
 
 
 @dataclass(frozen=True)
@@ -72,14 +73,16 @@ def cut(text: str, most: int) -> str:
 
 
 def _step(view: FlowView, box: Box, step: StepView, job: Job | None) -> ShownStep:
-    single = not step.mapped and step.count is not None
+    begun = step.count is not None
+    first = job_id(view.id, step.name)
     return ShownStep(
         box=box,
         step=step,
         state=str(step.state if job is None else job.state),
         name=cut(step.name, NAME_WIDTH),
         task=cut(step.task, TASK_WIDTH),
-        job=job_id(view.id, step.name) if single else None,
+        job=first if begun and not step.mapped else None,
+        jobs=first.removesuffix("0") if begun and step.mapped else None,
     )
 
 

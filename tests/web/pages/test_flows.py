@@ -79,6 +79,8 @@ async def test_it_is_drawn_with_what_each_step_does(
     assert after.count('class="edge passed"') == 3
     assert re.search(r"<title>speak · \S+ · done · 3 of 3 jobs done</title>", after)
     assert after.count('class="pile"') == 2
+    assert 'href="#step-' in before
+    assert f'href="/jobs?flow={id_}&amp;id={id_}%2Fspeak%2F"' in after
     assert "4 of 4 steps done" in after
 
 
