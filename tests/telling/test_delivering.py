@@ -250,6 +250,23 @@ async def test_an_address_that_may_not_be_called_fails_at_once_and_says_what_to_
     assert receiver.got == []
 
 
+async def test_a_receiver_that_does_not_answer_takes_few_slots_and_its_address_is_not_told(
+    clock: ManualClock, receiver: Receiver
+) -> None:
+    app = an_app_with_feeds(clock)
+    app.webhook("reader", f"{receiver.url}/hook?token=abc", on=["job.done"])
+    receiver.status = 500
+    async with app:
+        await _send(app, 1, 2)
+        await work(app)
+        [info] = [info for info in await app.store.queues() if info.name == "tidemill"]
+        assert info.settings.key_concurrency == 4
+        for job in (await app.inspect.find(Filter(queue="tidemill"))).jobs:
+            assert job.error is not None
+            assert job.error.message == "127.0.0.1 answered 500"
+            assert "abc" not in repr(job)
+
+
 @pytest.mark.parametrize(
     ("status", "headers", "follows"),
     [

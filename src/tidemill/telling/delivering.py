@@ -14,7 +14,7 @@ from tidemill.core.retry import Retry
 from tidemill.errors import GiveUp, RetryAfter, TidemillError
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition, define
-from tidemill.telling.addresses import Allowed
+from tidemill.telling.addresses import Allowed, target_of
 from tidemill.telling.deliveries import TASK, Delivery
 from tidemill.telling.keeping import record_id
 from tidemill.telling.posting import Answer, post
@@ -45,8 +45,8 @@ def task(
                 post, wanted.url, body, headers, timeout=timeout, allowed=allowed
             )
         except OSError as error:
-            raise NotDelivered(f"{wanted.url} did not answer: {error}") from None
-        return _judged(wanted.url, answer)
+            raise NotDelivered(f"{target_of(wanted.url).host} did not answer: {error}") from None
+        return _judged(target_of(wanted.url).host, answer)
 
     return define(deliver, name=TASK, queue=OWN_QUEUE, retry=RETRY, timeout=2 * timeout + 30)
 
@@ -68,10 +68,11 @@ def _secret(wanted: NewWebhook) -> str:
     )
 
 
-def _judged(url: str, answer: Answer) -> int:
+def _judged(host: str, answer: Answer) -> int:
+    """An address may have a token in it: no more of it is told than the host."""
     if answer.accepted:
         return answer.status
-    said = f"{url} answered {answer.status}"
+    said = f"{host} answered {answer.status}"
     if answer.status == GONE:
         raise GiveUp(f"{said}: it wants nothing any more; remove the webhook")
     if answer.retry_after and answer.retry_after.isdigit():

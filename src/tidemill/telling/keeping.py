@@ -10,9 +10,12 @@ from msgspec.structs import replace
 
 from tidemill.contract.store import Store
 from tidemill.core.courses import Advance, Kind, Next
-from tidemill.telling.webhook import RECORD_NAME, Declared, Kept, NewWebhook, Origin, Webhook, kept
+from tidemill.core.queues import QueueSettings
+from tidemill.telling.webhook import OWN_QUEUE, RECORD_NAME, Declared, Kept, NewWebhook, Origin, Webhook, kept
 
 PAGE = 500
+CALLS_AT_ONCE = 4
+"""To one receiver, or by one channel."""
 
 Alter = Callable[[Webhook | None, float], Webhook | None]
 """From a webhook as it is and the store's wall time to what it becomes; None leaves it alone."""
@@ -65,6 +68,14 @@ async def declare(store: Store, declared: Mapping[str, Declared]) -> None:
     """What is new or other is written; what was told stays told. Only who declares a webhook tells by it."""
     for name, one in declared.items():
         await change(store, name, _declared(one))
+
+
+async def bound_own_queue(store: Store) -> None:
+    """Who does not answer takes few slots of the fleet, however much waits for it. What an application
+    declares of the queue itself stays."""
+    known = {info.name: info.declared for info in await store.queues()}
+    if known.get(OWN_QUEUE, QueueSettings()) == QueueSettings():
+        await store.declare({OWN_QUEUE: QueueSettings(key_concurrency=CALLS_AT_ONCE)})
 
 
 def added(wanted: NewWebhook, by: str) -> Alter:

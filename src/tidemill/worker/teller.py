@@ -66,7 +66,7 @@ class Teller:
         mark = _mark(telling)
         self._webhooks, self._alerts = leader.duty(f"webhooks {mark}"), leader.duty(f"alerts {mark}")
         self._kept: list[Kept] = []
-        self._is_declared = self._hears = self._over = False
+        self._is_declared = self._hears = self._serves = self._over = False
         self._ended: deque[str] = deque()
         self._bell = asyncio.Event()
         self._finder = Finder(store)
@@ -75,7 +75,8 @@ class Teller:
 
     @property
     def made(self) -> int:
-        return self._finder.made + self._messages
+        """Jobs that came of it, or may have waited for somebody to serve their queue."""
+        return self._finder.made + self._messages + self._serves
 
     def services(self) -> Iterator[Coroutine[Any, Any, None]]:
         """To be run side by side."""
@@ -83,7 +84,6 @@ class Teller:
         yield self._tell_own()
         yield every(LOOK_EVERY, self._webhooks, self.find, self._emitter)
         if self._telling.rules:
-            self._serve()
             yield every(self._telling.every, self._alerts, self.alert, self._emitter)
         if self._direct.is_wanted:
             self._emitter.signals.subscribe(self._direct.lost, StoreLost)
@@ -161,7 +161,9 @@ class Teller:
             for one in await keeping.every(self._store)
             if one.webhook.origin is Origin.ADDED or one.name in declared
         ]
-        if self._kept:
+        if not self._serves and (self._kept or self._telling.rules):
+            await keeping.bound_own_queue(self._store)
+            self._serves = True
             self._serve()
         if not self._hears and any(one.webhook.wanted.states for one in self._kept):
             self._hears = True
