@@ -1,0 +1,74 @@
+"""What a page asks for is read from indexes, so many entries and no more (R3, R8, R11): they are counted."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from tests.stores.postgres.test_plans import analyse, counted
+from tests.stores.questions import LIMIT, LOOKS, SEARCHES, fill
+from tidemill.core.states import State
+from tidemill.stores.postgres import PostgresStore, pages, reader
+
+JOBS = 3000
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "NEWEST", LOOKS)
+    monkeypatch.setattr(pages, "GATHERED", 500)
+    monkeypatch.setattr(pages, "GATHERED_APART", 100)
+
+
+async def test_r3_r8_r11_nothing_is_read_whole(postgres_url: str) -> None:
+    """Each search looks at the newest, and at what it may; gathers, or finds that there is too much to."""
+    store = await PostgresStore(postgres_url).open()
+    await fill(store, JOBS)
+    await store.close()
+    await analyse(postgres_url, emptied=False)
+    before = await counted(postgres_url)
+    store = await store.open()
+    for wanted in SEARCHES.values():
+        await store.find(wanted, LIMIT, None, LOOKS)
+    await store.counts()
+    await store.backlog("busy")
+    await store.workers()
+    await store.close()
+    after = await counted(postgres_url)
+    for table in ("jobs", "ready"):
+        assert after.scans[table] == before.scans[table], "the table was read whole"
+    read = after.entries["jobs"] - before.entries["jobs"]
+    assert read < len(SEARCHES) * 1000, "each may read a few hundred, however many there are"
+
+
+async def test_r3_counts_read_neither_jobs_nor_the_line(postgres_url: str) -> None:
+    store = await PostgresStore(postgres_url).open()
+    await fill(store, JOBS)
+    await store.close()
+    before = await counted(postgres_url)
+    store = await store.open()
+    assert sum(sum(states.values()) for states in (await store.counts()).values()) == 2 * JOBS
+    await store.close()
+    after = await counted(postgres_url)
+    for table in ("jobs", "ready"):
+        assert (after.scans[table], after.entries[table]) == (before.scans[table], before.entries[table])
+
+
+async def test_r3_tallies_are_folded_by_whoever_finds_many(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await PostgresStore(postgres_url).open()
+    await fill(store, JOBS)
+    expected = {"old": {State.READY: JOBS - 30, State.FAILED: 30}, "busy": {State.READY: JOBS}}
+    assert await store.counts() == expected
+    connection = await asyncpg.connect(postgres_url)
+    many = await connection.fetchval("SELECT count(*) FROM tidemill.tallies")
+    monkeypatch.setattr(reader, "UNFOLDED", 3)
+    assert await store.counts() == expected
+    few = await connection.fetchval("SELECT count(*) FROM tidemill.tallies")
+    assert (few, many > few) == (3, True)
+    assert await store.counts() == expected
+    await connection.execute("UPDATE tidemill.tallies SET jobs = jobs + 1 WHERE state = 'failed'")
+    assert await store.check() == ("queue 'old' counts 31 failed jobs but has 30",)
+    await connection.close()
+    await store.close()

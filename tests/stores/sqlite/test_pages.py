@@ -1,0 +1,63 @@
+"""What a page asks for costs the same however many jobs there are (R3, R8, R11): steps are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stores.questions import LIMIT, LOOKS, SEARCHES, fill
+from tidemill.stores.sqlite import SqliteStore, find
+from tidemill.stores.sqlite.reading import ReadConnection
+
+FEW, MANY = 2000, 8000
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that thousands of jobs are as many as millions."""
+    monkeypatch.setattr(find, "NEWEST", LOOKS)
+    monkeypatch.setattr(find, "GATHERED", 1500)
+
+
+async def steps(connection: ReadConnection, ask: Callable[[], Awaitable[Any]]) -> int:
+    await ask()  # connects, and prepares
+    count = 0
+
+    def counted() -> bool:
+        nonlocal count
+        count += 1
+        return False
+
+    opened = connection._connection
+    assert opened is not None
+    opened.set_progress_handler(counted, 1)
+    await ask()
+    opened.set_progress_handler(None)
+    return count
+
+
+async def costs(path: Path, jobs: int) -> dict[str, int]:
+    store = await SqliteStore(path / f"{jobs}.db").open()
+    await fill(store, jobs)
+    found = {
+        name: await steps(store._searches, lambda wanted=wanted: store.find(wanted, LIMIT, None, LOOKS))  # type: ignore[misc]
+        for name, wanted in SEARCHES.items()
+    }
+    asked: dict[str, Callable[[], Awaitable[Any]]] = {
+        "counts": store.counts,
+        "backlog": lambda: store.backlog("busy"),
+        "workers": store.workers,
+        "history": lambda: store.history("busy", 0.0),
+    }
+    found |= {name: await steps(store._reads, ask) for name, ask in asked.items()}
+    await store.close()
+    return found
+
+
+async def test_r3_r8_r11_a_page_costs_the_same_among_four_times_as_many_jobs(tmp_path: Path) -> None:
+    few, many = await costs(tmp_path, FEW), await costs(tmp_path, MANY)
+    dearer = {name: (few[name], many[name]) for name in few if many[name] > 1.3 * few[name] + 500}
+    assert not dearer
