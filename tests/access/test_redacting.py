@@ -187,6 +187,39 @@ async def test_no_search_finds_a_secret() -> None:
         assert len((await shown.find(Filter(fields=(("to", "ann"),)))).jobs) == 1
 
 
+async def test_what_is_nested_too_deep_to_look_through_is_not_shown() -> None:
+    app = Tidemill("memory://")
+
+    async def pays(api_key: str) -> None: ...
+
+    async with app:
+        [job] = await app.store.get([await _take(app, pays, CANARY)])
+        assert job is not None
+        for depth in (900, 100_000):
+            deep = b'{"token":' + b"[" * depth + f'"{CANARY}"'.encode() + b"]" * depth + b"}"
+            shown = Redactor(app.tasks).job(msgspec.structs.replace(job, payload=deep))
+            assert CANARY.encode() not in shown.payload
+
+
+names = st.one_of(st.sampled_from(HIDE.split()), st.text(max_size=12))
+data = st.recursive(
+    st.none()
+    | st.integers()
+    | st.text(max_size=12)
+    | st.sampled_from(["a://b:c@d", "token=x", "basic abcdefg"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(data)
+def test_whatever_is_hidden_may_be_there(value: Any) -> None:
+    """Nothing is left as it is for want of a look."""
+    hides = Names(["iban"])
+    if redacted(value, hides) != value:
+        assert hides.may_be_in(msgspec.json.encode(value))
+
+
 async def test_a_payload_that_is_no_json_is_shown_without_what_looks_like_a_secret() -> None:
     app = Tidemill("memory://")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from tidemill.contract.reader import AttemptRecord
 from tidemill.core.filters import Filter
 from tidemill.core.job import Error, Job
 from tidemill.core.matching import matches
-from tidemill.core.secrecy import HIDDEN, Names, redacted, redacted_text, secrets_in
+from tidemill.core.secrecy import HIDDEN, LEAST, Names, hidden_in, redacted, redacted_text
 from tidemill.errors import ConfigurationError
 from tidemill.inspect.causes import Cause
 from tidemill.inspect.explanation import Explanation
@@ -78,7 +79,9 @@ class Redactor:
     def shows(self, wanted: Filter, job: Job) -> bool:
         """Whether the job is one that the filter means by what can be seen of it. Otherwise whoever may
         search could guess at a secret, letter by letter."""
-        return wanted.text is None or matches(replace(wanted, fields=()), self.job(job))
+        if wanted.text is None or not self._hides(job, wanted.text.lower()):
+            return True
+        return matches(replace(wanted, fields=()), self.job(job))
 
     def refuse_secrets(self, wanted: Filter) -> None:
         for path, _ in wanted.fields:
@@ -86,6 +89,12 @@ class Redactor:
             everywhere = [names, *map(self._names_of, self._tasks)] if wanted.task is None else [names]
             if any(each.hide(part) for part in path.split(".") for each in everywhere):
                 raise ConfigurationError(f"fields: {path!r} is hidden, so jobs cannot be found by it")
+
+    def _hides(self, job: Job, text: str) -> bool:
+        """Whether something hidden has that text in it. It may be seen elsewhere all the same."""
+        said = [job.note, job.reason, *_said(job.error)]
+        hidden = chain(self._hidden(job.payload, job), hidden_in(said, self._names_of(job.task)))
+        return any(text in each.lower() for each in hidden)
 
     def _names_of(self, task: str) -> Names:
         if (known := self._of.get(task)) is None:
@@ -95,17 +104,15 @@ class Redactor:
         return known
 
     def _secrets(self, job: Job) -> list[str]:
-        """The longest first: one may be a part of another."""
+        """Those to look for in texts. The longest first: one may be a part of another."""
+        found = {*self._hidden(job.payload, job), *self._hidden(job.result, job)}
+        return sorted((secret for secret in found if len(secret) >= LEAST), key=len, reverse=True)
+
+    def _hidden(self, stored: bytes | None, job: Job) -> Iterator[str]:
         names = self._names_of(job.task)
-        with suppress(RecursionError):
-            found = {
-                secret
-                for data in (job.payload, job.result)
-                if data is not None
-                for secret in secrets_in(readable(data), names)
-            }
-            return sorted(found, key=len, reverse=True)
-        return []
+        if stored is not None and names.may_be_in(stored):
+            with suppress(RecursionError):
+                yield from hidden_in(readable(stored), names)
 
     def _shown(self, job: Job, secrets: list[str]) -> Job:
         names = self._names_of(job.task)
@@ -131,6 +138,8 @@ class Redactor:
 def _encoded(stored: bytes, names: Names, secrets: list[str]) -> bytes:
     """A secret may stand in a text beside the field it came in, too. What is nested too deep to be looked
     through is not shown."""
+    if not secrets and not names.may_be_in(stored):
+        return stored
     try:
         return msgspec.json.encode(_without(redacted(readable(stored), names), secrets))
     except RecursionError:
@@ -148,6 +157,10 @@ def _without(value: Any, secrets: list[str]) -> Any:
         for secret in secrets:
             value = value.replace(secret, HIDDEN)
     return value
+
+
+def _said(error: Error | None) -> tuple[str | None, ...]:
+    return () if error is None else (error.message, error.traceback)
 
 
 def _shown_error(error: Error, names: Names, secrets: list[str]) -> Error:

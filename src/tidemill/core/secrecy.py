@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -25,12 +25,13 @@ _ENDINGS = (
 """Of names with their separators left out. `tokens` is none: that is what models are metered by."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _APART = re.compile(r"[^a-z0-9]+")
+_NO_NAME = bytes(set(range(256)) - set(b"abcdefghijklmnopqrstuvwxyz0123456789"))
 
 _NAME = re.compile(r"""([\w.-]{2,60})["']?\s{0,5}[:=](?!//)\s{0,5}["']?""")
 _VALUE = re.compile(r"""[^\s"',;&)}\]]+""")
 _SCHEME = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
 _IN_ADDRESS = re.compile(r"(\w://[^\s:/@]*):[^\s/@]+@")
-_LEAST = 6
+LEAST = 6
 """Characters of a value that is looked for in texts: shorter ones occur by chance."""
 
 
@@ -40,6 +41,8 @@ class Names:
     def __init__(self, more: Iterable[str] = ()) -> None:
         self._more = frozenset(map(_joined, more)) - {""}
         self._known: dict[str, bool] = {}
+        stems = "|".join(sorted({*_WORDS, *_ENDINGS, "basic", *self._more}))
+        self._stems = re.compile(stems.encode())
 
     def with_more(self, names: Iterable[str]) -> Names:
         return Names([*self._more, *names])
@@ -51,6 +54,12 @@ class Names:
             known = self._known[name] = self._hides(name)
         return known
 
+    def may_be_in(self, stored: bytes) -> bool:
+        """False when there is certainly no secret in that JSON or text: most data is not looked at twice."""
+        if b"\\u" in stored or b"://" in stored or not stored.isascii():
+            return True
+        return self._stems.search(stored.lower().translate(None, _NO_NAME)) is not None
+
     def _hides(self, name: str) -> bool:
         joined = _joined(name)
         words = _APART.split(_CAMEL.sub("_", name).lower())
@@ -59,7 +68,7 @@ class Names:
 
 def redacted(value: Any, names: Names) -> Any:
     """Data without what its names say is secret. That there is a value stays."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {
             name: _mark(each) if isinstance(name, str) and names.hide(name) else redacted(each, names)
             for name, each in value.items()
@@ -69,27 +78,31 @@ def redacted(value: Any, names: Names) -> Any:
     return redacted_text(value, names) if isinstance(value, str) else value
 
 
-def secrets_in(value: Any, names: Names, *, hidden: bool = False) -> Iterator[str]:
-    """The texts that `redacted` hides, as far as they are long enough to be looked for elsewhere."""
-    if isinstance(value, Mapping):
-        for name, each in value.items():
-            yield from secrets_in(each, names, hidden=hidden or (isinstance(name, str) and names.hide(name)))
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from secrets_in(each, names, hidden=hidden)
-    elif hidden and isinstance(value, str) and len(value) >= _LEAST:
-        yield value
+def hidden_in(value: Any, names: Names) -> Iterator[str]:
+    """What `redacted` hides: texts and numbers by their names, and texts of which a part looks like a secret,
+    whole. In one loop and without recursion: it is done for thousands of jobs."""
+    left: list[tuple[Any, bool]] = [(value, False)]
+    while left:
+        each, hidden = left.pop()
+        if isinstance(each, dict):
+            left += [(inner, hidden or names.hide(str(name))) for name, inner in each.items()]
+        elif isinstance(each, list | tuple):
+            left += [(inner, hidden) for inner in each]
+        elif each is not None and (hidden or (type(each) is str and redacted_text(each, names) != each)):
+            yield str(each)
 
 
 def redacted_text(text: str, names: Names, secrets: Iterable[str] = ()) -> str:
     """A message, a stack trace or a log line: without those secrets, and without what looks like one."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
+    if " " in text and _SCHEME.search(text):
+        text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
+    if ":" not in text and "=" not in text:
+        return text
     if "://" in text:
         text = _IN_ADDRESS.sub(rf"\1:{HIDDEN}@", text)
-    if ":" not in text and "=" not in text and " " not in text:
-        return text
-    return "".join(_unnamed(_SCHEME.sub(rf"\1 {HIDDEN}", text), names))
+    return "".join(_unnamed(text, names))
 
 
 def _unnamed(text: str, names: Names) -> Iterator[str]:

@@ -9,7 +9,7 @@ at before (`guard`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote
@@ -21,6 +21,7 @@ from tidemill.access.audit import Outcome
 from tidemill.access.sessions import csrf_of
 from tidemill.app import Tidemill
 from tidemill.errors import TidemillError
+from tidemill.seam.answers import Event
 from tidemill.seam.roles import NOBODY, Role, Who
 from tidemill.seam.routes import Route
 from tidemill.web import csrf
@@ -39,6 +40,8 @@ Auth = Callable[[Request], Awaitable[Who | None]]
 
 CSRF = "tidemill.csrf"
 """Under which, in the scope, pages find the value that their forms have to bring along."""
+LOOK_AGAIN = 30.0
+"""Seconds after which a stream asks whether its viewer may still look."""
 _BEARER = "bearer "
 _HOOK_COOKIE = "csrf"
 _LONG = 86400.0
@@ -83,6 +86,22 @@ class Gate:
                 await csrf.require(request, found.csrf)
         return found.who
 
+    async def while_admitted(
+        self, request: Request, route: Route, stream: AsyncIterator[Event]
+    ) -> AsyncIterator[Event]:
+        """A stream ends when its viewer may no longer look: signed out, revoked, or the session is over."""
+        seen = self._app.clock.boot()
+        try:
+            async for event in stream:
+                if self._app.clock.boot() - seen >= LOOK_AGAIN:
+                    seen = self._app.clock.boot()
+                    if not await self._still_admits(request, route):
+                        return
+                yield event
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
+
     def place(self, request: Request) -> Place:
         prefix = request.scope.get("root_path", "")
         secure = self._https or request.url.scheme == "https"
@@ -101,6 +120,12 @@ class Gate:
             logging.getLogger("tidemill").exception(
                 "%s by %s is not in the audit log", _action(route), asked.who.name
             )
+
+    async def _still_admits(self, request: Request, route: Route) -> bool:
+        try:
+            return (await self._find(request)).who.role.may(route.role)
+        except Refused:
+            return False
 
     async def _find(self, request: Request) -> _Found:
         shown = request.headers.get("authorization", "")

@@ -47,7 +47,9 @@ class Shown(Inspector):
         self.redactor.refuse_secrets(checked(wanted))
         if wanted.text is None:
             return await super().count(wanted, looks=looks)
-        page = await (await self._store()).find(wanted, looks or LOOKS, looks=looks)
+        if looks is None:
+            return Count(sum([1 async for _ in self.each(wanted)]))
+        page = await (await self._store()).find(wanted, looks, looks=looks)
         met = sum(self.redactor.shows(wanted, job) for job in page.jobs)
         return Count(met, more=page.cursor is not None)
 

@@ -11,10 +11,13 @@ import msgspec
 from starlette.requests import Request
 
 from tidemill.core.names import is_storable
+from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.problems import Refused
 
 MOST_BYTES = 10 * 1024 * 1024
+OF_ANYBODY = 16 * 1024
+"""As much is read of what somebody sends who has not signed in."""
 _SENT = "tidemill.sent"
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 
@@ -28,7 +31,8 @@ def read_query(route: Route, request: Request) -> Any:
 async def read_body(route: Route, request: Request) -> Any:
     if route.takes is None:
         return None
-    body, kind = await sent(request), kind_of(request)
+    most = OF_ANYBODY if route.role is Role.ANYBODY else MOST_BYTES
+    body, kind = await sent(request, most), kind_of(request)
     if kind == FORM and not route.path.startswith("/api/"):
         return _convert(_pairs(body), route.takes, "form")
     if kind != JSON:
@@ -48,22 +52,22 @@ def kind_of(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def sent(request: Request) -> bytes:
+async def sent(request: Request, most: int = MOST_BYTES) -> bytes:
     """The whole body. It is kept: whether a form was meant is asked before what it says."""
     if _SENT not in request.scope:
-        request.scope[_SENT] = await _bounded(request)
+        request.scope[_SENT] = await _bounded(request, most)
     body: bytes = request.scope[_SENT]
     return body
 
 
-async def _bounded(request: Request) -> bytes:
+async def _bounded(request: Request, most: int) -> bytes:
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > MOST_BYTES:
+        if size > most:
             raise Refused(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"the body is over {MOST_BYTES // 1024 // 1024} MB; send less at once",
+                f"the body is over {most // 1024} kB; send less at once",
             )
         parts.append(part)
     return b"".join(parts)

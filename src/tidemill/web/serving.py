@@ -18,6 +18,7 @@ from starlette.routing import Route as Served
 from starlette.staticfiles import StaticFiles
 
 from tidemill.app import Tidemill
+from tidemill.seam.answers import Events
 from tidemill.seam.routes import Route
 from tidemill.web.answering import refuse, respond
 from tidemill.web.asked import Asked
@@ -76,6 +77,8 @@ class Server:
         try:
             asked = await self._read(request, route)
             answer = await route.handler(asked)
+            if isinstance(answer, Events):
+                answer = Events(self.gate.while_admitted(request, route, answer.stream))
             if route.is_for_the_log(asked.body):
                 await self.gate.record(request, route, asked)
             return respond(self._renderer, request, route, asked, answer)
