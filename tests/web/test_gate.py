@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, MutableMapping
 from itertools import product
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 from starlette.requests import Request
@@ -16,15 +17,25 @@ from tests.web.signed import FORM, Browser, call, token_of
 from tidemill import Tidemill
 from tidemill.access.audit import Outcome
 from tidemill.access.tokens import COARSE
+from tidemill.core.secrecy import HIDDEN
 from tidemill.seam.answers import Event
 from tidemill.seam.roles import Role, Who
 from tidemill.stores.memory import MemoryStore
 from tidemill.testing.manual import ManualClock, SeededEntropy
+from tidemill.web.asked import Asked
 from tidemill.web.gate import LOOK_AGAIN
 from tidemill.web.guard import MORE
 from tidemill.web.reading import OF_ANYBODY
 from tidemill.web.serving import Server
 from tidemill.web.throttle import OF_ALL, TRIES
+
+
+class Told(msgspec.Struct):
+    limit: list[str]
+    api_key: str
+    payload: dict[str, str]
+    value: str
+
 
 QUEUES = "/api/v1/queues"
 PAUSE = "/api/v1/queues/mail/pause"
@@ -380,6 +391,29 @@ async def test_what_was_done_is_written_down(app: Tidemill, server: Server) -> N
     paused = entries[2]
     assert paused.about["queue"] == "mail"
     assert "hunter22" not in str(entries)
+
+
+async def test_what_a_body_says_is_written_down_but_payloads_and_secrets(
+    app: Tidemill, server: Server
+) -> None:
+    async def takes(asked: Asked) -> None: ...
+
+    for path in ("/api/own/lists", "/api/own/{name}"):
+        app.web.route("POST", path, role=Role.OPERATOR, says="Take.", takes=Told)(takes)
+    server = Server(app)
+    headers = {
+        "authorization": f"Bearer {await token_of(app, Role.OPERATOR)}",
+        "content-type": "application/json",
+    }
+    body = (
+        b'{"limit": ["a", "b"], "api_key": "hunter22", "payload": {"pin": "hunter22"}, "value": "hunter22"}'
+    )
+    lists = body.replace(b'"value": "hunter22"', b'"value": ""')
+    await ask(server.starlette, "POST", "/api/own/lists", headers=headers, body=lists)
+    await ask(server.starlette, "POST", "/api/own/smtp_password", headers=headers, body=body)
+    secret, plain = (await app.access.audit.page()).entries
+    assert plain.about == {"limit": '["a","b"]', "api_key": HIDDEN}
+    assert secret.about == {"name": "smtp_password"}
 
 
 async def test_last_use_is_noted_and_written_later(app: Tidemill, server: Server, clock: ManualClock) -> None:

@@ -73,6 +73,10 @@ class Redactor:
         """Any data, such as the arguments of a schedule."""
         return redacted(value, self._names if task is None else self._names_of(task))
 
+    def hides(self, name: str) -> bool:
+        """Whether a value of that name is hidden wherever it is."""
+        return self._names.hide(name)
+
     def text(self, text: str, task: str | None = None) -> str:
         return redacted_text(text, self._names if task is None else self._names_of(task))
 

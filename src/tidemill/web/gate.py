@@ -44,6 +44,8 @@ LOOK_AGAIN = 30.0
 """Seconds after which a stream asks whether its viewer may still look."""
 _BEARER = "bearer "
 _HOOK_COOKIE = "csrf"
+_UNTOLD = ("payload", "jobs")
+_NOTHING: tuple[Any, ...] = (None, "", [], {})
 _LONG = 86400.0
 
 
@@ -197,11 +199,14 @@ class Gate:
         )
 
     def _about(self, asked: Asked) -> dict[str, Any]:
-        """What was named in the path, and what is short in the body. Payloads are not: they are where secrets
-        are, and the job has them."""
-        body = msgspec.to_builtins(asked.body) if isinstance(asked.body, msgspec.Struct) else {}
-        short = {name: value for name, value in body.items() if isinstance(value, str | int | float)}
-        return {**self._inspect.redactor.value(short), **asked.path}
+        """What was named in the path, and what the body says. Payloads are left out: the jobs have them, and
+        only their tasks know what in them is secret. A setting may be one by its own name."""
+        redactor = self._inspect.redactor
+        if not isinstance(asked.body, msgspec.Struct) or any(map(redactor.hides, asked.path.values())):
+            return dict(asked.path)
+        body = msgspec.to_builtins(asked.body)
+        said = {name: value for name, value in body.items() if name not in _UNTOLD and value not in _NOTHING}
+        return {**redactor.value(said), **asked.path}
 
 
 def _action(route: Route) -> str:
