@@ -21,6 +21,9 @@ TELL_EVERY = 15.0
 """As often as metrics are asked for, as a rule; and so many seconds of counting are lost with a process that
 is killed."""
 
+TRIES = 5
+"""A reply that was lost and a record that was folded take one more each."""
+
 
 class Tally:
     """`told` is what the store is known to have of this process, in this record and those that were folded;
@@ -49,9 +52,10 @@ class Tally:
             return False
         self._busy, self._sent = True, now
         try:
-            while not await self._write(store, now):
-                pass
-            self._told, self._sent = now, None
+            for _ in range(TRIES):
+                if await self._write(store, now):
+                    self._told, self._sent = now, None
+                    break
         finally:
             self._busy = False
         return False

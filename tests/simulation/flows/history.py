@@ -16,6 +16,7 @@ from tests.simulation.flows.invariants import (
     NoStepTwice,
     StoppedIsStopped,
     check_at_rest,
+    flows_in,
 )
 from tests.simulation.flows.people import Composer
 from tests.simulation.history import Verdict
@@ -94,7 +95,7 @@ class FlowWorld:
         await asyncio.sleep(LATEST)
         while process.alive and not task.done():  # noqa: ASYNC110 - virtual seconds are free
             await asyncio.sleep(1)
-        self.composer.accepted |= {id_ for _, id_ in self.records.courses}  # it may have died in between
+        self.composer.accepted |= set(flows_in(self.records))  # it may have died in between
         await self._come_to_rest()
         await self._take_up()
 
@@ -113,12 +114,12 @@ class FlowWorld:
         for _ in range(ROUNDS):
             await self.composer.take_up()
             await self._come_to_rest()
-        for (_, flow), course in self.records.courses.items():
+        for flow, course in flows_in(self.records).items():
             if course.state != FlowState.DONE and self.handlers.graphs[flow].timeout is None:
                 raise Violation("I17", f"{flow} was retried {ROUNDS} times, and is {course.state}")
 
     def _at_rest(self) -> bool:
-        over = all(course.state in ENDED for course in self.records.courses.values())
+        over = all(course.state in ENDED for course in flows_in(self.records).values())
         return over and not self.records.stirs and all(j.state in FINAL for j in self.records.jobs.values())
 
     def violated(self, violation: Violation) -> None:
@@ -129,7 +130,7 @@ class FlowWorld:
 
     def seen(self) -> Counter[str]:
         seen = Counter(self.faults.happened)
-        seen.update(f"flow {course.state}" for course in self.records.courses.values())
+        seen.update(f"flow {course.state}" for course in flows_in(self.records).values())
         seen["gone"] = len(self.stay.gone)
         seen["jobs"] = len(self.records.jobs)
         seen["compensated"] = sum("!" in job for job in self.records.jobs)

@@ -39,6 +39,11 @@ class KeptWithItsFlow:
                 raise Violation("J83", f"{event.verb} dropped {job.id} before its flow")
 
 
+def flows_in(records: Records) -> dict[str, Course]:
+    """What workers counted is kept beside them."""
+    return {id_: course for (kind, id_), course in records.courses.items() if kind is Kind.FLOW}
+
+
 class FlowsStay:
     """F4: a flow goes when it has ended and its time is over, and not before. `gone` are those that did."""
 
@@ -48,7 +53,7 @@ class FlowsStay:
         self.gone: set[str] = set()
 
     def see(self, event: Event) -> None:
-        there = {id_: course for (_, id_), course in self._records.courses.items()}
+        there = flows_in(self._records)
         for flow in self._there.keys() - there.keys():
             until = self._there[flow].until
             if until is None or until > event.wall:
@@ -83,7 +88,7 @@ def check_at_rest(records: Records, graphs: dict[str, Graph], accepted: set[str]
         _check_jobs(flow, decode(course.record), jobs)
     if records.stirs:
         raise Violation("F10", f"{len(records.stirs)} ends were never taken")
-    strangers = {id_ for _, id_ in records.courses} - set(graphs)
+    strangers = flows_in(records).keys() - set(graphs)
     if strangers:
         raise Violation("I2", f"nobody sent {strangers}")
 
