@@ -10,7 +10,10 @@ import pytest
 from tests.web.pages.visitor import Visitor, plain
 from tidemill import Limit, Tidemill
 from tidemill.testing.kits import AsyncKit
-from tidemill.web import Role
+from tidemill.web import Asked, Role, Who
+from tidemill.web.inspecting import Shown
+from tidemill.web.live import Looks
+from tidemill.web.pages.alerts import alerts
 
 
 class TestSettings:
@@ -97,13 +100,15 @@ class TestPlan:
 
 
 class TestTokens:
-    async def test_a_secret_is_shown_once(self, app: Tidemill, admin: Visitor) -> None:
+    async def test_a_secret_is_shown_once(self, app: Tidemill, admin: Visitor, kit: AsyncKit) -> None:
         made = await admin.send("/tokens", {"name": "<i>bo</i>", "role": "operator", "lasts": "30d"})
         assert made.status == 200
         [secret] = set(re.findall(r"Bearer (\S+)</code>", made.text))
         who = await app.access.tokens.who(secret)
         assert who is not None
         assert (who.name, who.role) == ("<i>bo</i>", Role.OPERATOR)
+        [token] = await app.access.tokens.list()
+        assert (token.by, token.expires) == ("ann", kit.now + 30 * 86_400)
         listed = await admin.page("/tokens")
         assert (secret in listed, "<i>bo</i>" in listed, "&lt;i&gt;bo" in listed) == (False, False, True)
         assert secret not in await admin.page("/audit")
@@ -136,8 +141,6 @@ class TestAudit:
     async def test_a_page_goes_on_where_the_last_ended(
         self, app: Tidemill, admin: Visitor, kit: AsyncKit
     ) -> None:
-        from tidemill.seam.roles import Who
-
         for number in range(101):
             await app.access.audit.write(Who("bo", Role.ADMIN), "token create", {"number": number})
             kit.advance(1)
@@ -173,6 +176,10 @@ class TestAlerts:
         )
         assert (await admin.does("/webhooks/shop/test")).startswith("/jobs/")
         assert "shop.example" not in await Visitor(app, Role.OPERATOR).page("/alerts")
+        told = await alerts(
+            Asked(app=app, inspect=Shown(app), looks=Looks(app.clock), who=Who("bo", Role.OPERATOR))
+        )
+        assert told.shows["webhooks"] == [], "what is drawn again for viewers has them neither"
         await admin.does("/webhooks/shop/remove")
         assert await app.webhooks.list() == []
         assert (await admin.send("/webhooks", [("name", "bad"), ("url", "ftp://x")])).status == 422
