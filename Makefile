@@ -8,7 +8,7 @@ HISTORIES ?= 10000
 LOCKSTEP ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run-setup demo test check lint types layers docs api screenshots format bench bench-quota chaos lock clean
+.PHONY: help setup run-setup demo test check lint types layers docs api screenshots format bench bench-quota bench-pages chaos lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ bench:  ## speed beside other queues on Redis, PostgreSQL and SQLite (BENCH=--qu
 bench-quota:  ## kept quotas beside Celery, BullMQ and simple rules (QUOTA=--quick for a short look)
 	@scripts/setup quota "$(PYTHON)" "$(VENV)-quota"
 	@$(VENV)-quota/bin/python -m benchmarks.quota $(QUOTA)
+
+bench-pages: setup  ## how long pages take with a million jobs in the store (PAGES="--store sqlite" for one kind)
+	@$(BIN)/python -m benchmarks.pages $(PAGES)
 
 chaos: setup  ## the long run: kills and stops on every store, simulated histories (CHAOS_SECONDS per store, HISTORIES)
 	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_CHAOS_RATE=$(CHAOS_RATE) TIDEMILL_CHAOS_CONCURRENCY=100 \

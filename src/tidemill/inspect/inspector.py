@@ -82,8 +82,7 @@ class Inspector:
         """Newest first; `cursor` of one page continues with the next. A page for which so many jobs were
         looked at ends there and is `partial`, so that it takes no longer the more jobs there are; with
         looks=None it goes on until it is full."""
-        if looks is not None and looks < 1:
-            raise ConfigurationError(f"looks: must be 1 or more, or None for any number, is {looks}")
+        _refuse_none(looks)
         if not 1 <= limit <= MOST_AT_ONCE:
             raise ConfigurationError(
                 f"limit: must lie between 1 and {MOST_AT_ONCE}, is {limit}; each() goes through any number"
@@ -98,6 +97,7 @@ class Inspector:
     async def count(self, wanted: Filter, *, looks: int | None = LOOKS) -> Count:
         """By queue and states exact, and at once. By anything else so many jobs are looked at, and if there
         are more the count says so; with looks=None it is exact, however many have to be read."""
+        _refuse_none(looks)
         return await bulk.count(await self._store(), checked(wanted), looks)
 
     async def counts(self) -> dict[str, dict[State, int]]:
@@ -331,3 +331,8 @@ class Inspector:
         if all(task.queue != queue for task in self._tasks.values()):
             await require(store, queue)
         return store
+
+
+def _refuse_none(looks: int | None) -> None:
+    if looks is not None and looks < 1:
+        raise ConfigurationError(f"looks: must be 1 or more, or None for any number, is {looks}")

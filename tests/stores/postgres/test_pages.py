@@ -54,7 +54,7 @@ async def test_r3_counts_read_neither_jobs_nor_the_line(postgres_url: str) -> No
         assert (after.scans[table], after.entries[table]) == (before.scans[table], before.entries[table])
 
 
-async def test_r3_tallies_are_folded_by_whoever_finds_many(
+async def test_r3_counts_are_folded_by_whoever_finds_many(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await PostgresStore(postgres_url).open()
@@ -62,13 +62,13 @@ async def test_r3_tallies_are_folded_by_whoever_finds_many(
     expected = {"old": {State.READY: JOBS - 30, State.FAILED: 30}, "busy": {State.READY: JOBS}}
     assert await store.counts() == expected
     connection = await asyncpg.connect(postgres_url)
-    many = await connection.fetchval("SELECT count(*) FROM tidemill.tallies")
+    many = await connection.fetchval("SELECT count(*) FROM tidemill.counts")
     monkeypatch.setattr(reader, "UNFOLDED", 3)
     assert await store.counts() == expected
-    few = await connection.fetchval("SELECT count(*) FROM tidemill.tallies")
+    few = await connection.fetchval("SELECT count(*) FROM tidemill.counts")
     assert (few, many > few) == (3, True)
     assert await store.counts() == expected
-    await connection.execute("UPDATE tidemill.tallies SET jobs = jobs + 1 WHERE state = 'failed'")
+    await connection.execute("UPDATE tidemill.counts SET jobs = jobs + 1 WHERE state = 'failed'")
     assert await store.check() == ("queue 'old' counts 31 failed jobs but has 30",)
     await connection.close()
     await store.close()

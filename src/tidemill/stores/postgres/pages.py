@@ -1,6 +1,6 @@
 """find, where so many jobs may be looked at and no more: a page takes no longer the more jobs there are.
 
-Where the filter means few of all jobs (the tallies know), the indexes of their states give the places to look
+Where the filter means few of all jobs (the counts know), the indexes of their states give the places to look
 at; else the table is read in its order. Either way it is counted off first where the search ends.
 """
 

@@ -99,7 +99,7 @@ async def _forget(step: Step, limit: int) -> int:
     forgotten = await step.fetch(SQL.forget_ids, time.wall, time.boot, step.clock.boot_id, limit)
     await step.fetch(SQL.forget_minutes, (time.wall - HISTORY_KEPT) // 60 * 60)
     await step.fetch(SQL.fold_minutes, minute - FOLDED, minute)
-    await step.fetch(SQL.fold_tallies)
+    await step.fetch(SQL.fold_counts)
     await step.fetch(SQL.forget_unheard, time.wall - HOUR)
     await step.fetch(SQL.forget_workers, time.boot - HOUR)
     await _forget_resting(step, limit)

@@ -90,7 +90,7 @@ async def counts(connection: Connection) -> dict[str, dict[State, int]]:
         if jobs:
             found.setdefault(queue, {})[State(state)] = jobs
     if read > UNFOLDED:
-        await connection.fetch(PRUNE.fold_tallies)
+        await connection.fetch(PRUNE.fold_counts)
     return found
 
 

@@ -84,7 +84,7 @@ async def check(connection: Connection) -> tuple[str, ...]:
 
 
 async def _damage(step: Step) -> AsyncIterator[str]:
-    for row in await step.fetch(SQL.tallied):
+    for row in await step.fetch(SQL.wrong_counts):
         yield f"queue {row['queue']!r} counts {row['says'] or 0} {row['state']} jobs but has {row['has']}"
     for row in await step.fetch(SQL.lost_lanes):
         yield f"queue {row['queue']!r} has ready jobs with the key {row['lane']!r} that no worker would find"

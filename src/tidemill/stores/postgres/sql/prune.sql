@@ -100,13 +100,13 @@ INSERT INTO tidemill.history (queue, minute, done, failed, cancelled, retried, r
 SELECT queue, minute, sum(done), sum(failed), sum(cancelled), sum(retried), sum(reclaimed)
 FROM folded GROUP BY queue, minute;
 
--- name: fold_tallies (those that somebody else is folding are passed over)
+-- name: fold_counts (those that somebody else is folding are passed over)
 WITH folded AS (
-    DELETE FROM tidemill.tallies WHERE ctid = ANY(ARRAY(
-        SELECT ctid FROM tidemill.tallies FOR UPDATE SKIP LOCKED
+    DELETE FROM tidemill.counts WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM tidemill.counts FOR UPDATE SKIP LOCKED
     )) RETURNING queue, state, jobs
 )
-INSERT INTO tidemill.tallies (queue, state, jobs)
+INSERT INTO tidemill.counts (queue, state, jobs)
 SELECT queue, state, sum(jobs) FROM folded GROUP BY queue, state HAVING sum(jobs) <> 0;
 
 -- name: forget_unheard

@@ -8,7 +8,7 @@ CROSS JOIN LATERAL tidemill.shown(named.job);
 -- name: counts (jobs in folded claims run, though their rows say that they are ready)
 WITH held AS MATERIALIZED (SELECT queue, count(*) AS jobs FROM tidemill.folded GROUP BY queue)
 SELECT c.queue, c.state, sum(c.jobs)::bigint AS jobs, count(*) AS rows FROM (
-    SELECT queue, CASE state WHEN 'retrying' THEN 'scheduled' ELSE state END AS state, jobs FROM tidemill.tallies
+    SELECT queue, CASE state WHEN 'retrying' THEN 'scheduled' ELSE state END AS state, jobs FROM tidemill.counts
     UNION ALL SELECT queue, 'running', jobs FROM held
     UNION ALL SELECT queue, 'ready', -jobs FROM held
 ) AS c GROUP BY c.queue, c.state;
@@ -57,7 +57,7 @@ SELECT
         WHERE r.queue = $1 AND r.lane = p.lane AND r.priority = p.priority ORDER BY r.due LIMIT 1
     ) AS f) AS oldest_ready,
     (SELECT min(due) FROM tidemill.jobs WHERE state = 'scheduled' AND queue = $1) AS next_due,
-    (SELECT COALESCE(sum(jobs), 0)::bigint FROM tidemill.tallies WHERE queue = $1 AND state = 'retrying') AS retrying,
+    (SELECT COALESCE(sum(jobs), 0)::bigint FROM tidemill.counts WHERE queue = $1 AND state = 'retrying') AS retrying,
     GREATEST(
         (SELECT max(GREATEST(
             (SELECT max(finished) FROM tidemill.jobs

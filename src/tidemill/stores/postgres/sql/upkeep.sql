@@ -36,9 +36,9 @@ ORDER BY relname;
 -- name: as_of_now
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 
--- name: tallied (queues and states that are counted wrong)
+-- name: wrong_counts (queues and states that are counted wrong)
 SELECT queue, state, counted.jobs AS says, COALESCE(recounted.jobs, 0) AS has FROM (
-    SELECT queue, state, sum(jobs)::bigint AS jobs FROM tidemill.tallies GROUP BY queue, state
+    SELECT queue, state, sum(jobs)::bigint AS jobs FROM tidemill.counts GROUP BY queue, state
 ) AS counted FULL JOIN (
     SELECT queue, CASE WHEN state = 'scheduled' AND attempts > 0 THEN 'retrying' ELSE state END AS state,
         count(*) AS jobs

@@ -274,24 +274,24 @@ CREATE INDEX history_minute ON tidemill.history (queue, minute);
 -- a counter, and added up by whoever reads. Now and then the rows are folded into one of each queue and state.
 -- `retrying` are scheduled jobs that have run before, `scheduled` the others. A job in a folded claim counts as ready,
 -- as its row says.
-CREATE TABLE tidemill.tallies (
+CREATE TABLE tidemill.counts (
     queue  text COLLATE "C"  NOT NULL,
     state  text COLLATE "C"  NOT NULL,
     jobs   bigint            NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
-CREATE FUNCTION tidemill.tally() RETURNS trigger LANGUAGE plpgsql SET jit = off AS $$
+CREATE FUNCTION tidemill.count_jobs() RETURNS trigger LANGUAGE plpgsql SET jit = off AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        INSERT INTO tidemill.tallies (queue, state, jobs)
+        INSERT INTO tidemill.counts (queue, state, jobs)
         SELECT j.queue, CASE WHEN j.state = 'scheduled' AND j.attempts > 0 THEN 'retrying' ELSE j.state END, count(*)
         FROM came AS j GROUP BY 1, 2;
     ELSIF TG_OP = 'DELETE' THEN
-        INSERT INTO tidemill.tallies (queue, state, jobs)
+        INSERT INTO tidemill.counts (queue, state, jobs)
         SELECT j.queue, CASE WHEN j.state = 'scheduled' AND j.attempts > 0 THEN 'retrying' ELSE j.state END, -count(*)
         FROM went AS j GROUP BY 1, 2;
     ELSE
-        INSERT INTO tidemill.tallies (queue, state, jobs)
+        INSERT INTO tidemill.counts (queue, state, jobs)
         SELECT j.queue, CASE WHEN j.state = 'scheduled' AND j.attempts > 0 THEN 'retrying' ELSE j.state END, sum(j.jobs)
         FROM (
             SELECT queue, state, attempts, 1 AS jobs FROM came
@@ -302,12 +302,12 @@ BEGIN
     RETURN NULL;
 END
 $$;
-CREATE TRIGGER tally_inserted AFTER INSERT ON tidemill.jobs
-    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION tidemill.tally();
-CREATE TRIGGER tally_updated AFTER UPDATE ON tidemill.jobs
-    REFERENCING OLD TABLE AS went NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION tidemill.tally();
-CREATE TRIGGER tally_deleted AFTER DELETE ON tidemill.jobs
-    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION tidemill.tally();
+CREATE TRIGGER count_inserted AFTER INSERT ON tidemill.jobs
+    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION tidemill.count_jobs();
+CREATE TRIGGER count_updated AFTER UPDATE ON tidemill.jobs
+    REFERENCING OLD TABLE AS went NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION tidemill.count_jobs();
+CREATE TRIGGER count_deleted AFTER DELETE ON tidemill.jobs
+    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION tidemill.count_jobs();
 
 -- Minutes of pools, keys added up. `units` and `refusals` are JSON objects.
 CREATE TABLE tidemill.pool_history (
