@@ -28,6 +28,7 @@ _ALWAYS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _UNKEPT = (b"cache-control", b"no-store")
+_KEPT = (b"cache-control", b"public, max-age=31536000, immutable")
 _MISDIRECTED = Refused(
     HTTPStatus.MISDIRECTED_REQUEST,
     "host: is not a name of this dashboard; ask by its address, or add the name to web.hosts",
@@ -61,8 +62,14 @@ def _missing(scope: Scope, message: Message) -> list[tuple[bytes, bytes]]:
     """Only what is the same for everybody may be kept by browsers and proxies."""
     there = {name.lower() for name, _ in message["headers"]}
     is_static = scope["path"].startswith(f"{scope.get('root_path', '')}/static/")
-    wanted = _ALWAYS if is_static else (*_ALWAYS, _UNKEPT)
+    wanted = (*_ALWAYS, *_kept(scope, message["status"])) if is_static else (*_ALWAYS, _UNKEPT)
     return [(name, value) for name, value in wanted if name not in there]
+
+
+def _kept(scope: Scope, status: int) -> tuple[tuple[bytes, bytes], ...]:
+    """An address that says what is in the file (`drawing`) is good for ever."""
+    is_named = scope["query_string"].startswith(b"v=")
+    return (_KEPT,) if is_named and status == HTTPStatus.OK else ()
 
 
 def _refusal() -> Response:

@@ -233,6 +233,15 @@ async def test_wherever_it_is_mounted_every_address_is_below(world: World, path:
     assert [address for address in addresses if not address.startswith(("/a/b/", "#"))] == []
 
 
+async def test_files_are_kept_by_browsers_until_they_change(world: World, admin: Visitor) -> None:
+    files = re.findall(r'(?:href|src)="(/static/[^"#]+)', await admin.page("/workers"))
+    assert len(files) > 10
+    for file in set(files):
+        assert "immutable" in (await admin.get(file)).headers["cache-control"]
+    for other in ("/static/icon.svg", "/static/missing.svg?v=1"):
+        assert "immutable" not in (await admin.get(other)).headers.get("cache-control", "")
+
+
 async def test_names_may_be_anything() -> None:
     world = World("memory://", lambda name: f'{name}{"" if name in ("flow", "step") else "/"}<b>"&?#%20')
     async with world.app:

@@ -12,7 +12,7 @@ document.addEventListener("htmx:sseError", async (event) => {
   tell("reconnecting");
   if (event.detail.source.readyState !== EventSource.CLOSED) return;
   const answer = await fetch(location.href, { headers: { accept: "text/html" } }).catch(() => null);
-  if (answer?.status === 401) location.reload(); // the session has ended: there one signs in again
+  if (answer?.redirected || answer?.status === 401) location.reload(); // the session has ended: sign in again
 });
 
 // What somebody opened, chose or marked stays so when the part around it is drawn again.
