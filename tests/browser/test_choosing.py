@@ -12,7 +12,7 @@ from tests.browser.site import Site
 from tests.browser.studio import Studio
 from tidemill.seam.roles import Role
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 

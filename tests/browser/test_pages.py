@@ -12,7 +12,7 @@ from tests.browser.window import heard, issues, too_wide
 from tests.web.world import World
 from tidemill.web.table import page_routes
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 PHONE, DESK = ViewportSize(width=390, height=844), ViewportSize(width=1280, height=900)
 PAGES = [route.path for route in page_routes() if not route.writes]

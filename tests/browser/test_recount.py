@@ -18,7 +18,7 @@ from tests.browser.window import heard
 from tidemill import State
 from tidemill.seam.roles import Role
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 SCHEDULED, DEAD = 1234, 7
 GLANCE = ("running", "ready", "scheduled", "waiting", "done")

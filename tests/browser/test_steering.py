@@ -10,7 +10,7 @@ from tests.browser.site import Site
 from tests.browser.studio import Studio
 from tidemill import Filter, State
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 NOW = ".course [aria-current=step]"
 

@@ -13,7 +13,7 @@ from tests.browser.site import Site
 from tests.browser.studio import Studio
 from tests.servers.program import free_port
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 NOW = ".course [aria-current=step]"
 

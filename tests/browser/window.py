@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, Response, WebError
+from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, Response, WebError, expect
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text(encoding="utf-8")
 SERIOUS = {"serious", "critical"}
-HEARS = "addEventListener('htmx:sseMessage', () => { window.heard = (window.heard || 0) + 1; });"
+HEARS = "addEventListener('htmx:sseMessage', () => { document.documentElement.dataset.heard = 'yes'; });"
 PATIENCE = 30_000
 """Milliseconds: a machine that does other things as well is slow, not wrong."""
 
@@ -36,9 +36,7 @@ class Window:
 
     async def open(self, path: str) -> Page:
         page = await self.context.new_page()
-        await page.add_init_script(
-            "addEventListener('htmx:sseMessage', () => { window.heard = (window.heard || 0) + 1; })"
-        )
+        await page.add_init_script(HEARS)
         await page.goto(f"{self.site}{path}")
         return page
 
@@ -69,7 +67,8 @@ class Window:
 
 async def heard(page: Page) -> None:
     """Until what came by the stream is on the page; a page that has none is as it is."""
-    await page.wait_for_function("!document.querySelector('[sse-connect]') || window.heard > 0")
+    if await page.locator("[sse-connect]").count():
+        await expect(page.locator("html[data-heard]")).to_have_count(1)
 
 
 async def issues(page: Page) -> list[str]:

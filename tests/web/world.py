@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tidemill import Context, Limit, Retry, Task, Tidemill
-from tidemill.core.claims import Heartbeat
+from tidemill.core.claims import ClaimRequest, Heartbeat, Held, Share
 from tidemill.seam.roles import Role
 from tidemill.telling.webhook import NewWebhook
 
@@ -20,7 +20,7 @@ Named = Callable[[str], str]
 
 HOUR = 3600.0
 FIELDS = (
-    *("queue", "asking", "works", "fails", "asks", "key", "tag", "trace", "argument", "later", "question"),
+    *("queue", "asking", "works", "fails", "asks", "key", "tag", "trace", "argument"),
     *("log", "note", "checkpoint", "result", "error", "reason", "by", "flow", "flow-key", "step", "pool"),
     *("schedule", "worker", "host", "setting", "says", "value", "user"),
 )
@@ -52,7 +52,7 @@ class World:
         await self.app.worker(until_idle=True, concurrency=2).run()
         sent = {"name": self._named("argument"), "password": "open sesame"}
         self.ready = (await self._job().enqueue(sent)).id
-        await self._job(delay=HOUR).enqueue({"name": self._named("later")})
+        await self._job(delay=HOUR).enqueue({"name": "later"})
         await self._steer()
         token = await self.app.access.tokens.create(self._named("user"), Role.VIEWER)
         self.places = {
@@ -66,6 +66,18 @@ class World:
             "token": (token.token.id,),
             "secret": ("of-no-link",),
         }
+
+    async def run(self) -> str:
+        """Somebody runs a job from now on, and says so: its id."""
+        job = await self._job(priority=0).enqueue({"name": self._named("argument")})
+        shares = (Share(self._named("queue"), 1),)
+        request = ClaimRequest(worker=self._named("worker"), number=1, shares=shares, limit=1, lease=HOUR)
+        [claimed] = (await self.app.store.claim(request)).jobs
+        held = Held(
+            job=claimed.id, fence=claimed.fence, claim=claimed.claim, progress=0.5, note=self._named("note")
+        )
+        await self._beat(held)
+        return job.id
 
     async def token(self, role: Role) -> dict[str, str]:
         """The header by which somebody of that role comes in."""
@@ -95,7 +107,7 @@ class World:
         by, reason, inspect = self._named("by"), self._named("reason"), self.app.inspect
         cancelled = await self._job().enqueue({"name": "cancelled"})
         await inspect.cancel(cancelled.id, reason=reason)
-        await self.asks.enqueue(self._named("question"))
+        await self.asks.enqueue("why?")
         await inspect.override(self._named("queue"), by=by, reason=reason, weight=7)
         await inspect.pause(self._named("asking"), reason=reason)
         await inspect.override_pool(self._named("pool"), {"requests per hour": 4}, by=by, reason=reason)
@@ -103,10 +115,14 @@ class World:
         await self.app.schedules.upsert(self._named("schedule"), self.works.job({}), every=HOUR)
         address = "https://hooks.example/told"
         await self.app.webhooks.add(NewWebhook(name=self._named("webhook"), url=address), by=by)
+        await self._beat()
+
+    async def _beat(self, *held: Held) -> None:
         beat = Heartbeat(
             worker=self._named("worker"),
-            received=0,
+            received=len(held),
             lease=HOUR,
+            held=held,
             host=self._named("host"),
             queues=(self._named("queue"),),
             concurrency=4,
