@@ -25,6 +25,8 @@ from tidemill.testing.manual import ManualClock, SeededEntropy
 from tidemill.web.asked import Asked
 from tidemill.web.gate import LOOK_AGAIN
 from tidemill.web.guard import MORE
+from tidemill.web.hosts import Hosts
+from tidemill.web.origins import is_foreign
 from tidemill.web.reading import OF_ANYBODY
 from tidemill.web.serving import Server
 from tidemill.web.throttle import OF_ALL, TRIES
@@ -148,6 +150,19 @@ async def test_pages_of_others_get_nothing(app: Tidemill, server: Server, header
         answer = await call(server, "POST" if path == PAUSE else "GET", path, token, **headers)
         assert answer.status == 403, path
     assert (await app.inspect.queue("mail")).pause is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "foreign"),
+    [("https", "http", True), ("http", "https", False), ("https", "https", False), ("http", "http", False)],
+)
+def test_a_page_without_tls_is_not_ours_where_we_have_it(
+    app: Tidemill, ours: str, theirs: str, *, foreign: bool
+) -> None:
+    """Anybody on the way may have written it. The other way round somebody before us ends TLS."""
+    headers = [(b"host", b"localhost:8750"), (b"origin", f"{theirs}://localhost:8750".encode())]
+    scope = {"type": "http", "scheme": ours, "path": "/", "query_string": b"", "headers": headers}
+    assert is_foreign(Request(scope), Hosts(app.settings), writes=True) is foreign
 
 
 async def test_a_link_elsewhere_may_lead_here_but_a_form_there_may_not(app: Tidemill, server: Server) -> None:

@@ -106,7 +106,7 @@ class Tokens:
         return self.named_by(credential, kept)
 
     def named_by(self, credential: Credential | None, kept: Kept[Token] | None) -> Who | None:
-        if credential is None or kept is None or not kept.value.digest:
+        if credential is None or kept is None:
             return None
         return self.holder(kept) if credential.opens(kept.value.digest) else None
 
