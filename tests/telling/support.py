@@ -31,9 +31,7 @@ class Receiver:
     """Answers with `status`, or as `answers` writes; between `stop` and `start` nobody is there."""
 
     def __init__(self) -> None:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            self.port = taken.getsockname()[1]
+        self.port = 0  # its own from the first start on
         self.got: list[Received] = []
         self.status = 204
         self.headers: dict[str, str] = {}
@@ -48,6 +46,7 @@ class Receiver:
     def start(self) -> None:
         ThreadingHTTPServer.allow_reuse_address = True
         self._server = server = ThreadingHTTPServer(("127.0.0.1", self.port), self._handler())
+        self.port = server.server_port
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def stop(self) -> None:

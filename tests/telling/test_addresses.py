@@ -9,7 +9,7 @@ import pytest
 
 from tests.telling.support import Canary, Receiver
 from tidemill.errors import ConfigurationError
-from tidemill.telling.addresses import AddressRefused, Allowed, is_public, target_of
+from tidemill.telling.addresses import AddressRefused, Allowed, is_public, resolve, target_of
 from tidemill.telling.posting import post
 
 INSIDE = [
@@ -145,6 +145,14 @@ def test_redirects_are_not_followed(receiver: Receiver, canary: Canary, status: 
 def test_what_is_no_address_is_refused_naming_the_problem(url: str, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         target_of(url)
+
+
+def test_an_address_that_stands_for_another_is_taken_for_that() -> None:
+    target = target_of("http://[::ffff:127.0.0.1]:80/")
+    [place] = resolve(target, Allowed.of(["127.0.0.1"]))
+    assert place.address[0] == "::ffff:127.0.0.1"
+    with pytest.raises(AddressRefused, match=r"leads to 127\.0\.0\.1"):
+        resolve(target, Allowed())
 
 
 def test_public_addresses_are_public() -> None:
