@@ -12,6 +12,8 @@ from tests.web.asgi import ask
 from tests.web.pages.visitor import Visitor, plain
 from tests.web.world import HOUR, World
 from tidemill import Filter, State, Tidemill
+from tidemill.core.refusals import Reason, Refusal
+from tidemill.core.spending import Observation
 from tidemill.seam.roles import Role, Who
 from tidemill.web import dashboard
 
@@ -49,8 +51,11 @@ async def test_numbers_on_pages_equal_a_recount(world: World, admin: Visitor) ->
 
 async def test_what_needs_somebody_comes_first(world: World, admin: Visitor) -> None:
     await world.app.inspect.pause("queue", reason="inventory")
+    refusal = Refusal(reason=Reason.DAY_QUOTA, text="come back tomorrow")
+    await world.app.store.observe([Observation(pool="pool", refusal=refusal)])
     said = plain(re.split("</section>", await admin.page("/"))[0])
     assert said.index("no worker asking") < said.index("paused queue inventory")
+    assert said.index("refused pool come back tomorrow") < said.index("paused queue inventory")
     assert "closed pool reason" in said
     assert "failed queue 1 dead letter" in said
 
@@ -201,7 +206,7 @@ async def test_a_job_is_retried_cancelled_and_deleted(world: World, admin: Visit
 async def test_dead_letters_of_one_kind_run_again(world: World, admin: Visitor) -> None:
     for _ in range(3):
         await world.fails.enqueue()
-    other = await world.works.enqueue({"name": "other"})
+    other = await world.fails.using(delay=HOUR).enqueue()
     await world.app.inspect.archive(other.id, reason="by hand")
     await world.app.worker(until_idle=True, concurrency=2, queues=["queue"]).run()
     shown = plain(await admin.page("/dead-letters"))
