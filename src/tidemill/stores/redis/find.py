@@ -69,7 +69,7 @@ async def get(shard: Shard, ids: Sequence[str]) -> list[Job | None]:
 async def find(shard: Shard, wanted: Filter, limit: int, cursor: int | None, looks: int | None) -> Page:
     """R2, R11. The cursor is the place in line of the last job that counts; new jobs have a higher one."""
     asked = Search(checked(wanted), newest_first=True, behind=cursor, enough=limit + 1, looks=looks)
-    if looks is not None and not _looks_closer(wanted):
+    if looks is not None and wanted.flow is None and not _looks_closer(wanted):
         page = await _page(_walk(shard, asked._replace(looks=NEWEST)), asked._replace(looks=NEWEST), limit)
         if not page.partial:
             return page
