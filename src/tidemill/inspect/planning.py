@@ -56,7 +56,8 @@ def _answer(situation: Situation, sent: Sequence[Sending], takes: float | None, 
     asked = Asked(lines=lines, know=knows, crew=crew, takes=takes or 0.0)
     kept = concerned(asked, range(len(own)))
     asked = replace(asked, lines=[lines[index] for index in kept])
-    ours = [kept.index(index) for index in range(len(own))]
+    places = {index: place for place, index in enumerate(kept)}
+    ours = [places[index] for index in range(len(own))]
     found = ends(asked)
     done = max(found[index][-1] for index in ours) + (takes or 0.0)
     limits = limits_told(alone(asked, ours), knows)
@@ -84,16 +85,19 @@ def _lines(
     """A line for each of ours, and the ready jobs that stand before none of them. Who stands before several
     of one lane is counted once, with the most urgent: the others start after that line anyway."""
     order = sorted(range(len(sent)), key=lambda index: (sent[index].demand.priority, index))
-    lines, left = {}, situation.demand
+    lanes: dict[tuple[str, str], list[Demand]] = {}
+    for each in situation.demand:
+        lanes.setdefault((each.queue, each.lane), []).append(each)
+    lines: dict[int, Line] = {}
+    counted: set[int] = set()
     for index in order:
-        before = [each for each in left if _stands_before(each, sent[index].demand)]
-        left = [each for each in left if not _stands_before(each, sent[index].demand)]
+        ours = sent[index].demand
+        there = lanes.get((ours.queue, ours.lane), [])
+        before = [each for each in there if each.priority <= ours.priority and id(each) not in counted]
+        counted |= set(map(id, before))
         lines[index] = _line(situation, sent[index], before, knows)
+    left = [each for each in situation.demand if id(each) not in counted]
     return [lines[index] for index in range(len(sent))], left
-
-
-def _stands_before(other: Demand, ours: Demand) -> bool:
-    return (other.queue, other.lane) == (ours.queue, ours.lane) and other.priority <= ours.priority
 
 
 def _line(situation: Situation, sending: Sending, before: Sequence[Demand], knows: Knows) -> Line:

@@ -44,17 +44,25 @@ def ends(asked: Asked) -> list[list[float]]:
 
 def alone(asked: Asked, wanted: Sequence[int]) -> dict[Which, float]:
     """Seconds until the last call of those lines starts, by each limit they meet, if it were the only one."""
-    met = met_by(asked, [asked.lines[index] for index in wanted])
+    by_limit: dict[Which, list[int]] = {}
+    for index, line in enumerate(asked.lines):
+        for which in met_by(asked, [line]):
+            by_limit.setdefault(which, []).append(index)
     found: dict[Which, float] = {}
-    for which in met:
-        walked = _walked(asked, asked.lines, only=which)
-        found[which] = max((end for index in wanted for end in walked[index]), default=0.0)
+    ours = set(wanted)
+    for which in met_by(asked, [asked.lines[index] for index in wanted]):
+        walked = _walked(asked, [asked.lines[index] for index in by_limit[which]], only=which)
+        ended = [
+            end for index, ends in zip(by_limit[which], walked, strict=True) if index in ours for end in ends
+        ]
+        found[which] = max(ended, default=0.0)
     return found
 
 
 def concerned(asked: Asked, wanted: Sequence[int]) -> list[int]:
     """The lines that have something to do with those, and they themselves."""
-    return sorted(index for group in together(asked) if set(group) & set(wanted) for index in group)
+    ours = set(wanted)
+    return sorted(index for group in together(asked) if not ours.isdisjoint(group) for index in group)
 
 
 def _walked(asked: Asked, lines: Sequence[Line], only: Which | None = None) -> list[list[float]]:

@@ -11,8 +11,11 @@ from tidemill.inspect.plan import Plan
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api.fields import Body, Name, Priority, Seconds
-from tidemill.web.api.new_jobs import MOST_JOBS, NewJob, request_of, task_of
+from tidemill.web.api.new_jobs import NewJob, request_of, task_of
 from tidemill.web.asked import Asked
+
+MOST_PLANNED = 1000
+"""Each may be a lane of its own; nobody else is answered while it is computed."""
 
 
 class Planned(Body, frozen=True, kw_only=True):
@@ -24,7 +27,7 @@ class Planned(Body, frozen=True, kw_only=True):
     count: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
     payload: dict[str, Any] | None = None
     priority: Priority | None = None
-    jobs: Annotated[list[NewJob], Meta(min_length=1, max_length=MOST_JOBS)] | None = None
+    jobs: Annotated[list[NewJob], Meta(min_length=1, max_length=MOST_PLANNED)] | None = None
     takes: Seconds | None = None
 
 
