@@ -68,10 +68,8 @@ class Application:
         self._store = store
         self.brings_store = store is not None
         """True when the program made the store itself: `url` then does not lead to it."""
-        self.metrics = Instruments(self._wall)
-        """Counters, gauges and histograms of the application's own:
-        `plays = app.metrics.counter("plays_total", "Songs played.")`, then `plays.add()`."""
-        self.tally = Tally(self.metrics, self._new_id)
+        self.tally = Tally(Instruments(self._wall), self._new_id)
+        """What this process counts, and the store is told."""
         self._exposition: Exposition | None = None
         self.signals = Signals()
         write_events(self.signals)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidemill.inspect.inspector import Inspector
     from tidemill.inspect.plan import Plan
     from tidemill.seam.registry import Web
+    from tidemill.tallies.instruments import Instruments
 
 
 class Looks(Application):
@@ -40,6 +41,12 @@ class Looks(Application):
 
             self._web = Web()
         return self._web
+
+    @property
+    def metrics(self) -> Instruments:
+        """Counters, gauges and histograms of the application's own:
+        `plays = app.metrics.counter("plays_total", "Songs played.")`, then `plays.add()`."""
+        return self.tally.instruments
 
     async def exposition(self) -> str:
         """Every metric in the text format of Prometheus, the application's own included."""
