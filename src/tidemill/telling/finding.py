@@ -19,6 +19,8 @@ from tidemill.telling.webhook import OWN_QUEUE, Body, Kept, Webhook, What
 
 LOOK_BACK = 15.0
 JOBS_AT_ONCE = 500
+LOOKS = 10_000
+"""A page for which so many were looked at ends there, so that nobody waits for it; the next goes on."""
 PLACES = 1000
 """So many closed pools, or keys of them, are remembered; of more of them nothing is told."""
 
@@ -79,7 +81,7 @@ class Finder:
     async def _pages(self, wanted: Filter) -> AsyncIterator[Sequence[Job]]:
         cursor: int | None = None
         while True:
-            page = await self._store.find(wanted, JOBS_AT_ONCE, cursor)
+            page = await self._store.find(wanted, JOBS_AT_ONCE, cursor, LOOKS)
             yield page.jobs
             if (cursor := page.cursor) is None:
                 return

@@ -19,7 +19,7 @@ from tidemill.telling.webhook import OWN_QUEUE, Kept, NewWebhook, Origin, Webhoo
 class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
     """A webhook as people see it. `event` is the application's own word for what happened. What ended before
     `told` (wall) was told. `waiting` deliveries are yet to be made, `failed` ones were given up; no more
-    than 1000 of each are counted."""
+    than 1000 of each are counted, among the newest 5000."""
 
     name: str
     url: str
@@ -89,7 +89,7 @@ class Webhooks:
         return job.id
 
 
-MOST_COUNTED = 1000
+MOST_COUNTED, LOOKS = 1000, 5000
 AT_ONCE = 500
 
 
@@ -123,7 +123,7 @@ async def _view(store: Store, one: Kept) -> WebhookView:
 
 
 async def _count(store: Store, webhook: str, *states: State) -> int:
-    return len((await store.find(_deliveries(webhook, *states), MOST_COUNTED)).jobs)
+    return len((await store.find(_deliveries(webhook, *states), MOST_COUNTED, None, LOOKS)).jobs)
 
 
 def _deliveries(webhook: str, *states: State) -> Filter:
