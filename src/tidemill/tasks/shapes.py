@@ -79,6 +79,17 @@ def _is_meant(member: Any, value: dict[str, Any]) -> bool:
     return tag_field is None or value.get(tag_field) == member.tag
 
 
+def choices(kind: m.Type, name: str) -> list[str]:
+    """What a field of that name may be, where it is one of a few."""
+    fields = [field for member in _everything(kind) for field in getattr(member, "fields", ())]
+    for one in (one for field in fields if field.encode_name == name for one in _everything(field.type)):
+        if isinstance(one, m.EnumType):
+            return [str(each.value) for each in one.cls]
+        if isinstance(one, m.LiteralType):
+            return [str(each) for each in one.values]
+    return []
+
+
 def in_words(message: str, kind: m.Type) -> str:
     """msgspec's message; where an object was expected, with the type's name and fields."""
     found = _NOT_AN_OBJECT.fullmatch(message)

@@ -47,7 +47,7 @@ _WORDS = {
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body must be JSON, and say so.",
     HTTPStatus.MISDIRECTED_REQUEST: "The Host is not one this server answers for.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "A parameter or a field cannot be what it is.",
-    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests, or the queue is full; `Retry-After` says for how long.",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests (`Retry-After` says how long), or a full queue.",
     HTTPStatus.SERVICE_UNAVAILABLE: "The store cannot be reached.",
 }
 

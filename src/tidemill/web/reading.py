@@ -8,11 +8,13 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec.inspect import type_info
 from starlette.requests import Request
 
 from tidemill.core.names import is_storable
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
+from tidemill.tasks.shapes import choices
 from tidemill.web.problems import Refused
 
 MOST_BYTES = 10 * 1024 * 1024
@@ -45,7 +47,7 @@ async def read_body(route: Route, request: Request) -> Any:
     try:
         return msgspec.json.decode(body, type=route.takes)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(error, "body") from None
+        raise _unreadable(error, "body", route.takes) from None
 
 
 def kind_of(request: Request) -> str:
@@ -107,7 +109,7 @@ def _convert(pairs: list[tuple[str, str]], wanted: Any, what: str) -> Any:
     try:
         return msgspec.convert(found, wanted, strict=False)
     except msgspec.ValidationError as error:
-        raise _unreadable(error, what) from None
+        raise _unreadable(error, what, wanted) from None
 
 
 def _is_list(kind: Any) -> bool:
@@ -123,14 +125,17 @@ _SAYS = {
 }
 
 
-def _unreadable(error: Exception, what: str) -> Refused:
+def _unreadable(error: Exception, what: str, wanted: Any = None) -> Refused:
     """msgspec says `… - at `$.songs[0].title``, and names a field that is missing, or too much, in the
-    sentence."""
+    sentence. What it could have been of a few, it does not say."""
     sentence, _, place = str(error).partition(" - at `")
     field = place.strip("`").removeprefix("$").removeprefix(".") or None
     if found := _NO_FIELD.fullmatch(sentence):
         field = ".".join(filter(None, (field, found[2])))
         sentence = _SAYS[found[1]]
+    elif field and sentence.startswith("Invalid enum value"):
+        name = field.rpartition(".")[2].partition("[")[0]
+        sentence = f"{sentence}; it may be {', '.join(choices(type_info(wanted), name))}"
     status = (
         HTTPStatus.UNPROCESSABLE_ENTITY
         if isinstance(error, msgspec.ValidationError)

@@ -100,6 +100,18 @@ async def test_an_applications_own_routes_are_kept_from_nul_too(api: Api) -> Non
     assert (await again.refused("GET", "/api/music/plain?word=%00"))[:2] == (422, "word")
 
 
+async def test_of_a_few_choices_all_are_told(api: Api) -> None:
+    told = [
+        await api.refused("GET", "/jobs?state=lost"),
+        await api.refused("POST", "/bulk/retry", {"which": {"states": ["lost"]}}),
+        await api.refused("DELETE", "/queues/mail/settings?name=wieght"),
+        await api.refused("POST", "/tokens", {"name": "ann", "role": "king"}),
+    ]
+    for (_, _, sentence), choice in zip(told, ("failed", "failed", "weight", "operator"), strict=True):
+        assert "it may be " in sentence
+        assert choice in sentence
+
+
 async def test_paths_that_cannot_be(api: Api) -> None:
     for path in ("/jobs/a%00b", "/jobs/%ff", "/queues/%00/pause"):
         assert (await api.refused("GET", path))[:2] == (400, "path")
