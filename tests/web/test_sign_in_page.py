@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import sys
@@ -28,9 +29,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "shop", raising=False)
-    import shop
-
-    return shop
+    return importlib.import_module("shop")
 
 
 def program(heading: str) -> dict[str, Any]:
