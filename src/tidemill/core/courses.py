@@ -75,9 +75,9 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class Advance(msgspec.Struct, frozen=True, kw_only=True):
-    """`expected` is the revision it was decided on, 0 for a course that begins. `next` is None for one that is
-    to be forgotten, which a flow is not; its jobs stay. `taken` are numbers of ends. `again` puts it on the
-    agenda at once."""
+    """`expected` is the revision it was decided on, 0 for a course that begins. `next` is None for one that
+    is to be forgotten, which a flow never is; its jobs stay. `taken` are numbers of ends. `again` puts it on
+    the agenda at once."""
 
     kind: Kind
     id: str

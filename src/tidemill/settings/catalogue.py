@@ -127,8 +127,7 @@ _WEB = _settings(
         "proxies",
         kinds.HOSTS,
         (),
-        "reverse proxies that are believed when they say who asks (X-Forwarded-For) and how "
-        "(X-Forwarded-Proto)",
+        "reverse proxies that are believed when they say who asks and how (X-Forwarded-For, -Proto)",
     ),
     ("session", kinds.SECONDS, 43200.0, "how long a browser stays signed in; half a day by default"),
     ("rate", kinds.COUNT, 1200, "requests a minute of one token, beyond which it is answered 429"),
