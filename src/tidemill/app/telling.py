@@ -100,8 +100,8 @@ class Tells(Application):
         """Declare a rule: `app.alert("feeds wait", on="queue_length", queue="feeds", above=1000, clear=500)`.
 
         `on` is queue_length, oldest_job, failure_ratio, dead_letters, pool_closed, worker_gone, store_size,
-        store_lost, or a function of the application's own that answers a number, or numbers by name. What the others
-        mean says `Rule`. A rule of that name that is set wins."""
+        store_lost, or a function of the application's own that answers a number, or numbers by name. What the
+        others mean says `Rule`. A rule of that name that is set wins."""
         from tidemill.telling.alerts.rule import declared
 
         if name in self.telling.own_rules:
