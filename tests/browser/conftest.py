@@ -67,6 +67,7 @@ async def harmed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Worl
     harmed = World(f"sqlite:///{folder / 'harm.db'}", harmful)
     async with harmed.app:
         await harmed.begin()
+        harmed.places = {**harmed.places, "job": (*harmed.places["job"], await harmed.run())}
         yield harmed
 
 
