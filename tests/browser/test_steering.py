@@ -52,6 +52,7 @@ async def test_all_dead_letters_of_a_queue_are_retried(opens: Opens, site: Site,
     await confirm(page)
     for job in jobs:
         assert await job.result(timeout=30)
+    await page.goto(f"{site.address}/dead-letters?queue=letters")
     await expect(page.locator(".letter")).to_have_count(0)
 
 
