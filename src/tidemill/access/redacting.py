@@ -23,6 +23,9 @@ from tidemill.inspect.views import JobView, readable
 from tidemill.tasks.definition import TaskDefinition
 
 _HIDDEN = msgspec.json.encode(HIDDEN)
+_OF_OUR_OWN = {"tidemill:webhook": frozenset({"body"})}
+"""What a delivery says tells of another job, whose secrets cannot be known from here. Its task is registered
+where workers run, not wherever somebody looks."""
 
 
 class Redactor:
@@ -103,7 +106,9 @@ class Redactor:
     def _names_of(self, task: str) -> Names:
         if (known := self._of.get(task)) is None:
             definition = self._tasks.get(task)
-            fields = secret_fields(definition) if definition is not None else frozenset()
+            fields = (
+                secret_fields(definition) if definition is not None else _OF_OUR_OWN.get(task, frozenset())
+            )
             known = self._of[task] = self._names.with_more(fields) if fields else self._names
         return known
 
