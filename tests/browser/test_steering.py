@@ -16,7 +16,9 @@ NOW = ".course [aria-current=step]"
 
 
 async def confirm(page: Page) -> None:
-    await page.locator("#confirm [data-verb]").click()
+    """Until the page that follows is there: by then it has been done."""
+    async with page.expect_navigation():
+        await page.locator("#confirm [data-verb]").click()
 
 
 async def test_a_failed_job_is_retried(opens: Opens, site: Site, studio: Studio) -> None:
