@@ -24,8 +24,7 @@ from tidemill.tasks.definition import TaskDefinition
 
 _HIDDEN = msgspec.json.encode(HIDDEN)
 _OF_OUR_OWN = {"tidemill:webhook": frozenset({"body"})}
-"""What a delivery says tells of another job, whose secrets cannot be known from here. Its task is registered
-where workers run, not wherever somebody looks."""
+"""What a delivery says tells of another job, whose secrets cannot be known from here."""
 
 
 class Redactor:
@@ -106,9 +105,9 @@ class Redactor:
     def _names_of(self, task: str) -> Names:
         if (known := self._of.get(task)) is None:
             definition = self._tasks.get(task)
-            fields = (
-                secret_fields(definition) if definition is not None else _OF_OUR_OWN.get(task, frozenset())
-            )
+            fields = _OF_OUR_OWN.get(task, frozenset())
+            if definition is not None:
+                fields |= secret_fields(definition)
             known = self._of[task] = self._names.with_more(fields) if fields else self._names
         return known
 
