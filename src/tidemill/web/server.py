@@ -44,6 +44,7 @@ async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]
     )
     runs = _Quiet(config)
     running = asyncio.create_task(runs.serve([listening]), name="tidemill web")
+    counting = asyncio.create_task(app.tally.keep_telling(await app.client.store()), name="tidemill tally")
     try:
         yield
     finally:
@@ -51,6 +52,8 @@ async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]
         server.looks.close()
         server.gate.uses.close()
         await running
+        counting.cancel()
+        await asyncio.gather(counting, return_exceptions=True)
 
 
 def listen(host: str, port: int, *, chosen: bool) -> socket.socket:
