@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined, Template
 from starlette.requests import Request
@@ -41,8 +41,9 @@ class Renderer:
         return {name: "".join(template.blocks[name](context)) for name in page.live}
 
     def problem(self, request: Request, problem: Problem, *, language: str) -> str:
-        shown = self._tools(request.scope.get("root_path", ""), language) | {"problem": problem}
-        return self._templates.get_template("problem.html").render(shown)
+        around = self._tools(request.scope.get("root_path", ""), language)
+        shown = {"problem": problem, "came_from": _came_from(request)}
+        return self._templates.get_template("problem.html").render(around | shown)
 
     def _template(self, page: Page) -> Template:
         return self._templates.get_template(page.template)
@@ -67,6 +68,15 @@ class Renderer:
             "may": lambda needed: role.may(Role(needed)),
             "now": asked.app.clock.wall(),
         }
+
+
+def _came_from(request: Request) -> str | None:
+    """The page of ours that a refused form was sent from."""
+    page = urlsplit(request.headers.get("referer", ""))
+    ours = page.netloc == request.headers.get("host") and page.path.startswith("/")
+    if request.method != "POST" or not ours or page.path.startswith("//"):
+        return None
+    return urlunsplit(("", "", page.path, page.query, ""))
 
 
 @cache

@@ -154,7 +154,7 @@ async def test_pages_of_jobs_follow_each_other(world: World, admin: Visitor) -> 
 async def test_chosen_jobs_are_changed_and_no_others(world: World, admin: Visitor) -> None:
     ready, done = world.ready, world.done
     await admin.does("/bulk/reprioritise", [("ids", ready), ("ids", done), ("priority", "1")])
-    assert admin.told == "1 job has the new priority."
+    assert admin.told == "1 job has the new priority. 1 was in no state for it."
     await admin.does("/bulk/cancel", {"ids": ready})
     assert await state_of(world, ready) is State.CANCELLED
     assert (await admin.send("/bulk/reprioritise", {"ids": done})).status == 422

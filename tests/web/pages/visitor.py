@@ -15,12 +15,19 @@ FORM = "application/x-www-form-urlencoded"
 class Visitor:
     """Vouched for by the application. `told` is the sentence the last page it was led to shows."""
 
-    def __init__(self, app: Tidemill, role: Role = Role.OPERATOR, language: str = "en") -> None:
+    def __init__(
+        self, app: Tidemill, role: Role = Role.OPERATOR, language: str = "en", *, referer: str = ""
+    ) -> None:
         async def auth(_: object) -> Who:
             return Who("ann", role)
 
         self._served = dashboard(app, auth=auth)
-        self._headers = {"accept": "text/html", "accept-language": language, "origin": f"http://{HOST}"}
+        self._headers = {
+            "accept": "text/html",
+            "accept-language": language,
+            "origin": f"http://{HOST}",
+            "referer": referer,
+        }
         self._cookies: dict[str, str] = {}
         self._csrf = ""
         self.told = ""

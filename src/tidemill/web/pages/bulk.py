@@ -46,7 +46,9 @@ def _route(verb: str, change: Callable[[Asked], Change], says: str, role: Role =
         said: Chosen = asked.body
         done = await change_many(asked, said.many(asked.app.clock.wall()), change(asked))
         say = words(asked.language)
-        return Go(_back(said), f"{say(f'bulk.{verb}', count=done.changed)}{_left(say, done.unchanged or 0)}")
+        changed = done.changed or 0
+        unchanged = (done.unchanged or 0) if said.every else len(said.ids) - changed
+        return Go(_back(said), f"{say(f'bulk.{verb}', count=changed)}{_left(say, unchanged)}")
 
     return Route(method="POST", path=f"/bulk/{verb}", role=role, handler=handler, says=says, takes=Chosen)
 

@@ -28,7 +28,7 @@ async def job(asked: Asked) -> Page:
         "ended": seen.state in FINAL,
         "pending": seen.state in PENDING,
     }
-    return Page("job.html", shows, live=("course", "why", "run", "attempts", "log", "buttons"))
+    return Page("job.html", shows, live=("course", "why", "run", "attempts", "log", "buttons", "facts"))
 
 
 def course(state: State) -> list[tuple[State, bool]]:
