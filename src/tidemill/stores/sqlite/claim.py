@@ -181,26 +181,26 @@ def _as_ready(job: Job) -> Ready:
 
 def _by_queues(claiming: Claiming) -> Claims:
     transaction, request = claiming.transaction, claiming.request
-    next_due: float | None = None
+    times: list[float | None] = []
     open_queues: list[str] = []
     unpaused: list[str] = []
     for share in request.shares:
         end_override(transaction, share.queue)
-        due = _promote(claiming, share.queue)
+        _promote(claiming, share.queue)
         _wake(claiming, share.queue)
         row = transaction.queue(share.queue)
-        times: list[float | None] = [next_due, due, None if row.override is None else row.override.until]
         if row.pause is not None and row.pause.closed(transaction.now):
-            times = [next_due, row.pause.until]
-        else:
-            unpaused.append(share.queue)
-            if not _take(claiming, share.queue, min(share.jobs, claiming.left)):
-                open_queues.append(share.queue)
-        next_due = min((time for time in times if time is not None), default=None)
+            times.append(row.pause.until)
+            continue
+        times.append(None if row.override is None else row.override.until)
+        unpaused.append(share.queue)
+        if not _take(claiming, share.queue, min(share.jobs, claiming.left)):
+            open_queues.append(share.queue)
     unexhausted = [queue for queue in open_queues if not _take(claiming, queue, claiming.left)]
     more = any(_startable(claiming, queue) for queue in unexhausted)
     claiming.note()
-    waits = [] if next_due is None else [next_due - transaction.now]
+    times += [claiming.look(queue).due for queue in unpaused]  # only now: what expired may have released one
+    waits = [time - transaction.now for time in times if time is not None]
     pooled = [queue for queue in unpaused if claiming.look(queue).waits]
     untils = [next_wait(transaction, queue) for queue in pooled]
     waits += [until - transaction.boot for until in untils if until is not None]
@@ -214,11 +214,11 @@ def _by_queues(claiming: Claiming) -> Claims:
     )
 
 
-def _promote(claiming: Claiming, queue: str) -> float | None:
-    """Due jobs become ready; answers when the next one will be due."""
+def _promote(claiming: Claiming, queue: str) -> None:
+    """Due jobs become ready."""
     transaction, due = claiming.transaction, claiming.look(queue).due
     if due is None or due > transaction.now:
-        return due
+        return
     rows = transaction.execute(SQL.due, (queue, transaction.now, PROMOTE_AT_ONCE)).fetchall()
     transaction.execute(SQL.promote, (apsw.carray(array("q", [seq for seq, _ in rows])),))
     transaction.counted(queue, State.SCHEDULED, State.READY, len(rows))
@@ -226,7 +226,7 @@ def _promote(claiming: Claiming, queue: str) -> float | None:
         transaction.touch(queue, lane)
     transaction.refresh_lanes()
     transaction.topics.add(queue_topic(queue))
-    return claiming.look(queue, again=True).due
+    claiming.look(queue, again=True)
 
 
 def _wake(claiming: Claiming, queue: str) -> None:

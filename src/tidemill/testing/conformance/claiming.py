@@ -56,6 +56,19 @@ class TestClaim:
         assert (await drive.claim(shares=(("p", 1),))).next_due == pytest.approx(7.0)
         assert (await drive.claim(shares=(("empty", 1),))).next_due is None
 
+    async def test_j36_j38_so_is_that_of_a_job_which_an_expired_one_made_room_for(
+        self, drive: Driver
+    ) -> None:
+        unique = Unique("u", "rerun")
+        await drive.add(new("a", unique=unique, expires=5.0))
+        claimed = await drive.take_one()
+        await drive.add(new("b", unique=unique, delay=20.0))
+        await drive.settle(claimed, Release())
+        drive.clock.advance(6.0)
+        found = await drive.claim()
+        assert found.jobs == []
+        assert found.next_due == pytest.approx(14.0)
+
     async def test_j38_more_only_when_open_jobs_are_left(self, drive: Driver) -> None:
         await drive.add(*"abc")
         assert (await drive.claim(limit=2)).more
