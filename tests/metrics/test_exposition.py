@@ -186,15 +186,20 @@ async def _one(mill: Mill) -> None:
     await hand.run_all()
 
 
-async def test_what_this_process_has_not_told_yet_is_shown_and_not_twice() -> None:
-    app = Tidemill("memory://")
-    plays = app.metrics.counter("plays_total", "Songs played.")
-    async with app:
-        plays.add(2)
-        assert (await _read(app)).of("plays_total") == 2
-        await app.tally.tell(app.store)
-        plays.add(3)
-        assert (await _read(app)).of("plays_total") == 5
+async def test_i28_whichever_process_is_asked_shows_the_same_and_nothing_falls(tmp_path: Path) -> None:
+    """Two that serve the dashboard, and no worker; whoever asks is sent now to one and now to the other."""
+    one, two = (Tidemill(f"sqlite:///{tmp_path}/jobs.db") for _ in range(2))
+    plays = [app.metrics.counter("plays_total", "Songs played.") for app in (one, two)]
+    async with two:
+        async with one:
+            plays[1].add(1)
+            await two.tally.tell(two.store)
+            plays[0].add(2)
+            assert (await _read(one)).of("plays_total") == (await _read(two)).of("plays_total") == 1
+            await one.tally.tell(one.store)
+            assert (await _read(one)).of("plays_total") == (await _read(two)).of("plays_total") == 3
+            plays[0].add(4)
+        assert (await _read(two)).of("plays_total") == 7  # told at its end
 
 
 async def test_gauges_are_read_when_somebody_asks_and_one_that_raises_hides_nothing() -> None:

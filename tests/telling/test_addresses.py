@@ -50,6 +50,11 @@ ELSEWHERE = [
     "240.0.0.1",
     "198.18.0.1",
     "[ff02::1]",
+    "[::127.0.0.1]",
+    "[64:ff9b:1::7f00:1]",
+    "[fec0::1]",
+    "192.0.0.192",
+    "168.63.129.16",
 ]
 
 
@@ -139,6 +144,8 @@ def test_redirects_are_not_followed(receiver: Receiver, canary: Canary, status: 
         ("http://host:0/", "a port above 0"),
         ("http://[::1/", "is no address"),
         ("http://host/#x", "no fragment"),
+        (f"http://{'x' * 64}.example/", "is no address"),
+        ("http://host..example/", "is no address"),
         ("http://host/" + "x" * 2000, "at most 2000 characters"),
     ],
 )

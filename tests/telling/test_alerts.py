@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 
 from tests.servers.program import free_port
 from tests.telling.mail import Mailbox, MailServer
-from tests.telling.support import Receiver, an_app, pass_time, work
-from tidemill import GiveUp, Limit, Tidemill
+from tests.telling.support import Receiver, an_app, pass_time, until, work
+from tidemill import Filter, GiveUp, Limit, State, Tidemill
 from tidemill.contract.store import Store
 from tidemill.core.claims import Heartbeat
+from tidemill.telemetry.events import ChoreBroke
 from tidemill.telling.alerts import round as rounds
 from tidemill.telling.alerts.book import Alert, Stage
 from tidemill.telling.alerts.channels import Email, Slack
@@ -119,7 +121,7 @@ async def test_two_who_look_at_once_say_it_once(clock: ManualClock, mailbox: Mai
 
         with pytest.MonkeyPatch.context() as both:
             both.setattr(rounds, "read", as_it_was)
-            made = [await rounds.run(store, app.telling) for _ in range(2)]
+            made = [(await rounds.run(store, app.telling)).made for _ in range(2)]
         await work(app)
     assert made == [1, 0]
     assert len(mailbox.messages) == 1
@@ -199,12 +201,70 @@ async def test_what_an_application_measures_itself_is_a_rule_like_any_other(
     assert [message["subject"] for message in mailbox.messages] == ["[Tidemill] unread inbox: 12"]
 
 
+async def test_a_measure_that_raises_silences_no_other_rule(clock: ManualClock, mailbox: Mailbox) -> None:
+    app = an_app_that_alerts(clock)
+    app.alert("broken", on=lambda: 1 / 0, above=10)
+    app.alert("failed", on="dead_letters")
+    app.telling.digest = 0.0
+    broken: list[ChoreBroke] = []
+    app.on(ChoreBroke)(broken.append)
+    async with app:
+        app.telling.every = 0.02
+        worker = app.worker(look_every=0.05)
+        running = asyncio.create_task(worker.run())
+        await until(lambda: len(broken) == 1)
+        await _send(app, fails=True)
+        await until(lambda: len(mailbox.messages) == 1)
+        worker.stop()
+        await running
+    assert [event.chore for event in broken] == ["alert broken"]  # once, however often it does
+
+
+async def test_a_message_that_could_not_be_sent_is_no_alert_and_a_delivery_is(
+    clock: ManualClock, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each would make another, for ever."""
+    monkeypatch.setenv("TIDEMILL_ALERTS_SLACK_URL", f"{receiver.url}/slack")
+    receiver.status = 500
+    app = an_app_that_alerts(clock)
+    app.alert("failed", on="dead_letters", queue="feeds/eu")
+    app.alert("ours failed", on="dead_letters", queue="tidemill")
+    app.telling.digest, app.telling.repeat = 0.0, 60.0
+    async with app:
+        await _send(app, fails=True)
+        await work(app)
+        await _look(app, clock, 15)
+        await pass_time(app, clock, 7200, step=300)
+        await _look(app, clock, 15)
+        jobs = (await app.inspect.find(Filter(queue="tidemill"))).jobs
+        assert {job.state for job in jobs} == {State.FAILED}
+        assert [alert.rule for alert in await app.alerts.states()] == []
+        receiver.status = 410
+        app.webhook("gone", receiver.url, on=["job.failed"])
+        await work(app)
+        await _send(app, fails=True)
+        await work(app)
+        await _look(app, clock, 15)
+        assert "ours failed" in [alert.rule for alert in await app.alerts.states()]
+
+
+async def test_a_worker_that_leaves_before_anybody_saw_it_is_not_missed(clock: ManualClock) -> None:
+    """It may be on the list that a leader has in hand."""
+    app = an_app(clock)
+    app.alert("gone", on="worker_gone")
+    async with app:
+        store = app.store
+        await store.extend(Heartbeat(worker="stays", received=0, lease=3600, queues=("default",)))
+        await _look(app, clock, 15)
+        await store.extend(Heartbeat(worker="leaves", received=0, lease=30, queues=("default",)))
+        await rounds.leave(store, "leaves")
+        await _look(app, clock, 15)
+        await _look(app, clock, 60)
+        assert await app.alerts.states() == []
+
+
 async def test_a_leader_looks_by_itself(clock: ManualClock, mailbox: Mailbox) -> None:
     """As a duty of a worker that runs: nothing here calls it."""
-    import asyncio
-
-    from tests.telling.support import until
-
     app = an_app_that_alerts(clock)
     app.telling.every, app.telling.digest = 0.05, 0.0
     async with app:
@@ -223,7 +283,7 @@ async def test_a_store_that_grows_too_large_is_told_of_q12(
     app.alert("large", on="store_size", above=1000)
     app.telling.digest = 0.0
     async with app:
-        assert await rounds.run(app.store, app.telling) == 1
+        assert (await rounds.run(app.store, app.telling)).made == 1
         await work(app)
     [message] = mailbox.messages
     assert message["subject"] == "[Tidemill] the store takes 0 MB"

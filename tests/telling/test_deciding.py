@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemill.telling.alerts.book import Book, Happened, Notice, Stage
-from tidemill.telling.alerts.deciding import decide, worker_ends, worker_left
+from tidemill.telling.alerts.deciding import MOST_ALERTS, MOST_NOTICES, decide, worker_ends, worker_left
 from tidemill.telling.alerts.rule import On, Rule
 
 REPEAT, DIGEST = 3600.0, 0.0
@@ -89,3 +89,28 @@ def test_a_worker_that_said_farewell_is_not_missed() -> None:
     assert book.gone == {"b": 30}
     assert worker_ends(book, {}, 629, 600).gone == {"b": 30}
     assert worker_ends(book, {}, 630, 600).gone == {}
+
+
+def test_a_wall_clock_that_was_set_back_silences_nothing() -> None:
+    told = _Told(digest=30)
+    told.at(90_000, feeds=2000)
+    told.at(90_061, feeds=2000)  # raised, and to be said with what else comes
+    assert told.at(3_690, feeds=2000) == []
+    assert told.at(3_720, feeds=2000) == [(Happened.RAISED, "feeds")]
+    assert told.at(7_320, feeds=2000) == []
+    assert told.at(7_350, feeds=2000) == [(Happened.STILL, "feeds")]
+    waits = _Told()
+    waits.at(90_000, feeds=2000)
+    waits.at(3_600, feeds=2000)
+    assert waits.at(3_660, feeds=2000) == [(Happened.RAISED, "feeds")]
+    assert worker_ends(Book(gone={"a": 90_000.0}), {}, 3_600, 600).gone == {"a": 3_600}
+
+
+def test_a_hundred_thousand_keys_that_close_at_once_fit_a_record() -> None:
+    told = _Told({"long": Rule(on=On.QUEUE_LENGTH, above=0)})
+    keys = {f"key {number}": 1.0 for number in range(5000)}
+    assert len(told.at(0, **keys)) == MOST_NOTICES
+    assert len(told.book.alerts) == MOST_ALERTS
+    told.at(15, **dict.fromkeys(keys, 0.0))
+    told.at(4000, **dict.fromkeys(keys, 0.0))
+    assert told.book.alerts == {}

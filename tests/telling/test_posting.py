@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler
@@ -37,6 +38,22 @@ def test_who_sends_a_byte_now_and_then_is_cut_off(receiver: Receiver) -> None:
         post(receiver.url, b"{}", {}, timeout=0.3, allowed=HERE)
     assert SystemClock().boot() - began < 5
     over.set()
+
+
+def test_who_lets_us_in_when_the_time_is_over_is_cut_off(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    connect = socket.socket.connect
+
+    def late(here: socket.socket, address: tuple[str, int]) -> None:
+        over.wait(0.5)
+        connect(here, address)
+
+    monkeypatch.setattr(socket.socket, "connect", late)
+    with pytest.raises(TimeoutError, match="no whole answer within"):
+        post(receiver.url, b"{}", {}, timeout=0.1, allowed=HERE)
+    assert receiver.got == []
 
 
 def test_no_more_is_read_than_need_be(receiver: Receiver) -> None:

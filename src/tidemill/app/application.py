@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,6 +71,7 @@ class Application:
         """True when the program made the store itself: `url` then does not lead to it."""
         self.tally = Tally(Instruments(self._wall), self._new_id)
         """What this process counts, and the store is told."""
+        self._counting: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
         self._exposition: Exposition | None = None
         self.signals = Signals()
         write_events(self.signals)
@@ -89,12 +91,18 @@ class Application:
         return self.client.store_here() or self._root()
 
     async def __aenter__(self) -> Self:
-        await self.client.store()
+        store = await self.client.store()
+        if self._tells:
+            here = asyncio.get_running_loop()
+            self._counting[here] = asyncio.create_task(self.tally.keep_telling(store), name="tidemill tally")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if counting := self._counting.pop(asyncio.get_running_loop(), None):
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
         await self.close()
 
     async def close(self) -> None:

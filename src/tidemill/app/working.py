@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import ChainMap
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
@@ -31,7 +30,7 @@ class Works(Tells):
         self._log_as_set()
         return Worker(
             self.store,
-            ChainMap(self.tasks, self.telling.tasks()) if self._tells else self.tasks,
+            self.tasks,
             self.pools,
             schedules=None if self._schedules is None else self._schedules.declared,
             options=self.worker_options(**options),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -31,16 +31,12 @@ class Swept(msgspec.Struct):
     next_due: float | None = None
 
 
-Also = Callable[[Course, Advance], Advance]
+Also = Callable[[Course, Advance], Awaitable[Advance]]
 """From a flow as it is and what becomes of it to the same with other jobs that come of it."""
 
 
 def _nobody(before: Course, after: Course) -> None:
     """There is nobody to be told."""
-
-
-def _nothing(_: Course, advance: Advance) -> Advance:
-    return advance
 
 
 async def sweep(
@@ -52,7 +48,7 @@ async def sweep(
     given_up: Collection[str] = (),
     doubts: Doubts | None = None,
     tell: Tell = _nobody,
-    also: Also = _nothing,
+    also: Also | None = None,
 ) -> Swept:
     """`given_up` are flows in which a task nobody knows has been waited for long enough. One flow that cannot
     be advanced stops no other, and `tell` hears of each at once, whatever becomes of the next; `also` adds
@@ -75,7 +71,8 @@ async def sweep(
         else:
             if advance is None:
                 continue
-            advance = also(current.course, advance)
+            if also is not None:
+                advance = await also(current.course, advance)
             if sum(_weight(one) for _, one in pending) + _weight(advance) > WEIGHT_AT_ONCE:
                 await _send(store, pending, swept, doubts, tell)
                 pending = []

@@ -16,12 +16,13 @@ from tidemill.tallies.tally import Tally
 
 
 async def of_processes(store: Store, tally: Tally | None) -> list[Counted]:
-    """What all of them told, what this one has not told yet, and what is read now; ours first."""
+    """What all of them told, and what is read now; ours first. Not what this one has not told yet: whoever
+    asks another process next would see it fall."""
     told = (await counted(store)).values()
     if tally is None:
         return list(told)
     read, unreadable = await _read(each for each in tally.instruments if isinstance(each, Gauge))
-    found = [*added(tally.untold(), told, read).values(), valued(catalogue.UNREADABLE, unreadable)]
+    found = [*added(told, read).values(), valued(catalogue.UNREADABLE, unreadable)]
     return sorted(found, key=lambda each: not each.family.name.startswith(RESERVED))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,13 +14,16 @@ import msgspec
 from tidemill.contract.store import Store
 from tidemill.core.courses import Course
 from tidemill.errors import StoreError
-from tidemill.tallies.families import Counted, Counts, added, since
+from tidemill.tallies.families import Counts, added, since
 from tidemill.tallies.instruments import Instruments
 from tidemill.tallies.records import OPEN, SEALED, TALLY, counted_in, write
 
 TELL_EVERY = 15.0
 """As often as metrics are asked for, as a rule; and so many seconds of counting are lost with a process that
 is killed."""
+
+LAST_WITHIN = 2.0
+"""A process that ends waits no longer for a store that hangs."""
 
 TRIES = 5
 """A reply that was lost and a record that was folded take one more each."""
@@ -39,12 +43,6 @@ class Tally:
         self._busy = False
         _TALLIES.add(self)
 
-    def untold(self) -> list[Counted]:
-        """What came since. While nobody knows whether the last that was sent got through: nothing."""
-        if self._sent is not None:
-            return []
-        return list(since(self.instruments.counted(), self._told).values())
-
     async def tell(self, store: Store) -> bool:
         """Answers that there is no more to do, as a chore does."""
         now = self.instruments.counted()
@@ -61,15 +59,16 @@ class Tally:
         return False
 
     async def keep_telling(self, store: Store) -> None:
-        """For a process that is no worker; ends by being cancelled, and tells the rest."""
+        """Also for a process that is no worker; ends by being cancelled, and tells the rest."""
         try:
             while True:
                 await asyncio.sleep(TELL_EVERY)
                 with suppress(StoreError):  # told with the next
                     await self.tell(store)
         finally:
-            with suppress(StoreError):
-                await self.tell(store)
+            with suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(LAST_WITHIN):
+                    await self.tell(store)
 
     async def _write(self, store: Store, now: Counts) -> bool:
         if self._id is None:
@@ -94,6 +93,7 @@ class Tally:
     def after_fork(self) -> None:
         """What was counted until here is the parent's to tell."""
         for instrument in self.instruments:
+            instrument.lock = threading.Lock()  # a thread that is not here may have held it
             instrument.series.clear()
         self._id, self._revision, self._base, self._told, self._sent = None, 0, {}, {}, None
         self._busy = False

@@ -39,6 +39,13 @@ class Signals:
                 self._subscribed[kind] = (*others, (listener, RANKS[level]))
             self._listeners = {}
 
+    def unsubscribe(self, listener: Listener) -> None:
+        """From everything. One that is being told of an event now still is."""
+        with self._lock:
+            for kind, known in list(self._subscribed.items()):
+                self._subscribed[kind] = tuple(other for other in known if other[0] != listener)
+            self._listeners = {}
+
     @staticmethod
     def check(types: tuple[type[Event], ...]) -> None:
         """Refuse what is not an event, saying what to write."""

@@ -27,6 +27,12 @@ _CARRIERS = tuple(
     ipaddress.IPv6Network(network) for network in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
 )
 """IPv6 addresses that stand for IPv4 ones, which some networks pass on to them."""
+_INSIDE = tuple(
+    ipaddress.ip_network(network)
+    for network in ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "fec0::/10", "3fff::/20")
+)
+"""What the library takes for public and is not: of protocols and documents, of sites as they once were, and
+the address at which one cloud answers its own machines."""
 
 
 class AddressRefused(GiveUp):
@@ -76,7 +82,8 @@ class Allowed(msgspec.Struct, frozen=True):
 def is_public(address: Address) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and any(address in network for network in _CARRIERS):
         return False
-    inside = address.is_multicast or address.is_reserved or address.is_unspecified or address.is_link_local
+    special = address.is_multicast or address.is_reserved or address.is_unspecified or address.is_link_local
+    inside = special or any(address in network for network in _INSIDE)
     return address.is_global and not inside
 
 
@@ -89,6 +96,7 @@ def target_of(url: str) -> Target:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as it is looked up
     except ValueError as error:
         raise ConfigurationError(f"url: is no address: {error}") from None
     if parts.scheme not in _PORTS or not host:

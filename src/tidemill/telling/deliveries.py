@@ -14,6 +14,7 @@ from tidemill.telling.webhook import OF_STATES, OWN_QUEUE, Body, Webhook, What
 TASK = "tidemill:webhook"
 PRIORITY = 3
 LARGEST_BODY = 256 * 1024
+LONGEST_PROBLEM = 500
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,35 +30,40 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 def of_job(webhook: Webhook, job: Job, own: Body | None = None) -> NewJob:
     what = OF_STATES[job.state]
     event = webhook.event or str(what)
-    ended = bodies.ended(job)
-    told = f"{job.id} {job.generation} {what}"
-    if own is None:
-        return _job(webhook, told, event, bodies.of_job(ended), job.trace or job.id)
+    told = f"{job.id} {job.created!r} {job.generation} {what}"  # an id may be used again when its job is gone
+    text, problem = "", None
     try:
-        body = msgspec.to_builtins(own(ended))
+        text = _text(event, (own or bodies.of_job)(bodies.ended(job)))
     except Exception as error:  # noqa: BLE001 - the application's own code: the delivery fails, and says why
-        problem = f"what is to be told of job {job.id} could not be said: {type(error).__name__}: {error}"
-        return _job(webhook, told, event, problem, job.trace or job.id)
-    return _job(webhook, told, event, body, job.trace or job.id)
+        problem = f"what is to be told of job {job.id} could not be said: {_described(error)}"
+    return _job(webhook, told, event, text, problem=problem, trace=job.trace or job.id)
 
 
 def of_flow(webhook: Webhook, told: str, body: dict[str, Any]) -> NewJob:
-    return _job(webhook, told, webhook.event or What.FLOW_ENDED, body)
+    event = webhook.event or str(What.FLOW_ENDED)
+    return _job(webhook, told, event, _text(event, body))
 
 
 def of_pool(webhook: Webhook, what: What, told: str, body: dict[str, Any]) -> NewJob:
-    return _job(webhook, told, webhook.event or what, body)
+    event = webhook.event or str(what)
+    return _job(webhook, told, event, _text(event, body))
 
 
 def of_test(webhook: Webhook, id_: str) -> NewJob:
-    return _job(webhook, id_, "test", {"webhook": webhook.wanted.name})
+    return _job(webhook, id_, "test", _text("test", {"webhook": webhook.wanted.name}))
 
 
-def _job(webhook: Webhook, told: str, event: str, body: Any, trace: str | None = None) -> NewJob:
-    """`told` is what the id comes of: whoever finds the same makes the same delivery. A text is a problem."""
+def _job(
+    webhook: Webhook,
+    told: str,
+    event: str,
+    text: str,
+    *,
+    problem: str | None = None,
+    trace: str | None = None,
+) -> NewJob:
+    """`told` is what the id comes of: whoever finds the same makes the same delivery."""
     name = webhook.wanted.name
-    problem = body if isinstance(body, str) else None
-    text = "" if problem else msgspec.json.encode(_with_event(event, body)).decode()
     if len(text) > LARGEST_BODY:
         problem, text = f"what is to be told has {len(text)} bytes, more than {LARGEST_BODY}; tell less", ""
     delivery = Delivery(webhook=name, event=event, body=text, problem=problem)
@@ -73,8 +79,20 @@ def _job(webhook: Webhook, told: str, event: str, body: Any, trace: str | None =
     )
 
 
-def _with_event(event: str, body: Any) -> dict[str, Any]:
-    return {"event": event, **body} if isinstance(body, dict) else {"event": event, "body": body}
+def _text(event: str, body: Any) -> str:
+    """The JSON that is sent."""
+    plain = msgspec.to_builtins(body)
+    told = {"event": event, **plain} if isinstance(plain, dict) else {"event": event, "body": plain}
+    return msgspec.json.encode(told).decode()
+
+
+def _described(error: Exception) -> str:
+    """Of the application's own: also what it says may be anything."""
+    try:
+        said = str(error)[:LONGEST_PROBLEM].encode("utf-8", "replace").decode()
+    except Exception:  # noqa: BLE001 - its own __str__ may raise
+        said = "its message cannot be shown"
+    return f"{type(error).__name__}: {said}"
 
 
 __all__ = ["OWN_QUEUE", "TASK", "Delivery", "of_flow", "of_job", "of_pool", "of_test"]

@@ -3,7 +3,6 @@ again for hours, then it is a failed job like any other, to be retried by hand."
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 
@@ -15,6 +14,7 @@ from tidemill.errors import GiveUp, RetryAfter, TidemillError
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition, define
 from tidemill.telling.addresses import Allowed, target_of
+from tidemill.telling.calling import called
 from tidemill.telling.deliveries import TASK, Delivery
 from tidemill.telling.keeping import record_id
 from tidemill.telling.posting import Answer, post
@@ -41,9 +41,7 @@ def task(
         body = delivery.body.encode()
         headers = signed(_secret(wanted), ctx.job_id, int(clock().wall()), body)
         try:
-            answer = await asyncio.to_thread(
-                post, wanted.url, body, headers, timeout=timeout, allowed=allowed
-            )
+            answer = await called(lambda: post(wanted.url, body, headers, timeout=timeout, allowed=allowed))
         except OSError as error:
             raise NotDelivered(f"{target_of(wanted.url).host} did not answer: {error}") from None
         return _judged(target_of(wanted.url).host, answer)

@@ -13,7 +13,7 @@ from tidemill.contract.store import Store
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job, NewJob
 from tidemill.core.queues import Inserted, Verdict
-from tidemill.errors import QueueFull
+from tidemill.errors import StoreError
 from tidemill.telling import bodies, deliveries
 from tidemill.telling.webhook import OWN_QUEUE, Body, Kept, Webhook, What
 
@@ -94,7 +94,7 @@ def _require(answers: Sequence[Inserted]) -> None:
     """What was not taken is found again: until then nothing is said to have been told."""
     for answer in answers:
         if answer.verdict not in (Verdict.ACCEPTED, Verdict.EXISTING):
-            raise QueueFull(
+            raise StoreError(
                 f"queue {OWN_QUEUE!r} takes no deliveries: {answer.problem or 'max_length is reached'}; they "
                 "are made when it does"
             )

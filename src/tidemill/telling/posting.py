@@ -64,6 +64,8 @@ class _Pinned(http.client.HTTPConnection):
 
     def connect(self) -> None:
         self.sock = self._connected()
+        if self.was_cut:  # when there was nothing to cut yet
+            raise TimeoutError
         if self._target.scheme == "https":
             context = ssl.create_default_context()
             self.sock = context.wrap_socket(

@@ -34,7 +34,7 @@ class Advancer:
         self, store: Store, tasks: Mapping[str, TaskDefinition], leader: Leader, emitter: Emitter
     ) -> None:
         self._store, self._tasks = store, tasks
-        self.also: Also = lambda _, advance: advance
+        self.also: Also | None = None
         """Adds jobs that come of a flow, such as those that tell of its end."""
         self._leader, self._emitter = leader, emitter
         self.duty = leader.duty(DUTY)

@@ -108,6 +108,7 @@ class Crew:
         self._heartbeat = self._make_heartbeat(worker)
         self._admitter = Admitter(store, tasks)
         self._scheduler = Scheduler(store, tasks, schedules, self._rounds.leader, emitter)
+        self._own_tasks = {} if telling is None else telling.tasks()
         self._teller = None if telling is None else self._make_teller(telling)
 
     def _make_pump(self, pace: Pace) -> Pump:
@@ -183,6 +184,8 @@ class Crew:
             await self._hand_back_everything()
         finally:
             self._executor.close()
+            if self._teller is not None:
+                self._teller.close()
             pulse.stop()
             self._threads.close()
             if self._isolated is not None:
@@ -281,9 +284,9 @@ class Crew:
 
     def _taken(self, jobs: Sequence[Claimed], sent: float) -> Iterator[Attempt]:
         hands, tasks, news, boot = self._hands, self._tasks, self._heartbeat.news, self._boot
-        metering, held = self._metering, hands.held
+        metering, held, own = self._metering, hands.held, self._own_tasks
         for job in jobs:
-            attempt = Attempt(job, tasks.get(job.task), news, boot, metering)
+            attempt = Attempt(job, tasks.get(job.task) or own.get(job.task), news, boot, metering)
             if job.needs and (not job.call or job.call == job.id):
                 attempt.reserved(sent)
                 self._producer.met_pools()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +39,13 @@ LOOK_EVERY = 5.0
 TOLD_EVERY = 60.0
 """How much of what was told a new leader may look at again."""
 GATHER = 0.05
+AGAIN_IN = 1.0
+MOST_UNTOLD = 100_000
+"""What ends meanwhile is left to the leader."""
 AT_ONCE = 500
 CHORE = "tell"
+_HEARD: Mapping[type[JobDone | JobFailed], str] = {JobDone: "job.done", JobFailed: "job.failed"}
+"""By what a webhook calls it."""
 
 
 class Teller:
@@ -66,11 +71,13 @@ class Teller:
         mark = _mark(telling)
         self._webhooks, self._alerts = leader.duty(f"webhooks {mark}"), leader.duty(f"alerts {mark}")
         self._kept: list[Kept] = []
-        self._is_declared = self._hears = self._serves = self._over = False
+        self._is_declared = self._is_listed = self._serves = False
+        self._hears: tuple[type[JobDone | JobFailed], ...] = ()
         self._ended: deque[str] = deque()
         self._bell = asyncio.Event()
         self._finder = Finder(store)
         self._messages = 0
+        self._broken: Mapping[str, Exception] = {}
         self._direct = Direct(telling, emitter.worker, self._wall, sent=self._sent, failed=self._not_sent)
 
     @property
@@ -89,22 +96,28 @@ class Teller:
             self._emitter.signals.subscribe(self._direct.lost, StoreLost)
             self._emitter.signals.subscribe(self._direct.back, StoreBack)
 
-    def with_deliveries(self, before: Course, advance: Advance) -> Advance:
+    async def with_deliveries(self, before: Course, advance: Advance) -> Advance:
         from tidemill.telling.flows import with_deliveries
 
+        if not self._is_listed:  # a flow may end as soon as a worker starts
+            await self._list()
         return with_deliveries(self._kept, before, advance)
 
     async def find(self) -> bool:
         """A chore of the leader's: what others ended and did not tell."""
-        if not self._kept:
+        kept = self._kept  # those that are listed meanwhile were not looked for
+        if not kept:
             return False
         now, before = (await self._store.read_clock()).wall, self._finder.made
-        async for jobs in self._finder.ended(self._kept, now):
-            await self._finder.tell(self._kept, self._bodies, jobs, now)
-        await self._find_pools(now)
-        for one in self._kept:
+        async for jobs in self._finder.ended(kept, now):
+            await self._finder.tell(kept, self._bodies, jobs, now)
+        pools = await self._find_pools(kept, now)
+        for one in kept:
+            changes = pools.get(one.name, {})
             if not 0 <= now - one.webhook.told < TOLD_EVERY:
-                await self._note(one, told=now)
+                changes["told"] = now
+            if changes:
+                await self._note(one, **changes)
         if self._finder.made > before:
             self._look()
         return False
@@ -113,11 +126,18 @@ class Teller:
         """A chore of the leader's: what is wrong."""
         from tidemill.telling.alerts import round as rounds
 
-        made = await rounds.run(self._store, self._telling)
+        made, broken = await rounds.run(self._store, self._telling)
         self._messages += made
         if made:
             self._look()
+        self._tell_broken(broken)
         return False
+
+    def _tell_broken(self, broken: Mapping[str, Exception]) -> None:
+        """Measures of the application's own, each once while it is."""
+        for name in broken.keys() - self._broken.keys():
+            self._emitter.worker_event(ChoreBroke, chore=f"alert {name}", **with_traceback(broken[name]))
+        self._broken = broken
 
     async def finish(self) -> None:
         """For a worker that runs until nothing is left to do."""
@@ -128,11 +148,14 @@ class Teller:
         """What this worker ended is told, and nobody misses it."""
         from tidemill.telling.alerts import round as rounds
 
-        self._over = True
         await self._direct.close()
+        await rounds.leave(self._store, self._emitter.worker)
         await self._tell_ended()
-        if self._telling.rules:
-            await rounds.leave(self._store, self._emitter.worker)
+
+    def close(self) -> None:
+        """Nothing is heard any more."""
+        for listener in (self._hear, self._direct.lost, self._direct.back):
+            self._emitter.signals.unsubscribe(listener)
 
     async def _watch(self) -> None:
         failing = False
@@ -165,51 +188,69 @@ class Teller:
             await keeping.bound_own_queue(self._store)
             self._serves = True
             self._serve()
-        if not self._hears and any(one.webhook.wanted.states for one in self._kept):
-            self._hears = True
-            self._emitter.signals.subscribe(self._hear, JobDone, JobFailed)
+        self._is_listed = True
+        self._listen()
+
+    def _listen(self) -> None:
+        """Only to what somebody wants: an event that is heard is made for every job."""
+        wanted = {what for one in self._kept for what in one.webhook.wanted.on}
+        hears = tuple(kind for kind, what in _HEARD.items() if what in wanted)
+        if hears != self._hears:
+            self._hears = hears
+            self._emitter.signals.unsubscribe(self._hear)
+            if hears:
+                self._emitter.signals.subscribe(self._hear, *hears)
 
     def _hear(self, event: JobDone | JobFailed) -> None:
         """Told where jobs end: as quick as can be."""
-        if self._over or event.worker != self._emitter.worker:
+        if event.worker != self._emitter.worker or len(self._ended) >= MOST_UNTOLD:
             return
-        wanted = (one.webhook.wanted for one in self._kept)
+        what = _HEARD[type(event)]
+        wanted = (one.webhook.wanted for one in self._kept if what in one.webhook.wanted.on)
         if any(w.wants_queue(event.queue) and (not w.tasks or event.task in w.tasks) for w in wanted):
             self._ended.append(event.job)
             self._bell.set()
 
     async def _tell_own(self) -> None:
-        """What fails here is found by the leader."""
+        """What breaks here is found by the leader."""
         while True:
             await self._bell.wait()
             await asyncio.sleep(GATHER)
             try:
                 await self._tell_ended()
             except StoreError:
-                continue
+                await asyncio.sleep(AGAIN_IN)
             except Exception as error:  # noqa: BLE001 - one broken chore must not end the worker
                 self._emitter.worker_event(ChoreBroke, chore=CHORE, **with_traceback(error))
 
     async def _tell_ended(self) -> None:
-        self._bell.clear()
         while self._ended:
             ids = [self._ended.popleft() for _ in range(min(AT_ONCE, len(self._ended)))]
-            jobs = [job for job in await self._store.get(ids) if job is not None]
-            if await self._finder.tell(self._kept, self._bodies, jobs, self._wall()):
+            try:
+                jobs = [job for job in await self._store.get(ids) if job is not None]
+                made = await self._finder.tell(self._kept, self._bodies, jobs, self._wall())
+            except (StoreError, asyncio.CancelledError):  # they may be pruned before the leader looks
+                self._ended.extendleft(reversed(ids))
+                raise
+            if made:
                 self._look()
+        self._bell.clear()
 
-    async def _find_pools(self, now: float) -> None:
+    async def _find_pools(self, kept: Sequence[Kept], now: float) -> dict[str, dict[str, Any]]:
+        """What is to be noted of webhooks, by their names."""
         from tidemill.telling.finding import changed_pools
         from tidemill.telling.webhook import What
 
         wanting = {What.POOL_CLOSED, What.POOL_OPENED}
-        mine = [one for one in self._kept if wanting.intersection(one.webhook.wanted.on)]
+        mine = [one for one in kept if wanting.intersection(one.webhook.wanted.on)]
         views = await self._store.pools() if mine else []
+        changed: dict[str, dict[str, Any]] = {}
         for one in mine:
             found, closed = changed_pools(one.webhook, one.revision, views)
             if closed != one.webhook.closed:
                 await self._finder.send(found, now)
-                await self._note(one, closed=closed)
+                changed[one.name] = {"closed": closed}
+        return changed
 
     async def _note(self, one: Kept, **changes: Any) -> None:
         """Only on what it was decided on; else the next look decides anew."""

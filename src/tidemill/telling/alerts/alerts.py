@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 import msgspec
 
 from tidemill.telling.alerts.book import Stage
+from tidemill.telling.alerts.channels import NotSent
 from tidemill.telling.alerts.rule import On, Rule
 from tidemill.telling.alerts.wording import Message, page, sentence
+from tidemill.telling.calling import called
 from tidemill.telling.telling import Telling
 
 
@@ -61,10 +63,8 @@ class Alerts:
         message = Message("[Tidemill] a test", text)
         found: dict[str, str | None] = {}
         for name, channel in self._telling.channels.items():
-            from tidemill.telling.alerts.channels import NotSent
-
             try:
-                await asyncio.to_thread(channel.send, message, self._telling.clock().wall())
+                await called(partial(channel.send, message, self._telling.clock().wall()))
                 found[name] = None
             except NotSent as error:
                 found[name] = str(error)

@@ -15,6 +15,10 @@ MOST_NOTICES = 200
 """A message that nobody would read to its end has no more of them."""
 
 
+MOST_ALERTS = 2000
+"""One record holds them; a pool may have a hundred thousand keys that close at once."""
+
+
 class Told(NamedTuple):
     """The book as it becomes, and the notices that go out with this."""
 
@@ -31,6 +35,7 @@ def decide(
 ) -> Told:
     """Alerts of rules that are not known here are left alone: another program has them. So are those of a
     rule that could not be measured this time."""
+    book = _not_after(book, now)
     alerts, notices = dict(book.alerts), list(book.notices)
     for name, values in measured.items():
         rule = rules[name]
@@ -39,13 +44,23 @@ def decide(
             key, value = place(name, subject), values.get(subject, 0.0)
             after, what = _step(alerts.get(key) or _none(name, rule, subject), rule, value, now, repeat)
             alerts.pop(key, None)
-            if after is not None:
+            if after is not None and len(alerts) < MOST_ALERTS:
                 alerts[key] = after
-            if after is not None and what is not None and len(notices) < MOST_NOTICES:
+            if key in alerts and after is not None and what is not None and len(notices) < MOST_NOTICES:
                 notices.append(Notice(what=what, at=now, alert=after))
     if notices and now - min(one.at for one in notices) >= digest:
         return Told(replace(book, alerts=alerts, notices=()), tuple(notices))
     return Told(replace(book, alerts=alerts, notices=tuple(notices)), ())
+
+
+def _not_after(book: Book, now: float) -> Book:
+    """A wall clock that was set back leaves times that are yet to come, and would be waited for."""
+    alerts = {
+        key: replace(one, since=min(one.since, now), said=None if one.said is None else min(one.said, now))
+        for key, one in book.alerts.items()
+    }
+    notices = tuple(replace(one, at=min(one.at, now)) for one in book.notices)
+    return replace(book, alerts=alerts, notices=notices)
 
 
 def _none(name: str, rule: Rule, subject: str) -> Alert:
@@ -93,11 +108,15 @@ def _while_raised(
 
 def worker_ends(book: Book, alive: Mapping[str, float], now: float, window: float) -> Book:
     """A worker that stops says so in the book; one that is off the list of workers without that has died."""
-    left = {worker: at for worker, at in book.left.items() if now - at < REMEMBERED}
+    left = _lately(book.left, now, REMEMBERED)
     died = {worker: now for worker in book.workers if worker not in alive and worker not in left}
-    gone = {worker: at for worker, at in book.gone.items() if now - at < window}
+    gone = _lately(book.gone, now, window)
     return replace(book, workers=tuple(sorted(alive)), left=left, gone=gone | died)
 
 
 def worker_left(book: Book, worker: str, now: float) -> Book:
-    return replace(book, left={**book.left, worker: now})
+    return replace(book, left={**_lately(book.left, now, REMEMBERED), worker: now})
+
+
+def _lately(ends: Mapping[str, float], now: float, window: float) -> dict[str, float]:
+    return {worker: min(at, now) for worker, at in ends.items() if now - at < window}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any
 
+from tidemill.telemetry.base import WorkerEvent
 from tidemill.telling.alerts.book import Alert, Happened, Notice, Stage
-from tidemill.telling.alerts.channels import Channel, NotSent
 from tidemill.telling.alerts.rule import On, Rule
 from tidemill.telling.alerts.wording import Message, message
+from tidemill.telling.calling import called
 from tidemill.telling.telling import Telling
 
 TRY_AGAIN_AFTER = 30.0
@@ -24,53 +27,75 @@ class Direct:
         wall: Callable[[], float],
         *,
         sent: Callable[[str, Message], None],
-        failed: Callable[[str, NotSent], None],
+        failed: Callable[[str, Exception], None],
     ) -> None:
         self._telling, self._worker, self._wall = telling, worker, wall
         self._sent, self._failed = sent, failed
         self._loop = asyncio.get_running_loop()
-        self._saying: asyncio.Task[None] | None = None
+        self._saying: list[asyncio.Task[None]] = []
+        self._is_lost = False
         self._since = 0.0
-        self._said = False
+        self._said: set[str] = set()
 
     @property
     def is_wanted(self) -> bool:
         return bool(self._telling.channels) and self._rule is not None
 
-    def lost(self, _: object) -> None:
-        self._loop.call_soon_threadsafe(self._begin)
+    def lost(self, event: WorkerEvent) -> None:
+        if event.worker == self._worker:
+            self._loop.call_soon_threadsafe(self._begin)
 
-    def back(self, _: object) -> None:
-        self._loop.call_soon_threadsafe(self._end)
+    def back(self, event: WorkerEvent) -> None:
+        if event.worker == self._worker:
+            self._loop.call_soon_threadsafe(self._end)
 
     async def close(self) -> None:
-        if self._saying is not None:
-            self._saying.cancel()
-            await asyncio.gather(self._saying, return_exceptions=True)
+        until_now = self._saying
+        self._instead([])
+        await asyncio.gather(*until_now, return_exceptions=True)
 
     def _begin(self) -> None:
-        if self._saying is None or self._saying.done():
-            self._since, self._said = self._wall(), False
-            self._saying = self._loop.create_task(self._say_while_lost())
+        if not self._is_lost:
+            self._is_lost, self._since, self._said = True, self._wall(), set()
+            self._instead([self._say_while_lost(name) for name in self._telling.channels])
 
     def _end(self) -> None:
-        if self._saying is not None:
-            self._saying.cancel()
-            self._saying = self._loop.create_task(self._say(Happened.OVER)) if self._said else None
+        if self._is_lost:
+            self._is_lost = False
+            self._instead([self._say(name, Happened.OVER) for name in sorted(self._said)])
 
-    async def _say_while_lost(self) -> None:
+    def _instead(self, sayings: Iterable[Coroutine[Any, Any, None]]) -> None:
+        """What is still being said is over: a channel that is down would say it for ever."""
+        for task in self._saying:
+            task.cancel()
+        self._saying = [self._loop.create_task(saying) for saying in sayings]
+
+    async def _say_while_lost(self, name: str) -> None:
         found = self._rule
         await asyncio.sleep(0.0 if found is None else found[1].raises_at + found[1].lasting)
+        self._said.add(name)
         what = Happened.RAISED
         while True:
-            self._said = True
-            await self._say(what)
+            await self._say(name, what)
             what = Happened.STILL
             await asyncio.sleep(self._telling.repeat)
 
-    async def _say(self, what: Happened) -> None:
+    async def _say(self, name: str, what: Happened) -> None:
+        """Until the channel takes it."""
+        channel = self._telling.channels[name]
+        while (text := self._text(what)) is not None:
+            try:
+                await called(partial(channel.send, text, self._wall()))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the channel is tried again
+                self._failed(name, error)
+                await asyncio.sleep(TRY_AGAIN_AFTER)
+            else:
+                self._sent(name, text)
+                return
+
+    def _text(self, what: Happened) -> Message | None:
         if (found := self._rule) is None:
-            return
+            return None
         now = self._wall()
         alert = Alert(
             rule=found[0],
@@ -82,20 +107,7 @@ class Direct:
             threshold=found[1].raises_at,
         )
         notice = Notice(what=what, at=now, alert=alert)
-        text = message([notice], self._telling.where(), self._telling.public_url)
-        channels: Mapping[str, Channel] = self._telling.channels
-        await asyncio.gather(*(self._send(name, channel, text) for name, channel in channels.items()))
-
-    async def _send(self, name: str, channel: Channel, text: Message) -> None:
-        while True:
-            try:
-                await asyncio.to_thread(channel.send, text, self._wall())
-            except NotSent as error:
-                self._failed(name, error)
-                await asyncio.sleep(TRY_AGAIN_AFTER)
-            else:
-                self._sent(name, text)
-                return
+        return message([notice], self._telling.where(), self._telling.public_url)
 
     @property
     def _rule(self) -> tuple[str, Rule] | None:

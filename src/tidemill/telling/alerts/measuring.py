@@ -8,11 +8,15 @@ from typing import Any
 
 from tidemill.contract.pools import PoolView
 from tidemill.contract.store import Store
+from tidemill.core.filters import Filter
 from tidemill.core.states import State
 from tidemill.telling.alerts.book import Book
 from tidemill.telling.alerts.rule import Measure, On, Rule
+from tidemill.telling.deliveries import TASK
+from tidemill.telling.webhook import OWN_QUEUE
 
 Values = dict[str, float]
+MOST_COUNTED = 1000
 MEASURED_APART = frozenset({On.STORE_LOST, On.OWN})
 
 
@@ -69,9 +73,20 @@ class Look:
         """Done and failed."""
         if (queue, window) not in self._asked:
             minutes = await self._store.history(queue, self._now - window)
-            self._asked[queue, window] = sum(m.done for m in minutes), sum(m.failed for m in minutes)
+            failed = sum(m.failed for m in minutes)
+            if failed and queue == OWN_QUEUE:
+                failed = await self._given_up(window)
+            self._asked[queue, window] = sum(m.done for m in minutes), failed
         found: tuple[int, int] = self._asked[queue, window]
         return found
+
+    async def _given_up(self, window: float) -> int:
+        """Deliveries of webhooks. That a message could not be sent is no alert: it would be another message,
+        by the same way."""
+        failed = Filter(
+            queue=OWN_QUEUE, states=(State.FAILED,), task=TASK, time="finished", since=self._now - window
+        )
+        return len((await self._store.find(failed, MOST_COUNTED)).jobs)
 
     async def _ratio(self, queue: str, rule: Rule) -> float:
         done, failed = await self._ends(queue, rule.window)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 
@@ -16,6 +15,7 @@ from tidemill.errors import GiveUp
 from tidemill.tasks.definition import TaskDefinition, define
 from tidemill.telling.alerts.channels import Channel
 from tidemill.telling.alerts.wording import Message
+from tidemill.telling.calling import called
 from tidemill.telling.webhook import OWN_QUEUE
 
 TASK = "tidemill:alert"
@@ -31,7 +31,7 @@ def task(channels: Callable[[], Channels], clock: Callable[[], Clock]) -> TaskDe
         found = channels().get(channel)
         if found is None:
             raise GiveUp(f"the channel {channel!r} is not set here; see the settings of alerts")
-        await asyncio.to_thread(found.send, message, clock().wall())
+        await called(lambda: found.send(message, clock().wall()))
 
     return define(send, name=TASK, queue=OWN_QUEUE, retry=RETRY, timeout=TIMEOUT)
 
