@@ -52,7 +52,11 @@ async def _leases(app: Tidemill, overview: Overview, target: Target) -> Finding:
 
 async def _unknown(app: Tidemill) -> Finding | None:
     wanted = Filter(states=(State.SCHEDULED,), text=UNKNOWN)
-    found = [job for job in (await app.inspect.find(wanted, limit=LOOKED_AT, looks=None)).jobs if job.unknown_for > 0]
+    found = [
+        job
+        for job in (await app.inspect.find(wanted, limit=LOOKED_AT, looks=None)).jobs
+        if job.unknown_for > 0
+    ]
     if not found:
         return None
     tasks = ", ".join(sorted({job.task for job in found})[:5])
@@ -67,7 +71,11 @@ async def _unknown(app: Tidemill) -> Finding | None:
 async def _poison(app: Tidemill, overview: Overview, target: Target) -> Finding | None:
     """Bad for a day: somebody has looked by then, and the job is kept much longer."""
     wanted = Filter(states=(State.FAILED,), text=POISON)
-    found = [job for job in (await app.inspect.find(wanted, limit=LOOKED_AT, looks=None)).jobs if job.reason == POISON]
+    found = [
+        job
+        for job in (await app.inspect.find(wanted, limit=LOOKED_AT, looks=None)).jobs
+        if job.reason == POISON
+    ]
     if not found:
         return None
     fresh = any(overview.now - (job.finished or 0.0) < DAY for job in found)
