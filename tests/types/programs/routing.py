@@ -15,12 +15,8 @@ async def songs(asked: Any) -> list[str]:
 
 Route(method="GET", path="/api/songs", role=Role.VIEWER, handler=songs, says="All songs.")
 Route(method="GET", path="/api/songs", handler=songs, says="All songs.")  # expect: call-arg, reportCallIssue
-Route(
-    method="GET", path="/api/songs", role="viewer", handler=songs, says=""
-)  # expect: arg-type, reportArgumentType
-Route(
-    method="FETCH", path="/api/songs", role=Role.VIEWER, handler=songs, says=""
-)  # expect: arg-type, reportArgumentType
+Route(method="GET", path="/", role="admin", handler=songs, says="")  # expect: arg-type, reportArgumentType
+Route(method="ASK", path="/", role=Role.ADMIN, handler=songs, says="")  # expect: arg-type, reportArgumentType
 
 app.web.route("GET", "/api/songs", role=Role.VIEWER, says="All songs.")(songs)
 app.web.route("GET", "/api/songs", says="All songs.")(songs)  # expect: call-arg, reportCallIssue
