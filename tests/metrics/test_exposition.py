@@ -17,7 +17,7 @@ from tests.metrics.reading import Read
 from tidemill import ConfigurationError, Filter, GiveUp, Limit, Retry, Tidemill
 from tidemill.core.queues import DAY, Retention
 from tidemill.core.states import State
-from tidemill.metrics import text
+from tidemill.metrics import own, text
 from tidemill.metrics.catalogue import CATALOGUE
 from tidemill.stores.memory import MemoryStore
 from tidemill.testing import ManualClock, SeededEntropy
@@ -200,6 +200,18 @@ async def test_i28_whichever_process_is_asked_shows_the_same_and_nothing_falls(t
             assert (await _read(one)).of("plays_total") == (await _read(two)).of("plays_total") == 3
             plays[0].add(4)
         assert (await _read(two)).of("plays_total") == 7  # told at its end
+
+
+async def test_a_gauge_that_does_not_answer_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "READ_WITHIN", 0.01)
+    app = Tidemill("memory://")
+
+    async def hangs() -> float:
+        return await asyncio.Future()
+
+    app.metrics.gauge("hangs", "Never there.", read=hangs)
+    async with app, asyncio.timeout(10):
+        assert (await _read(app)).of("tidemill_metric_unreadable", metric="hangs") == 1
 
 
 async def test_gauges_are_read_when_somebody_asks_and_one_that_raises_hides_nothing() -> None:

@@ -95,3 +95,21 @@ def test_an_application_has_them() -> None:
     app = Tidemill("memory://")
     app.metrics.counter("plays_total", "Songs played.").add(3)
     assert _series(app.metrics, "plays_total") == {(): (3,)}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_cannot_be_kept_is_refused_and_changes_nothing(value: float) -> None:
+    metrics = Instruments(lambda: 1.0)
+    gauge, histogram = metrics.gauge("a", "A."), metrics.histogram("b", "B.")
+    for note in (gauge.set, histogram.observe):
+        with pytest.raises(ConfigurationError, match=r"metric '[ab]': .* is no number to keep"):
+            note(value)
+    assert metrics.counted() == {}
+
+
+def test_a_label_that_cannot_be_written_is_counted_under_what_can() -> None:
+    metrics = Instruments(lambda: 1.0)
+    plays = metrics.counter("plays_total", "Songs played.", labels=["title"])
+    plays.add(title="\ud800 song")
+    plays.add(title="曲")
+    assert [of for of, _ in metrics.counted()["plays_total"].series] == [("? song",), ("曲",)]

@@ -15,7 +15,7 @@ from tidemill.stores.memory import MemoryStore
 from tidemill.tallies.families import Counted
 from tidemill.tallies.folding import Folding, counted
 from tidemill.tallies.instruments import Instruments
-from tidemill.tallies.records import SUM, TALLY
+from tidemill.tallies.records import SUM, TALLY, write
 from tidemill.tallies.tally import Tally
 from tidemill.testing import ManualClock, SeededEntropy
 
@@ -141,6 +141,19 @@ async def test_what_a_child_process_counts_is_its_own(store: Unlucky) -> None:
     assert await _shown(store) == 7
     page = await store.find_courses(Kind.RECORD, name=TALLY)
     assert len(page.courses) == 2
+
+
+async def test_a_tally_that_nobody_understands_hides_no_other(store: Unlucky) -> None:
+    process = Process()
+    process.plays.add(2, model="a")
+    await process.tally.tell(store)
+    await write(store, "tally-strange", 0, name=TALLY, state="open", record=b'[{"family": null}]')
+    assert await _shown(store) == 2
+    folding = Folding(store)
+    for _ in range(3):
+        await folding.fold()
+    assert await _shown(store) == 2
+    assert (await store.find_courses(Kind.RECORD, name=TALLY)).courses == ()
 
 
 def test_a_child_counts_though_a_thread_of_its_parent_was_counting() -> None:

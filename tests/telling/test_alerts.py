@@ -15,9 +15,10 @@ from tests.telling.support import Receiver, an_app, pass_time, until, work
 from tidemill import Filter, GiveUp, Limit, State, Tidemill
 from tidemill.contract.store import Store
 from tidemill.core.claims import Heartbeat
+from tidemill.core.courses import Advance, Kind, Next
 from tidemill.telemetry.events import ChoreBroke
 from tidemill.telling.alerts import round as rounds
-from tidemill.telling.alerts.book import Alert, Stage
+from tidemill.telling.alerts.book import BOOK_ID, RECORD_NAME, Alert, Stage
 from tidemill.telling.alerts.channels import Email, Slack
 from tidemill.telling.alerts.rule import On
 from tidemill.telling.alerts.wording import page
@@ -218,6 +219,30 @@ async def test_a_measure_that_raises_silences_no_other_rule(clock: ManualClock, 
         worker.stop()
         await running
     assert [event.chore for event in broken] == ["alert broken"]  # once, however often it does
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+async def test_a_measure_that_is_no_number_spoils_no_book(clock: ManualClock, number: float) -> None:
+    app = an_app_that_alerts(clock)
+    app.alert("odd", on=lambda: {"a": number}, above=10)
+    app.alert("failed", on="dead_letters")
+    async with app:
+        await _send(app, fails=True)
+        await work(app)
+        await _look(app, clock, 15)
+        assert [alert.rule for alert in await app.alerts.states()] == ["failed"]
+
+
+async def test_a_book_that_nobody_understands_is_begun_anew(clock: ManualClock) -> None:
+    app = an_app_that_alerts(clock)
+    app.alert("failed", on="dead_letters")
+    async with app:
+        strange = Next(name=RECORD_NAME, state="kept", record=b'{"alerts": 3}')
+        await app.store.advance([Advance(kind=Kind.RECORD, id=BOOK_ID, expected=0, next=strange)])
+        await _send(app, fails=True)
+        await work(app)
+        await _look(app, clock, 15)
+        assert [alert.rule for alert in await app.alerts.states()] == ["failed"]
 
 
 async def test_a_message_that_could_not_be_sent_is_no_alert_and_a_delivery_is(

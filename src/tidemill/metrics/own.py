@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Iterable, Mapping
 
@@ -13,6 +14,9 @@ from tidemill.tallies.families import Amounts, Counted, Labels, added
 from tidemill.tallies.folding import counted
 from tidemill.tallies.instruments import RESERVED, SERIES_AT_MOST, Gauge, Value
 from tidemill.tallies.tally import Tally
+
+READ_WITHIN = 5.0
+"""Seconds in which a function of the application's own answers: others wait for its answer."""
 
 
 async def of_processes(store: Store, tally: Tally | None) -> list[Counted]:
@@ -35,7 +39,8 @@ async def _read(gauges: Iterable[Gauge]) -> tuple[list[Counted], dict[str, float
             continue
         try:
             answer = gauge.read()
-            value = await answer if inspect.isawaitable(answer) else answer
+            async with asyncio.timeout(READ_WITHIN):
+                value = await answer if inspect.isawaitable(answer) else answer
             found.append(Counted(gauge.family, _series(gauge, value)))
         except Exception:  # noqa: BLE001 - whatever it is, it is shown as a metric of its own
             unreadable[gauge.family.name] = 1

@@ -6,6 +6,7 @@ process, and reach the store with its tally.
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from bisect import bisect_left
@@ -58,7 +59,15 @@ class Instrument:
                 f"metric {self.family.name!r}: must be given its labels ({', '.join(wanted) or 'none'}), "
                 f"was given {', '.join(labels) or 'none'}"
             )
-        return tuple(str(labels[name]) for name in wanted)
+        return tuple(_plain(str(labels[name])) for name in wanted)
+
+    def number(self, value: float) -> float:
+        """No infinity: it would be in every sum that it is added to, and JSON has none."""
+        if not math.isfinite(number := float(value)):
+            raise ConfigurationError(
+                f"metric {self.family.name!r}: {value!r} is no number to keep; leave it out"
+            )
+        return number
 
 
 class Counter(Instrument):
@@ -85,20 +94,20 @@ class Gauge(Instrument):
     def set(self, value: float, /, **labels: object) -> None:
         if self.read is not None:
             raise ConfigurationError(f"metric {self.family.name!r}: is read by a function and cannot be set")
-        of, at = self.labelled(labels), self._wall()
+        of, at, number = self.labelled(labels), self._wall(), self.number(value)
         with self.lock:
-            self.amounts(of, (0, 0))[:] = (float(value), at)
+            self.amounts(of, (0, 0))[:] = (number, at)
 
 
 class Histogram(Instrument):
     """How values are distributed: `took.observe(0.3, model="small")`."""
 
     def observe(self, value: float, /, **labels: object) -> None:
-        of = self.labelled(labels)
+        of, number = self.labelled(labels), self.number(value)
         with self.lock:
             amounts = self.amounts(of, self.fresh)
-            amounts[bisect_left(self.family.bounds, value)] += 1
-            amounts[-1] += value
+            amounts[bisect_left(self.family.bounds, number)] += 1
+            amounts[-1] += number
 
     @property
     def fresh(self) -> Amounts:
@@ -168,3 +177,8 @@ def _family(name: str, kind: Kind, says: str, labels: Sequence[str], bounds: Seq
     if not all(is_number(bound, -INFINITY) for bound in bounds) or any(a >= b for a, b in pairwise(bounds)):
         raise ConfigurationError(f"metric {name!r}: bounds: must be numbers that grow, are {bounds!r}")
     return Family(name=name, kind=kind, says=says, labels=tuple(labels), bounds=tuple(map(float, bounds)))
+
+
+def _plain(text: str) -> str:
+    """Half of a surrogate pair cannot be written down."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -106,7 +107,13 @@ async def measured_by(own: Measure) -> Values:
     """What an application's own function says."""
     said = own()
     value = await said if inspect.isawaitable(said) else said
-    return dict(value) if isinstance(value, Mapping) else {"": float(value)}
+    found = dict(value) if isinstance(value, Mapping) else {"": float(value)}
+    for subject, number in found.items():
+        if not math.isfinite(number):
+            raise ValueError(
+                f"{subject or 'it'} was measured as {number}, which is over or under no threshold"
+            )
+    return found
 
 
 def _closed_since(view: PoolView) -> float | None:
