@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -64,8 +65,9 @@ def listen(host: str, port: int, *, chosen: bool) -> socket.socket:
             return _bound(host, candidate)
         except OSError as error:
             why = error
+    field = "port" if why.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
     raise ConfigurationError(
-        f"port: {host}:{port} cannot be listened on ({why.strerror}); choose another with --port"
+        f"{field}: {host}:{port} cannot be listened on ({why.strerror}); choose another with --{field}"
     )
 
 
