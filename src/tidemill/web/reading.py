@@ -44,6 +44,8 @@ async def read_body(route: Route, request: Request) -> Any:
             f"content-type: must be {wanted}, is {kind or 'missing'}",
             field="content-type",
         )
+    if not body.strip():
+        raise Refused(HTTPStatus.BAD_REQUEST, "the body is empty; send a JSON object")
     try:
         return msgspec.json.decode(body, type=route.takes)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

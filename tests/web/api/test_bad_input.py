@@ -124,6 +124,10 @@ async def test_what_is_not_there(api: Api) -> None:
         assert "'no/such'" in sentence
 
 
+async def test_whoever_forgot_the_body_is_told_so(api: Api) -> None:
+    assert (await api.refused("POST", "/jobs", b""))[2] == "the body is empty; send a JSON object"
+
+
 async def test_a_body_that_is_not_said_to_be_json(api: Api) -> None:
     refused = await api.refused(
         "POST", "/jobs", b"task=send", content_type="application/x-www-form-urlencoded"
