@@ -135,6 +135,19 @@ async def test_a_flow_that_ends_as_soon_as_a_worker_begins_is_told(
     assert [got.json["event"] for got in receiver.got] == ["flow.ended"]
 
 
+async def test_a_receiver_that_is_quick_is_told_as_quickly(clock: ManualClock, receiver: Receiver) -> None:
+    """Four at once, and the next as soon as one of them was taken: nobody waits for a look."""
+    app, make = an_app_with_songs(clock)
+    app.webhook("all", receiver.url, on=["job.done"])
+    async with app:
+        await app.enqueue_many([make.job(song) for song in range(100, 120)])
+        worker = app.worker(poll=60, isolation=False)
+        running = asyncio.create_task(worker.run())
+        await until(lambda: len(receiver.got) == 20)
+        worker.stop()
+        await running
+
+
 async def test_no_event_is_made_for_every_job_unless_somebody_wants_it(
     clock: ManualClock, receiver: Receiver
 ) -> None:

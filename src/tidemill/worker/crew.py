@@ -101,7 +101,7 @@ class Crew:
         self._producer = Producer(options, worker, hands, pace=pace, tasks=tasks)
         self._rounds = Rounds(store, worker, options, emitter)
         self._advancer = Advancer(store, tasks, self._rounds.leader, emitter)
-        self._pump = self._make_pump(pace)
+        self._pump = self._make_pump(pace, () if telling is None else (OWN_QUEUE,))
         self._drain = Drain(hands, self._executor, emitter, grace=options.grace, give_up=self._give_up)
         self._pumping: asyncio.Task[None] | None = None
         self._gave_up = False
@@ -111,7 +111,7 @@ class Crew:
         self._own_tasks = {} if telling is None else telling.tasks()
         self._teller = None if telling is None else self._make_teller(telling)
 
-    def _make_pump(self, pace: Pace) -> Pump:
+    def _make_pump(self, pace: Pace, also: Sequence[str]) -> Pump:
         return Pump(
             self._store,
             self._options,
@@ -127,6 +127,7 @@ class Crew:
             ),
             adopt=self._adopt,
             stalled=self._hand_back_unstarted,
+            also=also,
         )
 
     def _make_teller(self, telling: Telling) -> Teller:

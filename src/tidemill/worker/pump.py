@@ -9,7 +9,7 @@ worker takes in what it was given, and neither waits for the other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tidemill.contract.store import Store
 from tidemill.contract.wakeups import queue_topic
@@ -36,7 +36,8 @@ _LEFTOVERS = 0.02
 
 class Pump:
     """`adopt` takes claimed jobs into hand and is told when they were asked for, `stalled` hands back
-    what was claimed ahead."""
+    what was claimed ahead. `also` are queues that may be served besides those of the options: they are
+    listened to from the start."""
 
     def __init__(
         self,
@@ -49,13 +50,14 @@ class Pump:
         settler: Settler,
         adopt: Callable[[Claims, float], None],
         stalled: Callable[[], None],
+        also: Sequence[str] = (),
     ) -> None:
         self._store, self._options = store, options
         self._hands, self._pace = hands, pace
         self._producer, self._settler = producer, settler
         self._adopt, self._stalled = adopt, stalled
         self._loop = asyncio.get_running_loop()
-        self._topics = [queue_topic(queue) for queue in options.queues]
+        self._topics = [queue_topic(queue) for queue in dict.fromkeys((*options.queues, *also))]
         self.bell = Bell(store.listen(self._topics), self.look)
         self.resting: asyncio.Future[None] | None = None
         self._looking = True
