@@ -356,6 +356,21 @@ async def test_what_cannot_be_a_webhook_is_refused_naming_the_field(
             app.webhook(**fields)
 
 
+@pytest.mark.parametrize("host", ["10.0.0.7", "2130706433", "0x7f.1", "[::1]", "169.254.169.254"])
+async def test_an_address_inside_is_refused_when_somebody_adds_it(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    inside = NewWebhook(name="a", url=f"http://{host}/hook")
+    async with an_app(clock) as app:
+        with pytest.raises(ConfigurationError, match=r"url: .* is not public; .* webhooks\.allow"):
+            await app.webhooks.add(inside, by="ann")
+        assert await app.webhooks.list() == []
+        assert await app.webhooks.add(NewWebhook(name="b", url="http://inside.example/"), by="ann")
+    monkeypatch.setenv("TIDEMILL_WEBHOOKS_ALLOW", host.strip("[]"))
+    async with an_app(clock) as app:
+        assert (await app.webhooks.add(inside, by="ann")).url == inside.url
+
+
 async def test_what_code_declares_is_not_changed_by_a_call(clock: ManualClock, receiver: Receiver) -> None:
     app = an_app(clock)
     app.webhook("a", receiver.url)

@@ -32,9 +32,11 @@ class Tells(Application):
     @property
     def webhooks(self) -> Webhooks:
         """Webhooks to look at, and those that people add: `await app.webhooks.list()`."""
+        from tidemill.telling.addresses import Allowed
         from tidemill.telling.webhooks import Webhooks
 
-        return Webhooks(self.client.store, self.entropy.new_id)
+        allowed = Allowed.of(self.settings.value("webhooks.allow"))
+        return Webhooks(self.client.store, self.entropy.new_id, allowed)
 
     @property
     def alerts(self) -> Alerts:

@@ -109,10 +109,23 @@ def target_of(url: str) -> Target:
     return Target(parts.scheme, host, port or _PORTS[parts.scheme], (parts.path or "/") + query)
 
 
-def resolve(target: Target, allowed: Allowed) -> list[Place]:
+def require_callable(url: str, allowed: Allowed) -> None:
+    """Refuses a host that is itself an address which must not be called, however it is written. Where a name
+    leads is looked at when it is called: it may lead elsewhere by then."""
+    try:
+        resolve(target_of(url), allowed, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return
+    except AddressRefused as error:
+        raise ConfigurationError(f"url: {error}") from None
+
+
+def resolve(target: Target, allowed: Allowed, *, flags: int = 0) -> list[Place]:
     """Where to connect to, in order. One address that must not be called is enough to call none."""
     places = []
-    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    found = socket.getaddrinfo(
+        target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=flags
+    )
     for family, _, _, _, address in found:
         known = _plain(ipaddress.ip_address(str(address[0]).partition("%")[0]))
         if not allowed.takes(target.host, known):

@@ -13,6 +13,7 @@ from tidemill.core.job import Group
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError, WebhookNotFound
 from tidemill.telling import deliveries, keeping
+from tidemill.telling.addresses import Allowed, require_callable
 from tidemill.telling.webhook import OWN_QUEUE, Kept, NewWebhook, Origin, Webhook, What, checked
 
 
@@ -41,8 +42,10 @@ class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
 class Webhooks:
     """`app.webhooks`."""
 
-    def __init__(self, store: Callable[[], Awaitable[Store]], new_id: Callable[[], str]) -> None:
-        self._store, self._new_id = store, new_id
+    def __init__(
+        self, store: Callable[[], Awaitable[Store]], new_id: Callable[[], str], allowed: Allowed
+    ) -> None:
+        self._store, self._new_id, self._allowed = store, new_id, allowed
 
     async def list(self) -> list[WebhookView]:
         """All of them by name, those that code declares too, once a worker has started."""
@@ -55,8 +58,10 @@ class Webhooks:
         return await _view(store, await _require(store, name))
 
     async def add(self, wanted: NewWebhook, *, by: str) -> WebhookView:
-        """Make a webhook, or make it anew; it holds within seconds. What ended before is not told."""
+        """Make a webhook, or make it anew; it holds within seconds. What ended before is not told. An address
+        that must not be called is refused; where a name leads is looked at when it is called."""
         checked(wanted)
+        _require_callable(wanted, self._allowed)
         store = await self._store()
         put = keeping.added(wanted, by)
 
@@ -87,6 +92,13 @@ class Webhooks:
         job = deliveries.of_test(one.webhook, self._new_id())
         await store.insert([Group(OWN_QUEUE, (job,))])
         return job.id
+
+
+def _require_callable(wanted: NewWebhook, allowed: Allowed) -> None:
+    try:
+        require_callable(wanted.url, allowed)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"webhook {wanted.name!r}: {error}") from None
 
 
 MOST_COUNTED, LOOKS = 1000, 5000
