@@ -24,6 +24,10 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def commands_of(shown: str) -> list[list[str]]:
+    return [shlex.split(line) for line in shown.splitlines() if line.startswith("  ")]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("demo")
@@ -54,13 +58,29 @@ def test_the_numbers_of_the_summary_add_up(shown: str) -> None:
 
 
 def test_the_commands_it_ends_with_work_on_its_file(shown: str, folder: Path) -> None:
-    commands = [shlex.split(line) for line in shown.splitlines() if line.startswith("  ")]
+    *commands, _ = commands_of(shown)
     done = [run(folder, sys.executable, "-m", "tidemill", *command[1:]) for command in commands]
     assert [command.returncode for command in done] == [0, 0, 0], [command.stderr for command in done]
     jobs, explain, top = (command.stdout for command in done)
     assert jobs.count("failed") == 2
     assert "crashed 3 times" in explain
     assert all(queue in top for queue in ("hosts", "mail", "risky", "songs"))
+
+
+def test_the_dashboard_it_ends_with_serves_its_file(shown: str, folder: Path) -> None:
+    *_, command = commands_of(shown)
+    with subprocess.Popen(
+        [sys.executable, "-m", "tidemill", *command[1:], "--port", "0"],
+        cwd=folder,
+        env=PLAIN,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as serving:
+        try:
+            assert serving.stderr is not None
+            assert "/sign-in/" in serving.stderr.readline()
+        finally:
+            serving.terminate()
 
 
 def test_what_is_set_for_another_application_is_not_meant_for_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from tidemill.demo.screen import Screen
 from tidemill.demo.story import PATIENCE, Told, tell
-from tidemill.demo.summary import next_steps, promises
+from tidemill.demo.summary import dashboard_step, next_steps, promises
 from tidemill.demo.tasks import FILE, app, witness
 from tidemill.errors import TidemillError
 
@@ -78,6 +78,7 @@ def _close(screen: Screen, told: Told, deaths: int) -> int:
     screen.plain("\nThe file stays until the next demo. Look at it:\n")
     for command in next_steps(told):
         screen.plain(f"  {command}")
+    screen.plain(f"\nOr in a browser, with the link that this prints:\n\n  {dashboard_step()}")
     return 0 if all(held for held, _ in kept) else 1
 
 

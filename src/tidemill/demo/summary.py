@@ -78,6 +78,10 @@ def next_steps(told: Told) -> list[str]:
     ]
 
 
+def dashboard_step() -> str:
+    return f"{_command()} web tidemill.demo.tasks:app"
+
+
 def _short(job: str, told: Told) -> str:
     """As much of the id as only this job has, so that the command stays on one line."""
     others = [other for other in told.expected_runs if other != job]
