@@ -253,6 +253,7 @@ async def test_sign_out_ends_the_session_and_no_other(app: Tidemill, server: Ser
     await one.sign_in(token)
     await other.sign_in(token)
     stolen = dict(one.cookies)
+    assert 'action="/sign-out"' in (await one.get("/")).text
     assert (await one.post("/sign-out", {"csrf": await one.csrf()})).status == 303
     assert one.cookies == {}
     one.cookies = stolen
@@ -333,7 +334,11 @@ async def test_wrong_tokens_do_not_fill_the_log_nor_keep_others_out(app: Tidemil
     token = await token_of(app, Role.VIEWER)
     for _ in range(TRIES * 4):
         assert (await call(server, "GET", QUEUES, f"tm_{'a' * 12}_{'b' * 32}")).status == 401
-    assert len((await app.access.audit.page(outcome=Outcome.REFUSED)).entries) == TRIES
+    entries = (await app.access.audit.page(outcome=Outcome.REFUSED)).entries
+    assert len(entries) == TRIES
+    assert {(entry.action, entry.why) for entry in entries} == {
+        ("request with a token", "the token is wrong, over or revoked")
+    }
     assert (await call(server, "GET", QUEUES, token)).status == 200
     assert (await Browser(server).sign_in(token)).status == 303
 
@@ -486,7 +491,9 @@ class TestOwnAuth:
         ours = await call(server, "GET", QUEUES, await token_of(app, Role.ADMIN))
         assert ours.status == 401
         browser.cookies["their-session"] = "ann"
-        assert (await browser.get("/")).status == 200
+        shown = await browser.get("/")
+        assert shown.status == 200
+        assert "/sign-out" not in shown.text
 
     async def test_host_origin_role_and_csrf_hold(self, app: Tidemill) -> None:
         browser = Browser(Server(app, self._who))

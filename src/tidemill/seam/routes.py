@@ -17,13 +17,18 @@ Handler = Callable[[Any], Awaitable[Any]]
 _PATH = re.compile(r"(/([\w.-]+|\{[a-z_]+(:path)?\}))+|/")
 
 
+def _nothing(_answer: Any) -> Mapping[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Route:
     """`role` has no default: nothing is open because somebody forgot. `takes` is the type of the body, JSON
     in the API and a form on pages; `query` a struct of what may follow the question mark. `answers` is the
     type of what is sent, `status` its code. `audited` is False for a write that changes nothing, such as a
     plan, and for the signing in that tells of itself; a function of the body where that depends on it.
-    `headers` are those it reads, with what each says."""
+    `headers` are those it reads, with what each says. `made` is what of its answer the audit log names beside
+    what was asked for: the id of a job that was made, never a secret."""
 
     method: Method
     path: str
@@ -36,6 +41,7 @@ class Route:
     status: int = 200
     audited: bool | Callable[[Any], bool] = True
     headers: Mapping[str, str] = field(default_factory=dict)
+    made: Callable[[Any], Mapping[str, Any]] = _nothing
 
     def __post_init__(self) -> None:
         if _PATH.fullmatch(self.path) is None:

@@ -9,7 +9,7 @@ at before (`guard`).
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote
@@ -109,14 +109,14 @@ class Gate:
         secure = self._https or request.url.scheme == "https"
         return Place(request.headers.get("host", ""), secure, prefix)
 
-    async def record(self, request: Request, route: Route, asked: Asked) -> None:
+    async def record(self, request: Request, route: Route, asked: Asked, made: Mapping[str, Any]) -> None:
         """A write that succeeded. It has happened: where it cannot be written down that is told, and who
         asked is answered all the same. One that only counted, because nobody confirmed it, is none."""
         if getattr(asked.body, "confirm", True) is None:
             return
         try:
             await self._access.audit.write(
-                asked.who, _action(route), self._about(asked), address=_address(request)
+                asked.who, _action(route), {**self._about(asked), **made}, address=_address(request)
             )
         except TidemillError:
             logging.getLogger("tidemill").exception(

@@ -57,6 +57,7 @@ class Renderer:
             "live_url": _live_url(request, prefix) if page.live else None,
             "notice": unquote(request.cookies.get("tidemill-notice", "")),
             "ways": ways_of(asked.who.role),
+            "signs_out": asked.signing is not None,
             "entries": [entry for entry in self._entries if asked.who.role.may(entry.role)],
             "csrf": request.scope.get("tidemill.csrf", ""),
         }

@@ -80,7 +80,7 @@ class Server:
             if isinstance(answer, Events):
                 answer = Events(self.gate.while_admitted(request, route, answer.stream))
             if route.is_for_the_log(asked.body):
-                await self.gate.record(request, route, asked)
+                await self.gate.record(request, route, asked, route.made(answer))
             return respond(self._renderer, request, route, asked, answer)
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets a problem document
             return self._refuse(request, error)
@@ -108,14 +108,8 @@ class Server:
         """No such path, or not by that method."""
         assert isinstance(error, HTTPException)  # noqa: S101 - Starlette calls it with nothing else
         status = HTTPStatus(error.status_code)
-        return self._refuse(
-            request,
-            Refused(
-                status,
-                f"{request.method} {request.url.path}: {status.phrase.lower()}",
-                headers=dict(error.headers or {}),
-            ),
-        )
+        headers = dict(error.headers or {})
+        return self._refuse(request, Refused(status, _unrouted(request, status, headers), headers=headers))
 
     def _refuse(self, request: Request, error: Exception) -> Response:
         if problem_of(error) is None:
@@ -123,3 +117,11 @@ class Server:
                 "%s %s could not be answered", request.method, request.url.path, exc_info=error
             )
         return refuse(self._renderer, request, error, language=language_of(request))
+
+
+def _unrouted(request: Request, status: HTTPStatus, headers: dict[str, str]) -> str:
+    """With what there is instead."""
+    remedy = f"GET {request.scope.get('root_path', '')}/api/v1/openapi.json lists what there is"
+    if methods := headers.get("Allow"):
+        remedy = f"it takes {', '.join(sorted(methods.split(', ')))}"
+    return f"{request.method} {request.url.path}: {status.phrase.lower()}; {remedy}"

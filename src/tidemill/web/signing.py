@@ -14,7 +14,12 @@ from tidemill.web.problems import Refused
 from tidemill.web.throttle import Throttle
 
 SESSION = "session"
-BY_TOKEN, BY_LINK, OUT, SHOWN = "sign-in by token", "sign-in by link", "sign-out", "token shown"
+BY_TOKEN, BY_LINK, OUT, SHOWN = "sign-in by token", "sign-in by link", "sign-out", "request with a token"
+_WHY = {
+    BY_TOKEN: "the token is wrong, over or revoked",
+    SHOWN: "the token is wrong, over or revoked",
+    BY_LINK: "the link is wrong, used or too old",
+}
 
 
 class Signing:
@@ -64,4 +69,4 @@ class Signing:
         return place.write(SESSION, begun.secret, begun.lasts)
 
     async def _tell_failed(self, how: str, address: str | None) -> None:
-        await self._access.audit.write(NOBODY, how, address=address, outcome=Outcome.REFUSED)
+        await self._access.audit.write(NOBODY, how, address=address, outcome=Outcome.REFUSED, why=_WHY[how])

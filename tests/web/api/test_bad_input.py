@@ -147,3 +147,12 @@ async def test_too_large_a_body_and_too_large_a_payload(api: Api) -> None:
     assert (await api.refused("POST", "/jobs", b" " * (10 * 1024 * 1024 + 1)))[0] == 413
     large = {"task": "send", "payload": {"to": "a" * 1_100_000}}
     assert (await api.refused("POST", "/jobs", large))[0] == 413
+
+
+async def test_what_is_not_there_tells_what_is(api: Api) -> None:
+    status, _, sentence = await api.refused("GET", "/jbos")
+    assert status == 404
+    assert sentence == "GET /api/v1/jbos: not found; GET /api/v1/openapi.json lists what there is"
+    status, _, sentence = await api.refused("DELETE", "/bulk/count")
+    assert status == 405
+    assert sentence == "DELETE /api/v1/bulk/count: method not allowed; it takes GET, HEAD"

@@ -205,3 +205,16 @@ async def test_when_a_job_starts(api: Api, clock: ManualClock) -> None:
     assert (await api.get(f"/jobs/{later}"))["due"] == pytest.approx(clock.wall() + 60)
     assert (await api.get(f"/jobs/{at}"))["due"] == pytest.approx(clock.wall() + 30)
     assert (await api.refused("POST", "/jobs", {"task": "describe", "delay": 1, "at": 5}))[1] == "at"
+
+
+async def test_the_log_names_the_jobs_that_were_made(api: Api) -> None:
+    id_ = await api.sent(unique={"key": "a"})
+    assert await api.sent(unique={"key": "a"}) == id_
+    many = await api.ok("POST", "/bulk/enqueue", {"jobs": [{"task": "anything", "payload": {"what": 1}}]})
+    entries = (await api.app.access.audit.page()).entries
+    told = [{name: entry.about.get(name) for name in ("job", "existing job", "jobs")} for entry in entries]
+    assert told == [
+        {"job": None, "existing job": None, "jobs": f'["{many["verdicts"][0]["id"]}"]'},
+        {"job": None, "existing job": id_, "jobs": None},
+        {"job": id_, "existing job": None, "jobs": None},
+    ]

@@ -82,6 +82,8 @@ async def test_it_is_drawn_with_what_each_step_does(
     assert 'href="#step-' in before
     assert f'href="/jobs?flow={id_}&amp;id={id_}%2Fspeak%2F"' in after
     assert "4 of 4 steps done" in after
+    [listed] = re.findall(r'<svg class="beads".*?</svg>', await visitor.page("/flows"), re.DOTALL)
+    assert " ".join(listed.split()) in " ".join(after.split())
 
 
 async def test_it_is_cancelled_and_retried(

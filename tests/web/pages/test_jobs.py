@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.web.asgi import HOST
-from tests.web.pages.visitor import Visitor
-from tidemill import Tidemill
+from tests.web.pages.visitor import Visitor, plain
+from tidemill import Retry, Tidemill
 from tidemill.testing.kits import AsyncKit
 from tidemill.web import Asked, Role, Who
 from tidemill.web.inspecting import Shown
@@ -34,6 +36,20 @@ async def test_the_facts_of_a_job_are_drawn_again_with_its_state(app: Tidemill, 
     after = Renderer(app).blocks("", asked, await job(asked))
     assert "<dd>0 of 3</dd>" in before["facts"]
     assert "<dd>1 of 3</dd>" in after["facts"]
+
+
+async def test_attempts_after_a_retry_are_told_from_those_before(app: Tidemill, kit: AsyncKit) -> None:
+    @app.task(name="describe", retry=Retry(attempts=1))
+    async def describe() -> None:
+        raise LookupError("no such song")
+
+    sent = await describe.enqueue()
+    await kit.run_until_idle(check=False)
+    operator = Visitor(app)
+    await operator.does(f"/jobs/{sent.id}/retry")
+    await kit.run_until_idle(check=False)
+    shown = plain(await operator.page(f"/jobs/{sent.id}"))
+    assert re.findall(r"Attempt 1 · (after retry \d+)?", shown) == ["after retry 1", ""]
 
 
 async def test_of_chosen_jobs_those_that_cannot_be_changed_are_told(app: Tidemill, kit: AsyncKit) -> None:
@@ -64,7 +80,7 @@ async def test_whose_form_was_refused_is_led_back_to_it(
 ) -> None:
     app.queue("feeds")
     operator = Visitor(app, referer=referer)
-    refused = await operator.send("/queues/feeds/pause", {"minutes": "soon"})
+    refused = await operator.send("/queues/feeds/pause", {"lasts": "soon"})
     assert refused.status == 422
     assert ('href="/queues/feeds?day=1"' in refused.text) == led
     assert "elsewhere.example" not in refused.text

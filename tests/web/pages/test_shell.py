@@ -76,9 +76,7 @@ async def test_it_speaks_the_language_of_the_browser(world: World) -> None:
 
 
 async def test_a_queue_is_paused_until_a_time_and_goes_on(world: World, admin: Visitor) -> None:
-    assert (
-        await admin.does("/queues/queue/pause", {"minutes": "30", "reason": "inventory"}) == "/queues/queue"
-    )
+    assert await admin.does("/queues/queue/pause", {"lasts": "30m", "reason": "inventory"}) == "/queues/queue"
     pause = (await world.app.inspect.queue("queue")).pause
     assert pause is not None
     assert pause.until == pytest.approx(world.app.clock.wall() + 1800, abs=5)
@@ -95,10 +93,10 @@ async def test_settings_are_overridden_and_taken_back(world: World, admin: Visit
         "weight": "4",
         "concurrency": "2",
         "crash_limit": str(holds.crash_limit),
-        **{f"{name}_age": str(getattr(holds, name).age) for name in ("keep_done", "keep_failed")},
+        **{f"{name}_age": f"{getattr(holds, name).age:.0f}s" for name in ("keep_done", "keep_failed")},
         **{f"{name}_count": str(getattr(holds, name).count) for name in ("keep_done", "keep_failed")},
         "reason": "a campaign",
-        "hours": "2",
+        "lasts": "2h",
     }
     await admin.does("/queues/queue/override", form)
     override = (await world.app.inspect.queue("queue")).override
@@ -107,6 +105,13 @@ async def test_settings_are_overridden_and_taken_back(world: World, admin: Visit
     assert (override.by, override.reason) == ("ann", "a campaign")
     assert override.until == pytest.approx(world.app.clock.wall() + 2 * HOUR, abs=5)
     assert "Overridden by ann" in plain(await admin.page("/queues/queue"))
+
+
+@pytest.mark.parametrize("field", ["lasts", "keep_done_age"])
+async def test_what_is_no_duration_is_refused_by_its_field(world: World, admin: Visitor, field: str) -> None:
+    refused = await admin.send("/queues/queue/override", {field: "2 hours"})
+    assert refused.status == 422
+    assert f"{field}: must be a duration, such as 90s" in plain(refused.text)
 
 
 async def test_a_queue_is_emptied_by_its_name_only(world: World, admin: Visitor) -> None:

@@ -25,7 +25,8 @@ class TestSettings:
         async with app:
             await app.inspect.override("feeds", by="bo", reason="slower", concurrency=2)
             shown = plain(await Visitor(app, Role.VIEWER).page("/settings"))
-        assert "worker.lease 45 environment TIDEMILL_WORKER_LEASE how long a claim lasts" in shown
+        assert "worker.lease 45 s environment TIDEMILL_WORKER_LEASE how long a claim lasts" in shown
+        assert "web.session 43200 s (12 h) default" in shown
         assert "TIDEMILL_LAESE is set and nobody reads it" in shown
         assert "feeds overridden by bo: slower 1 2 3 " in shown
         assert "web.port 8750 default" in shown

@@ -214,6 +214,15 @@ def _mark(job: Job | core.NewJob) -> str | None:
     return next((tag for tag in reversed(job.tags) if tag.startswith(MARK)), None)
 
 
+def made_job(sent: Sent) -> dict[str, Any]:
+    """As the audit log names it."""
+    return {"existing job" if sent.existing else "job": sent.id}
+
+
+def _made_jobs(told: Verdicts) -> dict[str, Any]:
+    return {"accepted": told.accepted, "jobs": [one.id for one in told.verdicts if one.verdict == "accepted"]}
+
+
 _HEADERS = {
     "Idempotency-Key": "Of your own making, such as a UUID: any number of sends with it make one job. "
     "Another request with the same key is refused."
@@ -233,6 +242,7 @@ ROUTES = (
         answers=Sent,
         status=HTTPStatus.CREATED,
         headers=_HEADERS,
+        made=made_job,
     ),
     Route(
         method="POST",
@@ -243,5 +253,6 @@ ROUTES = (
         takes=NewJobs,
         answers=Verdicts,
         headers=_HEADERS,
+        made=_made_jobs,
     ),
 )

@@ -16,7 +16,7 @@ from tidemill.schedules.views import SchedulePage, ScheduleView
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api.fields import Body, Limit, Name, Query, Seconds, Sentence, TextCursor, Time
-from tidemill.web.api.new_jobs import NewJob, Sent, request_of
+from tidemill.web.api.new_jobs import NewJob, Sent, made_job, request_of
 from tidemill.web.api.queues import NewPause
 from tidemill.web.asked import Asked
 from tidemill.web.problems import Refused
@@ -204,6 +204,7 @@ ROUTES = (
         handler=run,
         says="Make a job of it now, whether or not it is paused; its ticks stay as they are.",
         answers=Sent,
+        made=made_job,
     ),
     Route(
         method="PATCH",

@@ -56,6 +56,7 @@ ROUTES = (
         says="Make a token. Its secret is in this answer, and nobody can read it again.",
         takes=Annotated[NewToken, Meta(examples=[{"name": "shop", "role": "operator"}])],
         answers=Issued,
+        made=lambda issued: {"token": issued.token.id},
         status=HTTPStatus.CREATED,
     ),
     Route(

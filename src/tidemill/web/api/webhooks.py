@@ -86,5 +86,6 @@ ROUTES = (
         handler=test,
         says="Send it a delivery whose event is `test`.",
         answers=Tried,
+        made=lambda tried: {"job": tried.job},
     ),
 )

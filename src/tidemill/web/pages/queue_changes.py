@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
-from tidemill.core.queues import HOUR, QueueSettings, Retention
+from tidemill.core.queues import QueueSettings, Retention
 from tidemill.seam.answers import Go
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Handler, Route
 from tidemill.web.api.fields import Sentence, Whole
 from tidemill.web.asked import Asked
 from tidemill.web.going import go
-
-MINUTE = 60.0
-Length = Annotated[float, Meta(gt=0, le=1_000_000)]
+from tidemill.web.lasting import end_of, span_of
 
 
 class Pausing(msgspec.Struct, frozen=True):
-    """Without `minutes` until somebody resumes it."""
-
-    minutes: Length | None = None
+    lasts: str | None = None
     reason: Sentence | None = None
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What shall hold. A bound that is left blank is none; `hours` is for how long."""
+    """What shall hold. A bound that is left blank is none."""
 
     weight: int | None = None
     concurrency: int | None = None
     key_concurrency: int | None = None
     max_length: int | None = None
     crash_limit: int | None = None
-    keep_done_age: float | None = None
+    keep_done_age: str | None = None
     keep_done_count: Whole | None = None
-    keep_failed_age: float | None = None
+    keep_failed_age: str | None = None
     keep_failed_count: Whole | None = None
-    keep_cancelled_age: float | None = None
+    keep_cancelled_age: str | None = None
     keep_cancelled_count: Whole | None = None
+    lasts: str | None = None
     reason: Sentence | None = None
-    hours: Length | None = None
 
     def changes(self, holds: QueueSettings) -> dict[str, Any]:
         """What differs from what holds now."""
@@ -51,7 +46,8 @@ class Setting(msgspec.Struct, frozen=True):
         for name in ("weight", "crash_limit"):
             wanted[name] = getattr(holds if getattr(self, name) is None else self, name)
         for name in ("keep_done", "keep_failed", "keep_cancelled"):
-            wanted[name] = Retention(getattr(self, f"{name}_age"), getattr(self, f"{name}_count"))
+            age = span_of(getattr(self, f"{name}_age"), field=f"{name}_age")
+            wanted[name] = Retention(age, getattr(self, f"{name}_count"))
         return {name: value for name, value in wanted.items() if value != getattr(holds, name)}
 
 
@@ -61,7 +57,7 @@ class Named(msgspec.Struct, frozen=True):
 
 async def pause(asked: Asked) -> Go:
     said: Pausing = asked.body
-    until = None if said.minutes is None else asked.app.clock.wall() + said.minutes * MINUTE
+    until = await end_of(asked, said.lasts)
     await asked.inspect.pause(asked.path["queue"], until=until, reason=said.reason)
     return go(asked, "/queues/{}", asked.path["queue"], told="queue.was_paused")
 
@@ -74,8 +70,8 @@ async def resume(asked: Asked) -> Go:
 async def override(asked: Asked) -> Go:
     said: Setting = asked.body
     name = asked.path["queue"]
-    until = None if said.hours is None else asked.app.clock.wall() + said.hours * HOUR
     changes = said.changes((await asked.inspect.queue(name)).settings)
+    until = await end_of(asked, said.lasts)
     await asked.inspect.override(name, by=asked.who.name, reason=said.reason, until=until, **changes)
     return go(asked, "/queues/{}", asked.path["queue"], told="queue.was_set")
 

@@ -12,16 +12,22 @@ from tidemill.core.queues import QueueSettings
 from tidemill.seam.answers import Go, Page
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
+from tidemill.settings import kinds
 from tidemill.settings.catalogue import CATALOGUE
 from tidemill.settings.settings import Effective
 from tidemill.web.api.settings import change as change_own
 from tidemill.web.asked import Asked
 from tidemill.web.going import go
 
+_SECONDS = (kinds.SECONDS, kinds.SECONDS_OR_NONE, kinds.SECONDS_OR_ZERO)
+
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """`is_seconds`: the value is a length of time."""
+
     name: str
     value: Any
+    is_seconds: bool
     origin: str
     meaning: str
 
@@ -67,7 +73,13 @@ async def change(asked: Asked) -> Go:
 def _sections(entries: list[Effective]) -> list[tuple[str, list[Row]]]:
     """By the first part of their names; those of queues have a table of their own."""
     rows = [
-        Row(name=entry.name, value=entry.value, origin=entry.origin, meaning=CATALOGUE[entry.name].meaning)
+        Row(
+            name=entry.name,
+            value=entry.value,
+            is_seconds=CATALOGUE[entry.name].kind in _SECONDS,
+            origin=entry.origin,
+            meaning=CATALOGUE[entry.name].meaning,
+        )
         for entry in entries
         if entry.name in CATALOGUE
     ]
