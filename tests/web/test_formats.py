@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from tidemill.times import seconds_of
 from tidemill.web import formats
 from tidemill.web.drawing import address, links
 
@@ -31,6 +32,19 @@ def test_numbers_are_exact_and_grouped(value: float, said: str) -> None:
 )
 def test_sizes(size: float, said: str) -> None:
     assert formats.size(size) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.0, "0s"), (90.5, "90.5s"), (5400.0, "1h30m"), (604_800.0, "7d"), (1_234_567.0, "14d6h56m7s")],
+)
+def test_a_duration_in_a_field_is_read_as_it_is_written(seconds: float, said: str) -> None:
+    assert formats.typed(seconds) == said
+    assert seconds_of(said) == seconds
+
+
+def test_no_duration_is_an_empty_field() -> None:
+    assert formats.typed(None) == ""
 
 
 def test_a_time_that_no_calendar_knows_is_told_as_it_is() -> None:

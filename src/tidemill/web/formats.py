@@ -80,6 +80,19 @@ def bare(value: float | None) -> str:
     return "" if value is None else f"{value:.12g}"
 
 
+def typed(seconds: float | None) -> str:
+    """A duration as people type it, such as `1h30m`, and nothing for none."""
+    if seconds is None:
+        return ""
+    if seconds != int(seconds):
+        return f"{bare(seconds)}s"
+    parts, left = [], int(seconds)
+    for unit, length in (("d", 86_400), ("h", _HOUR), ("m", 60), ("s", 1)):
+        many, left = divmod(left, length)
+        parts.append(f"{many}{unit}" if many else "")
+    return "".join(parts) or "0s"
+
+
 def combined(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {**given, **more}
 
@@ -99,6 +112,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "rounded": rounded,
     "points": points,
     "bare": bare,
+    "typed": typed,
     "brief": brief,
     "combined": combined,
     "pairs": pairs,
