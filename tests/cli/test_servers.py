@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ from tests.cli.tree import CALLS, MAKING, NAMES_ONLY_A_GROUP, PLANNING, WITHOUT_
 from tests.servers.program import HOST
 from tests.servers.redis import Redis
 from tidemill.stores.postgres import PostgresStore
+
+SERVING = {"web"}
+"""It does not end by itself."""
 
 DIFFERENT = {
     "bench": "it measures the embedded store",
@@ -28,7 +33,7 @@ def test_every_command(cli: Cli, tmp_path: Path, request: pytest.FixtureRequest,
     url: str = request.getfixturevalue(server)
     application_at(tmp_path, "served", url)
     codes: dict[str, tuple[int, int]] = {}
-    for path in [path for path in CALLS if path not in WITHOUT_STORE]:
+    for path in [path for path in CALLS if path not in WITHOUT_STORE | SERVING]:
         here, there = (
             cli(*call(path, "shop", "sqlite:///shop.db")),
             cli(*call(path, "served", url)),
@@ -37,6 +42,19 @@ def test_every_command(cli: Cli, tmp_path: Path, request: pytest.FixtureRequest,
         if path not in DIFFERENT:
             codes[path] = here.code, there.code
     assert {path: both for path, both in codes.items() if both[0] != both[1]} == {}
+
+
+@pytest.mark.parametrize("server", ["redis_url", "postgres_url"])
+def test_a_dashboard_is_served_until_it_is_told_to_stop(
+    cli: Cli, tmp_path: Path, request: pytest.FixtureRequest, server: str
+) -> None:
+    application_at(tmp_path, "served", request.getfixturevalue(server))
+    command = [sys.executable, "-m", "tidemill", "web", "served:app", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stderr is not None
+        assert "/sign-in/" in serving.stderr.readline()
+        serving.terminate()
+        assert (serving.wait(timeout=30), serving.stderr.read()) == (0, "")
 
 
 @pytest.mark.parametrize("server", ["redis_url", "postgres_url"])
