@@ -12,16 +12,17 @@ from tidemill import logs
 
 pytest_plugins = ["tests.servers.plugin"]
 
+UNTOUCHED = logs._ours.settings, logs._ours.steps, logs._ours.handler
+
 
 @pytest.fixture(autouse=True)
 def _logs_are_put_back() -> Iterator[None]:
-    """A command run in this process sets up logs for good, as it should in a process of its own."""
+    """A command run in this process sets up logs for good, as it should in a process of its own. So does a
+    worker of a fixture that several tests share, before any of them begins."""
     root, ours = logging.getLogger(), logs._ours
     level, handlers = root.level, list(root.handlers)
-    kept = (ours.settings, ours.steps, ours.handler)
-    looks = structlog.get_config() if structlog.is_configured() else None
     yield
-    ours.settings, ours.steps, ours.handler = kept
+    ours.settings, ours.steps, ours.handler = UNTOUCHED
     logs._write_line._said.clear()
     root.setLevel(level)
     for handler in list(root.handlers):
@@ -29,5 +30,3 @@ def _logs_are_put_back() -> Iterator[None]:
         if handler not in handlers and not type(handler).__module__.startswith("_pytest"):
             root.removeHandler(handler)
     structlog.reset_defaults()
-    if looks is not None:
-        structlog.configure(**looks)

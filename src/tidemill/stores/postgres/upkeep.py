@@ -78,6 +78,7 @@ async def check(connection: Connection) -> tuple[str, ...]:
 
     async def read(step: Step) -> tuple[str, ...]:
         await step.fetch(SQL.as_of_now)
+        await step.fetch(SQL.joined_whole)
         return tuple([sentence async for sentence in _damage(step)])
 
     return await connection.run(read, patience=PATIENCE)

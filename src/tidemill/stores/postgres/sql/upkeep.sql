@@ -36,6 +36,10 @@ ORDER BY relname;
 -- name: as_of_now
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 
+-- name: joined_whole (what there is in a table may be far from what was last counted of it: a join that goes through
+-- all of another table for each row, since they are thought to be few, would take minutes for some thousands)
+SET LOCAL enable_nestloop = off;
+
 -- name: wrong_counts (queues and states that are counted wrong)
 SELECT queue, state, counted.jobs AS says, COALESCE(recounted.jobs, 0) AS has FROM (
     SELECT queue, state, sum(jobs)::bigint AS jobs FROM tidemill.counts GROUP BY queue, state
