@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 import sys
 
-import uvicorn
-
-from tests.web.sample import LONG, Sample, anybody, live_a_day
+from tests.web.sample import LONG, Sample, serve
 from tidemill import Day, Flow, Limit, Retry
 from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.spending import Observation
-from tidemill.web import Role, dashboard
+from tidemill.web import Role
 
 HOSTS = ("blog.example.org", "news.example.com", "feeds.example.net", "podcasts.example.cn")
 
@@ -131,18 +129,5 @@ class Richer(Sample):
         return len(failure)
 
 
-async def serve(url: str, port: int) -> None:
-    await live_a_day(url)
-    made = Richer(url)
-    async with made.app:
-        await made.fill()
-        config = uvicorn.Config(
-            dashboard(made.app, auth=anybody), port=port, lifespan="off", log_level="warning"
-        )
-        async with asyncio.TaskGroup() as group:
-            group.create_task(made.app.worker(concurrency=12).run())
-            group.create_task(uvicorn.Server(config).serve())
-
-
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(serve(Richer, sys.argv[1], int(sys.argv[2])))

@@ -141,9 +141,9 @@ async def anybody(_: Request) -> Who:
     return Who("alice", Role.ADMIN)
 
 
-async def serve(url: str, port: int) -> None:
+async def serve(kind: type[Sample], url: str, port: int) -> None:
     await live_a_day(url)
-    made = Sample(url)
+    made = kind(url)
     async with made.app:
         await made.fill()
         config = uvicorn.Config(
@@ -155,4 +155,4 @@ async def serve(url: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else PORT))
+    asyncio.run(serve(Sample, sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else PORT))
