@@ -149,6 +149,8 @@ async def test_who_may_only_look_has_nothing_to_press(
     app: Tidemill, ask: Task[[str], None], kit: AsyncKit
 ) -> None:
     viewer, operator = Visitor(app, Role.VIEWER), Visitor(app, Role.OPERATOR)
+    await app.inspect.override_pool(ODD, {"requests per minute": 4}, by="ann", reason="they are slow")
+    assert "they are slow" in await viewer.page(WHERE)
     assert '<form method="post"' not in (await viewer.page(WHERE)).split("<main", 1)[1]
     assert "/close" in await operator.page(WHERE)
     assert "/override" not in await operator.page(WHERE)
