@@ -1,4 +1,4 @@
-"""`module:app` as typed → the application there."""
+"""`module:app` as typed, or a name that an installed package offers → the application there."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import click
 import tidemill
 from tidemill.app import Tidemill
 from tidemill.app import application as making
+from tidemill.cli import installed
 from tidemill.errors import TidemillError
 from tidemill.settings import Settings
 
@@ -35,6 +36,23 @@ def required(typed: str | None) -> str:
 
 def load(spec: str) -> Tidemill:
     """The working directory is importable, as with `python -m`."""
+    if not _is_a_name(spec):
+        return _loaded(spec)
+    offer = installed.find(spec)
+    try:
+        return _loaded(f"{offer.module}:{offer.attr}")
+    except click.UsageError as error:
+        missing = error.__cause__
+        if isinstance(missing, ModuleNotFoundError) and (told := installed.remedy(offer, missing.name)):
+            raise click.UsageError(told) from missing
+        raise
+
+
+def _is_a_name(spec: str) -> bool:
+    return ":" not in spec and not spec.endswith(".py")
+
+
+def _loaded(spec: str) -> Tidemill:
     module_name, attribute = _parts(spec)
     here = str(Path.cwd())
     if here not in sys.path:
@@ -65,8 +83,7 @@ def _parts(spec: str) -> tuple[str, str]:
             f"app: {module_name!r} is a file, not a module; write {dotted}:{attribute or 'app'}"
         )
     if not (colon and module_name and attribute):
-        like = f"{module_name}:app" if module_name.replace(".", "_").isidentifier() else "myproject.jobs:app"
-        raise click.UsageError(f"app: {spec!r} is not of the form module:app, such as {like}")
+        raise click.UsageError(f"app: {spec!r} is not of the form module:app, such as myproject.jobs:app")
     return module_name, attribute
 
 

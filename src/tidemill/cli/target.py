@@ -15,6 +15,7 @@ import click
 from tidemill.app import Tidemill
 from tidemill.app.stores import make_store
 from tidemill.cli.application import as_set, load
+from tidemill.cli.installed import offered
 from tidemill.cli.output import note
 from tidemill.contract.upkeep import MadeByOpening
 from tidemill.errors import StoreUnavailable
@@ -113,7 +114,10 @@ def with_application(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same for a command that needs the code too, and not only its store."""
 
     @click.option(
-        "--app", metavar="MODULE:APP", help="The application, such as myproject.jobs:app. Default: as set."
+        "--app",
+        metavar="MODULE:APP",
+        shell_complete=offered,
+        help="The application, such as myproject.jobs:app, or its name, such as music. Default: as set.",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @functools.wraps(command)

@@ -9,6 +9,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli.application import load, required
+from tidemill.cli.installed import offered
 from tidemill.cli.output import printable
 from tidemill.cli.payloads import parameters
 from tidemill.cli.running import log_to_stderr, mind_unknown, runs_jobs
@@ -23,7 +24,7 @@ SHOWN = 12
 
 
 @click.command()
-@click.argument("app", metavar="[MODULE:APP]", required=False)
+@click.argument("app", metavar="[MODULE:APP]", required=False, shell_complete=offered)
 @runs_jobs(log_format="console")
 @serves
 @click.option("--no-web", is_flag=True, help="Without the dashboard and the HTTP API.")

@@ -10,13 +10,14 @@ import click
 from tidemill.app import Tidemill
 from tidemill.app.working import Beside, best_loop
 from tidemill.cli.application import load, required
+from tidemill.cli.installed import offered
 from tidemill.cli.output import printable
 from tidemill.cli.running import log_to_stderr, logs
 from tidemill.cli.serving import beside, listening, serves
 
 
 @click.command()
-@click.argument("app", metavar="[MODULE:APP]", required=False)
+@click.argument("app", metavar="[MODULE:APP]", required=False, shell_complete=offered)
 @serves
 @logs("auto")
 def web(

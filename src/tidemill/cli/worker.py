@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from tidemill.cli.application import load, required
+from tidemill.cli.installed import offered
 from tidemill.cli.running import log_to_stderr, mind_unknown, runs_jobs
 from tidemill.cli.times import duration
 
 
 @click.command()
-@click.argument("app", metavar="[MODULE:APP]", required=False)
+@click.argument("app", metavar="[MODULE:APP]", required=False, shell_complete=offered)
 @click.option(
     "--processes",
     type=click.IntRange(min=1),

@@ -125,8 +125,8 @@ def quoted(value: Any) -> str:
 
 TEXT = Kind("text", str)
 APPLICATION = Kind(
-    "module:app, such as myproject.jobs:app",
-    Annotated[str, Meta(pattern=r"^[^\W\d][\w.]*:[^\W\d][\w.]*$")],
+    "module:app, such as myproject.jobs:app, or the name of an installed application",
+    Annotated[str, Meta(pattern=r"^([^\W\d][\w.]*:[^\W\d][\w.]*|[\w-]+)$")],
 )
 _Mailbox = Annotated[str, Meta(pattern=r"^[^\s@:/=;,<>]+@[\w.-]+$")]
 _Place = Annotated[str, Meta(pattern=r"^[\w.:-]+(/\d{1,3})?$")]
