@@ -59,7 +59,7 @@ def test_a_flow_as_a_tree(cli: Cli) -> None:
     send("7")
     before = cli("flows", "show", "clip/7", "--app", "studio:app").out
     assert before.split("\n\n")[1] == (
-        "└─ download  running\n"
+        "└─ download  ready\n"
         "   └─ cut  waiting (after download)\n"
         "      └─ upload  waiting (after cut)\n"
         "         └─ tell  waiting (after upload)\n"
@@ -147,5 +147,5 @@ def test_a_long_chain_as_a_tree() -> None:
     view = FlowView(
         id="f", name="f", key=None, state=FlowState.RUNNING, progress=0.0, created=0.0, steps=tuple(steps)
     )
-    lines = list(tree(view))
+    lines = list(tree(view, {}))
     assert [line.strip("└─ ").split()[0] for line in lines] == names

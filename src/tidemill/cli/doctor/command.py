@@ -10,6 +10,7 @@ import click
 from tidemill.app import Tidemill
 from tidemill.cli.doctor.arrivals import about_arrivals
 from tidemill.cli.doctor.finding import Finding
+from tidemill.cli.doctor.flows import about_flows
 from tidemill.cli.doctor.jobs import about_jobs
 from tidemill.cli.doctor.pools import about_pools
 from tidemill.cli.doctor.queues import about_queues
@@ -50,6 +51,7 @@ async def _examine(app: Tidemill, target: Target) -> list[Finding]:
         *about_pools(app, overview, target),
         *await about_jobs(app, overview, target),
         *await about_arrivals(app, overview, target),
+        *await about_flows(app, overview, target),
         *await about_schedules(app, overview, target),
     ]
 
