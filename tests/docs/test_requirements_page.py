@@ -1,8 +1,9 @@
-"""The requirements page: every id once, and no test named that does not exist."""
+"""The requirements page: every id once, no test named that does not exist, and none missing where there is code."""
 
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,19 @@ import pytest
 from tests.docs.pages import ROOT, page, rows
 
 FAMILIES = {"N": 16, "Q": 16, "E": 13, "S": 19, "V": 10, "X": 8}
+APPLICATIONS = {"N": "music", "Q": "feeds", "E": "articles", "S": "feeds", "V": "dubbing"}
+"""Whom the ids of a family are about."""
+PARTS = {
+    *("engine", "pools", "flows", "schedules", "web", "deployment", "redis", "rabbitmq", "applications"),
+    *("feeds", "podcasts", *APPLICATIONS.values()),
+}
 
 ROWS = rows(page("reference/requirements.md"))
 SHOWN = [(row[0], test) for row in ROWS for test in row[3].split(", ") if test != "not yet"]
+
+
+def is_there(application: str) -> bool:
+    return (ROOT / "src" / "tidemill_apps" / application / "app.py").is_file()
 
 
 def test_every_requirement_is_listed_once() -> None:
@@ -30,6 +41,21 @@ def test_what_is_listed_as_shown_has_a_test(requirement: str, test: str) -> None
         assert function in _functions(path), f"{requirement} names {function}, which is not in {name}"
 
 
-def _functions(path: Path) -> set[str]:
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_what_an_application_is_for_is_shown_once_it_is_there(row: list[str]) -> None:
+    requirement, _, where, shown = row
+    application = APPLICATIONS.get(requirement[0])
+    if application is not None and is_there(application):
+        assert "not yet" not in shown, f"{application} is there, and nothing shows {requirement}"
+    for part in where.split(", "):
+        assert part in PARTS, f"{requirement} belongs to {part}, which is no part of this"
+        if is_there(part):
+            assert f"`tests/apps/{part}/" in shown, f"{part} is there, and no test of it shows {requirement}"
+
+
+@cache
+def _functions(path: Path) -> frozenset[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return frozenset(
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
