@@ -1,4 +1,4 @@
-"""The requirements page: every id once, no test named that does not exist, and none missing where there is code."""
+"""The requirements page: every id once, every test named is there, and none is missing where code is."""
 
 from __future__ import annotations
 

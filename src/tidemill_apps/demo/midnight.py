@@ -11,8 +11,8 @@ ZONE = "America/Los_Angeles"
 
 
 class BeforeMidnight:
-    """The machine's clock, set back to `seconds` before the last midnight in Los Angeles. Back and not forward:
-    what the demo leaves behind then lies in the past of whoever looks at it."""
+    """The machine's clock, set back to `seconds` before the last midnight in Los Angeles. Back and not
+    forward: what the demo leaves behind then lies in the past of whoever looks at it."""
 
     def __init__(self, seconds: float) -> None:
         self._real = Tidemill("memory://").clock
