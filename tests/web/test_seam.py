@@ -79,6 +79,17 @@ async def test_a_route_checks_what_it_takes_and_who_calls(app: Tidemill) -> None
     assert (await app.inspect.queue("songs")).size == 2
 
 
+async def test_a_route_says_no_in_a_form_of_its_own(app: Tidemill) -> None:
+    operator = Visitor(app, Role.OPERATOR)
+    missing = await operator.get("/api/songs/%E9%A3%8E")
+    assert (missing.status, missing.json["status"]) == (404, False)
+    assert "there is no song '风'" in missing.json["message"]
+    often = await operator.get("/api/songs/popular")
+    assert (often.status, often.headers["retry-after"]) == (429, "60")
+    await operator.post("/api/songs/start", '{"songs": ["风"]}'.encode())
+    assert (await operator.get("/api/songs/%E9%A3%8E")).json["status"] is True
+
+
 async def test_a_setting_is_shown_and_changed(app: Tidemill) -> None:
     admin = Visitor(app, Role.ADMIN)
     assert "batch_size" in (await admin.get("/settings")).text

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tidemill.core.names import problem_with_name
 from tidemill.errors import ConfigurationError
+from tidemill.seam.refusals import Told
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Handler, Method, Route
 from tidemill.seam.settings import OwnSetting, Read, Write
@@ -49,9 +50,11 @@ class Web:
         answers: Any = None,
         status: int = 200,
         audited: bool = True,
+        problem: Told | None = None,
     ) -> Callable[[Handles], Handles]:
         """`@app.web.route("POST", "/api/music/start", role=Role.OPERATOR, says="Begin.", takes=Start)` above
-        an async function of one `Asked`."""
+        an async function of one `Asked`. It says no by raising `Refused`; whatever goes wrong is sent as
+        what `problem` makes of it, such as `lambda problem: {"status": False, "message": problem.detail}`."""
 
         def add(handler: Handles) -> Handles:
             self._add(
@@ -66,6 +69,7 @@ class Web:
                     answers=answers,
                     status=status,
                     audited=audited,
+                    problem=problem,
                 )
             )
             return handler

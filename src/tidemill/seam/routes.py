@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tidemill.errors import ConfigurationError
+from tidemill.seam.refusals import Told
 from tidemill.seam.roles import Role
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -28,7 +29,8 @@ class Route:
     type of what is sent, `status` its code. `audited` is False for a write that changes nothing, such as a
     plan, and for the signing in that tells of itself; a function of the body where that depends on it.
     `headers` are those it reads, with what each says. `made` is what of its answer the audit log names beside
-    what was asked for: the id of a job that was made, never a secret."""
+    what was asked for: the id of a job that was made, never a secret. `problem` is how an API with a form of
+    its own says no; without it that is a problem document."""
 
     method: Method
     path: str
@@ -42,6 +44,7 @@ class Route:
     audited: bool | Callable[[Any], bool] = True
     headers: Mapping[str, str] = field(default_factory=dict)
     made: Callable[[Any], Mapping[str, Any]] = _nothing
+    problem: Told | None = None
 
     def __post_init__(self) -> None:
         if _PATH.fullmatch(self.path) is None:

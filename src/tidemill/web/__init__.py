@@ -9,8 +9,21 @@ up to date by `live`.
 from __future__ import annotations
 
 from tidemill.seam.answers import Event, Events, Go, Page, Text
+from tidemill.seam.refusals import Problem, Refused
 from tidemill.seam.roles import Role, Who
 from tidemill.web.asked import Asked
 from tidemill.web.serving import dashboard
 
-__all__ = ["Asked", "Event", "Events", "Go", "Page", "Role", "Text", "Who", "dashboard"]
+__all__ = [
+    "Asked",
+    "Event",
+    "Events",
+    "Go",
+    "Page",
+    "Problem",
+    "Refused",
+    "Role",
+    "Text",
+    "Who",
+    "dashboard",
+]

@@ -11,12 +11,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from tidemill.seam.answers import Event, Events, Go, Page, Text
+from tidemill.seam.refusals import Problem, Refused, Told
 from tidemill.seam.routes import Route
 from tidemill.web.asked import Asked
-from tidemill.web.problems import OURS, Problem, Refused, problem_of
+from tidemill.web.problems import OURS, problem_of
 from tidemill.web.rendering import Renderer
 
-PROBLEM = "application/problem+json"
+JSON, PROBLEM = "application/json", "application/problem+json"
 NOTICE = "tidemill-notice"
 
 
@@ -35,12 +36,16 @@ def respond(renderer: Renderer, request: Request, route: Route, asked: Asked, an
         case Events():
             return _stream(answer)
         case _:
-            return Response(msgspec.json.encode(answer), route.status, media_type="application/json")
+            return Response(msgspec.json.encode(answer), route.status, media_type=JSON)
 
 
-def refuse(renderer: Renderer, request: Request, error: Exception, *, language: str) -> Response:
+def refuse(
+    renderer: Renderer, request: Request, error: Exception, *, language: str, told: Told | None = None
+) -> Response:
     problem = problem_of(error) or OURS
     headers = error.headers if isinstance(error, Refused) else {}
+    if told is not None:
+        return Response(msgspec.json.encode(told(problem)), problem.status, media_type=JSON, headers=headers)
     if wants_page(request):
         response = _html(renderer.problem(request, problem, language=language), problem.status)
         response.headers.update(headers)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 from starlette.requests import Request
 
-from tidemill.web.problems import Refused
+from tidemill.seam.refusals import Refused
 from tidemill.web.reading import FORM, kind_of, sent
 
 FIELD, HEADER = "csrf", "x-csrf"

@@ -22,6 +22,7 @@ from tidemill.access.sessions import csrf_of
 from tidemill.app import Tidemill
 from tidemill.errors import TidemillError
 from tidemill.seam.answers import Event
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import NOBODY, Role, Who
 from tidemill.seam.routes import Route
 from tidemill.web import csrf
@@ -31,7 +32,6 @@ from tidemill.web.guard import MORE
 from tidemill.web.hosts import Hosts
 from tidemill.web.inspecting import Shown
 from tidemill.web.origins import is_foreign, is_from_link
-from tidemill.web.problems import Refused
 from tidemill.web.rates import Rates
 from tidemill.web.signing import SESSION, Signing
 from tidemill.web.uses import Uses

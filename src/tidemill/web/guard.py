@@ -9,8 +9,9 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidemill.seam.refusals import Refused
 from tidemill.web.hosts import Hosts
-from tidemill.web.problems import Refused, problem_of
+from tidemill.web.problems import problem_of
 
 MORE = "tidemill.headers"
 """Under which, in the scope, whoever handles a request adds headers of the answer."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
+from tidemill.seam.refusals import Refused
 from tidemill.times import seconds_of
 from tidemill.web.asked import Asked
-from tidemill.web.problems import Refused
 
 
 def span_of(typed: str | None, *, field: str) -> float | None:

@@ -11,9 +11,9 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from tidemill.seam.answers import Events
+from tidemill.seam.refusals import Problem
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
-from tidemill.web.problems import Problem
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 _REFERENCE = "#/components/schemas/{name}"
@@ -199,8 +199,18 @@ def _without_none(kind: Any) -> Any:
 def _responses(route: Route, schemas: _Schemas) -> dict[str, Any]:
     found: dict[str, Any] = {str(int(route.status)): _success(route, schemas)}
     if route.role is not Role.ANYBODY:
-        found |= {str(int(status)): _by_name(status) for status in _problems(route)}
-    return found | {"default": _problem(None)}
+        found |= {str(int(status)): _told(route, status) for status in _problems(route)}
+    return found | {"default": _told(route, None)}
+
+
+def _told(route: Route, status: HTTPStatus | None) -> dict[str, Any]:
+    if route.problem is not None:
+        return {"description": _words(status), "content": {JSON: {"schema": {}}}}
+    return _problem(None) if status is None else _by_name(status)
+
+
+def _words(status: HTTPStatus | None) -> str:
+    return "Anything else that went wrong." if status is None else _WORDS[status]
 
 
 def _problems(route: Route) -> list[HTTPStatus]:
@@ -236,6 +246,5 @@ def _by_name(status: HTTPStatus) -> dict[str, Any]:
 
 
 def _problem(status: HTTPStatus | None) -> dict[str, Any]:
-    says = "Anything else that went wrong." if status is None else _WORDS[status]
     reference = {"$ref": _REFERENCE.format(name="Problem")}
-    return {"description": says, "content": {PROBLEM: {"schema": reference}}}
+    return {"description": _words(status), "content": {PROBLEM: {"schema": reference}}}

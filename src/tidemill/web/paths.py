@@ -14,7 +14,8 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tidemill.web.problems import Refused, problem_of
+from tidemill.seam.refusals import Refused
+from tidemill.web.problems import problem_of
 
 _SLASH = "\0"
 """Stands for a slash inside a part: no name may have it (`core.names`), and a path that does is refused."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from http import HTTPStatus
 
-import msgspec
-
 from tidemill import errors
+from tidemill.seam.refusals import Problem, Refused
 
 _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (errors.JobNotFound, HTTPStatus.NOT_FOUND),
@@ -26,32 +25,6 @@ _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (errors.TidemillError, HTTPStatus.CONFLICT),
 )
 _FIELD = re.compile(r"(?:^|: )([a-z_][\w.\[\]-]*): ")
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`detail` is one sentence: what is wrong, and what to do. `field` is the part of the request it is
-    about, None when it is about no single one."""
-
-    title: str
-    status: int
-    detail: str
-    type: str = "about:blank"
-    field: str | None = None
-
-
-class Refused(Exception):
-    """A request that is not handled, and why."""
-
-    def __init__(
-        self,
-        status: HTTPStatus,
-        detail: str,
-        *,
-        field: str | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.field, self.headers = status, detail, field, headers or {}
 
 
 def problem_of(error: Exception) -> Problem | None:

@@ -6,8 +6,8 @@ import math
 from http import HTTPStatus
 
 from tidemill.clock import Clock
+from tidemill.seam.refusals import Refused
 from tidemill.web.buckets import Buckets
-from tidemill.web.problems import Refused
 
 MINUTE = 60.0
 

@@ -12,10 +12,10 @@ from msgspec.inspect import type_info
 from starlette.requests import Request
 
 from tidemill.core.names import is_storable
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.tasks.shapes import choices
-from tidemill.web.problems import Refused
 
 MOST_BYTES = 10 * 1024 * 1024
 OF_ANYBODY = 16 * 1024

@@ -12,11 +12,11 @@ from starlette.requests import Request
 
 from tidemill.app import Tidemill
 from tidemill.seam.answers import Page
+from tidemill.seam.refusals import Problem
 from tidemill.seam.roles import NOBODY, Role
 from tidemill.web.asked import Asked
 from tidemill.web.drawing import tools
 from tidemill.web.formats import FILTERS
-from tidemill.web.problems import Problem
 from tidemill.web.ways import ways_of
 
 HERE = Path(__file__).parent

@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from tidemill.app import Tidemill
 from tidemill.seam.answers import Events
+from tidemill.seam.refusals import Refused, Told
 from tidemill.seam.routes import Route
 from tidemill.web.answering import refuse, respond
 from tidemill.web.asked import Asked
@@ -28,7 +29,7 @@ from tidemill.web.inspecting import Shown
 from tidemill.web.languages import language_of
 from tidemill.web.live import Looks
 from tidemill.web.paths import WholeParts, whole
-from tidemill.web.problems import Refused, problem_of
+from tidemill.web.problems import problem_of
 from tidemill.web.reading import read_body, read_query
 from tidemill.web.rendering import HERE, Renderer
 from tidemill.web.table import routes_of
@@ -50,6 +51,7 @@ class Server:
         self._app, self._inspect = app, Shown(app)
         self.gate, self._renderer = Gate(app, auth, self._inspect), Renderer(app)
         self.looks = Looks(app.clock)
+        self._told: dict[Any, Told | None] = {}
         routes = routes_of(app)
         self.routes = (*routes, *live_routes(routes, self._renderer, self.looks))
         self.starlette = Starlette(
@@ -71,6 +73,7 @@ class Server:
                 request, by_method["GET" if request.method == "HEAD" else request.method]
             )
 
+        self._told[endpoint] = next((route.problem for route in by_method.values() if route.problem), None)
         return Served(path, endpoint, methods=list(by_method))
 
     async def _answer(self, request: Request, route: Route) -> Response:
@@ -83,7 +86,7 @@ class Server:
                 await self.gate.record(request, route, asked, route.made(answer))
             return respond(self._renderer, request, route, asked, answer)
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets a problem document
-            return self._refuse(request, error)
+            return self._refuse(request, error, route.problem)
 
     async def _read(self, request: Request, route: Route) -> Asked:
         """Who asks is known before a byte of the body is read."""
@@ -109,14 +112,24 @@ class Server:
         assert isinstance(error, HTTPException)  # noqa: S101 - Starlette calls it with nothing else
         status = HTTPStatus(error.status_code)
         headers = dict(error.headers or {})
-        return self._refuse(request, Refused(status, _unrouted(request, status, headers), headers=headers))
+        refused = Refused(status, _unrouted(request, status, headers), headers=headers)
+        return self._refuse(request, refused, self._told.get(request.scope.get("endpoint")))
 
-    def _refuse(self, request: Request, error: Exception) -> Response:
+    def _refuse(self, request: Request, error: Exception, told: Told | None) -> Response:
         if problem_of(error) is None:
-            logging.getLogger("tidemill").error(
-                "%s %s could not be answered", request.method, request.url.path, exc_info=error
-            )
-        return refuse(self._renderer, request, error, language=language_of(request))
+            _log("%s %s could not be answered", request, error)
+        language = language_of(request)
+        try:
+            return refuse(self._renderer, request, error, language=language, told=told)
+        except Exception as wrong:
+            if told is None:
+                raise
+            _log("%s %s: its problem= could not say what went wrong", request, wrong)
+            return refuse(self._renderer, request, error, language=language)
+
+
+def _log(says: str, request: Request, error: Exception) -> None:
+    logging.getLogger("tidemill").error(says, request.method, request.url.path, exc_info=error)
 
 
 def _unrouted(request: Request, status: HTTPStatus, headers: dict[str, str]) -> str:

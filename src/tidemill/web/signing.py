@@ -8,9 +8,9 @@ from tidemill.access.access import Access
 from tidemill.access.audit import Outcome
 from tidemill.access.tokens import TokenView
 from tidemill.clock import Clock
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import NOBODY, Who
 from tidemill.web.cookies import Place
-from tidemill.web.problems import Refused
 from tidemill.web.throttle import Throttle
 
 SESSION = "session"

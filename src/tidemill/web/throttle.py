@@ -6,8 +6,8 @@ import math
 from http import HTTPStatus
 
 from tidemill.clock import Clock
+from tidemill.seam.refusals import Refused
 from tidemill.web.buckets import Buckets
-from tidemill.web.problems import Refused
 
 TRIES, MINUTES = 5, 150.0
 """Wrong ones of one address, and after how many seconds as many again."""

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
 from tidemill.core.filters import Filter
 from tidemill.core.states import LIVE, PENDING, State
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role, Who
 from tidemill.seam.routes import Handler, Route
 from tidemill.web.api.fields import Answer, Body, Priority, Sentence, Whole
 from tidemill.web.api.which import Find, Which, filter_of, require_some
 from tidemill.web.asked import Asked
 from tidemill.web.confirming import still_meant
-from tidemill.web.problems import Refused
 
 
 class Many(Body, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tidemill.core.changes import RetryNow
 from tidemill.core.states import State
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api import job_changes
@@ -16,7 +17,6 @@ from tidemill.web.api.fields import Cursor, Limit, Name, Query, Sentence, Time
 from tidemill.web.api.records import JobPage, JobRecord, page_of
 from tidemill.web.api.which import FindPage, Which, filter_of
 from tidemill.web.asked import Asked
-from tidemill.web.problems import Refused
 
 _FAILED = [State.FAILED]
 

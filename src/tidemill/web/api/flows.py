@@ -9,12 +9,12 @@ from msgspec import field
 from tidemill.core.graph_state import FlowState
 from tidemill.flows.views import FlowView
 from tidemill.inspect.flows import FlowPage
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api.fields import Limit, Name, Query, TextCursor
 from tidemill.web.api.job_changes import Why
 from tidemill.web.asked import Asked
-from tidemill.web.problems import Refused
 
 
 class FindFlows(Query, frozen=True, kw_only=True):

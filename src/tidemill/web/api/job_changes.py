@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api.fields import Body, Priority, Sentence
 from tidemill.web.api.records import JobRecord, record_of
 from tidemill.web.asked import Asked
-from tidemill.web.problems import Refused
 
 _NEEDS = {
     RetryNow: "only a job that has ended can be retried",

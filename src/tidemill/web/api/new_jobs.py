@@ -18,12 +18,12 @@ from tidemill.core.queues import Inserted, Verdict
 from tidemill.core.uniqueness import OnConflict, Unique
 from tidemill.errors import EnqueueError, InvalidPayload, TidemillError
 from tidemill.hints import close_to
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.tasks.written import checked
 from tidemill.web.api.fields import Answer, Body, Name, Priority, Seconds, Time
 from tidemill.web.asked import Asked
-from tidemill.web.problems import Refused
 
 KEY = "idempotency-key"
 LONGEST_KEY = 255

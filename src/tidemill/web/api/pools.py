@@ -10,12 +10,12 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from tidemill.contract.pools import PoolMinute
 from tidemill.inspect.pools import PoolStatus
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api.fields import Body, Name, Query, Sentence, Time
 from tidemill.web.api.queues import Since, since_of
 from tidemill.web.asked import Asked
-from tidemill.web.problems import Refused
 
 Amount = Annotated[float, Meta(gt=0, le=1e15)]
 

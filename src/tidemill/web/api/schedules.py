@@ -13,13 +13,13 @@ from tidemill.schedules.changes import not_found
 from tidemill.schedules.schedule import PRESENT, Origin, ScheduleState
 from tidemill.schedules.settings import CatchUp, Overlap
 from tidemill.schedules.views import SchedulePage, ScheduleView
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api.fields import Body, Limit, Name, Query, Seconds, Sentence, TextCursor, Time
 from tidemill.web.api.new_jobs import NewJob, Sent, made_job, request_of
 from tidemill.web.api.queues import NewPause
 from tidemill.web.asked import Asked
-from tidemill.web.problems import Refused
 
 Setting = Literal["cron", "tz", "every", "start", "end", "catch_up", "overlap", "jitter"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.seam.settings import OwnSetting
 from tidemill.settings.settings import Effective
 from tidemill.web.api.fields import Answer, Body
 from tidemill.web.asked import Asked
-from tidemill.web.problems import Refused
 
 
 class OwnView(Answer, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ import msgspec
 
 from tidemill.core.changes import Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
 from tidemill.seam.answers import Go
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api.bulk import Many, change_many
@@ -17,7 +18,6 @@ from tidemill.web.api.which import Which
 from tidemill.web.asked import Asked
 from tidemill.web.drawing import address
 from tidemill.web.pages.jobs import Wanted
-from tidemill.web.problems import Refused
 from tidemill.web.wording import Words, words
 
 

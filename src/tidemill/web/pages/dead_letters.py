@@ -11,13 +11,13 @@ from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.states import State
 from tidemill.seam.answers import Go, Page
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api.fields import Name, Whole
 from tidemill.web.asked import Asked
 from tidemill.web.confirming import still_meant
 from tidemill.web.going import go
-from tidemill.web.problems import Refused
 
 LOOKED_AT = 500
 """The newest that are grouped: enough to see what goes wrong, and read in a moment."""

@@ -12,6 +12,7 @@ from msgspec import Meta
 from tidemill.errors import TidemillError
 from tidemill.inspect.plan import LimitPlan, Plan
 from tidemill.seam.answers import Page
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.api import plans
@@ -19,7 +20,6 @@ from tidemill.web.api.fields import Name, Priority
 from tidemill.web.api.plans import Planned
 from tidemill.web.asked import Asked
 from tidemill.web.lasting import span_of
-from tidemill.web.problems import Refused
 
 
 class PlanWanted(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 import msgspec
 
 from tidemill.seam.answers import Go
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Handler, Route
 from tidemill.web.api.fields import Name, Sentence
 from tidemill.web.asked import Asked
 from tidemill.web.going import go
 from tidemill.web.lasting import end_of
-from tidemill.web.problems import Refused
 
 
 class OverrideLimits(msgspec.Struct, frozen=True, kw_only=True):

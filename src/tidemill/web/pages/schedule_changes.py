@@ -9,6 +9,7 @@ import msgspec
 
 from tidemill.schedules.settings import CatchUp, Overlap, ScheduleOptions, Settings
 from tidemill.seam.answers import Go
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Handler, Route
 from tidemill.web.api.fields import Name, Sentence
@@ -16,7 +17,6 @@ from tidemill.web.api.schedules import remove as remove_schedule
 from tidemill.web.asked import Asked
 from tidemill.web.going import go
 from tidemill.web.lasting import end_of, span_of
-from tidemill.web.problems import Refused
 
 
 class PauseSchedule(msgspec.Struct, frozen=True):

@@ -11,11 +11,11 @@ from http import HTTPStatus
 import msgspec
 
 from tidemill.seam.answers import Go, Page
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.asked import Asked
 from tidemill.web.cookies import Place
-from tidemill.web.problems import Refused
 from tidemill.web.signing import Signing
 
 
