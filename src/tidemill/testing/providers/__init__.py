@@ -17,9 +17,12 @@ the best scheduler could be.
 
 from __future__ import annotations
 
-from tidemill.testing.providers.asked import Answer, Request
+from tidemill.clock import Clock
+from tidemill.testing.providers.asked import Answer, Asked, Request
 from tidemill.testing.providers.best import best_drain, best_sends
+from tidemill.testing.providers.content import Replies, vector
 from tidemill.testing.providers.dialects import DIALECTS, GLM, Anthropic, Dialect, Gemini, OpenAI
+from tidemill.testing.providers.faults import Faults
 from tidemill.testing.providers.ledger import Arrival, Bill, Ledger, Refusal
 from tidemill.testing.providers.options import Acceleration, Change, Foreign, Options, Reason, Trouble
 from tidemill.testing.providers.presets import PRESETS
@@ -37,10 +40,13 @@ __all__ = [
     "AnswerLost",
     "Anthropic",
     "Arrival",
+    "Asked",
     "Bill",
     "CalledProvider",
     "Change",
+    "Clock",
     "Dialect",
+    "Faults",
     "Foreign",
     "Gemini",
     "Ledger",
@@ -50,10 +56,12 @@ __all__ = [
     "Quota",
     "Reason",
     "Refusal",
+    "Replies",
     "Request",
     "Server",
     "Trouble",
     "best_drain",
     "best_sends",
     "ledger_from",
+    "vector",
 ]

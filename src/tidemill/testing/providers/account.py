@@ -92,6 +92,9 @@ class Account:
             arrived=verdict.at / TICKS,
             mark=asked.mark,
             scope=verdict.scope,
+            kind=asked.kind,
+            model=asked.model,
+            texts=len(asked.texts),
             input_tokens=asked.input_tokens,
             output_tokens=asked.output_tokens,
         )

@@ -25,8 +25,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """max_tokens is 0 when the caller named none. mark: the `x-job` header or the metadata of the request;
-    it has no meaning to the provider but to tell calls for the same thing."""
+    """max_tokens and dimensions are 0 when the caller named none. mark: the `x-job` header or the metadata of
+    the request; it has no meaning to the provider but to tell calls for the same thing."""
 
     kind: Literal["chat", "embed"]
     model: str
@@ -37,6 +37,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     max_tokens: int = 0
     single: bool = False
+    dimensions: int = 0
 
 
 class BadRequest(Exception):

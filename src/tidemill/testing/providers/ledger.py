@@ -6,6 +6,7 @@ A test asks these, never the queue, whether a quota was kept and whether anythin
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 import msgspec
 
@@ -35,12 +36,16 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bill(msgspec.Struct, kw_only=True):
-    """`answered` turns true when the caller has the answer; while it is not, the caller cannot know."""
+    """`answered` turns true when the caller has the answer; while it is not, the caller cannot know. `texts`
+    is how many came in one call: the vectors of an embedding call, the messages of a chat."""
 
     at: float
     arrived: float
     mark: str | None
     scope: str
+    kind: Literal["chat", "embed"]
+    model: str
+    texts: int
     input_tokens: int
     output_tokens: int
     answered: bool = False

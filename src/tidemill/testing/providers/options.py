@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from tidemill.testing.providers.faults import Faults
+
 
 class Reason(StrEnum):
     """Why a call was refused. Each dialect says it in its own way, or does not know it."""
@@ -77,7 +79,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     scope: whether counters are one set, or one per model or per key.
     skew: by how many seconds its calendar is ahead.
     jitter, latency: seconds from sending to being counted (0 to `jitter`), and from then to the answer.
-    lost: which billed calls (counted from 1) are cut off before their answer; lost_rate: a drawn share."""
+    lost: which billed calls (counted from 1) are cut off before their answer; lost_rate: a drawn share.
+    faults: which answers are wrong, and how."""
 
     charge: Literal["admission", "actual"] = "actual"
     scope: Literal["account", "model", "key"] = "account"
@@ -92,3 +95,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     foreign: tuple[Foreign, ...] = ()
     lost: frozenset[int] = frozenset()
     lost_rate: float = 0.0
+    faults: Faults = Faults()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from tidemill.clock import Clock
 from tidemill.testing.providers.account import Account, Standing, Verdict
 from tidemill.testing.providers.asked import Answer, Asked, BadRequest, Request
+from tidemill.testing.providers.content import Content, Replies, said, vector
 from tidemill.testing.providers.dialects import Dialect, Told
 from tidemill.testing.providers.ledger import Bill, Ledger
 from tidemill.testing.providers.options import Options, Reason
@@ -30,7 +32,8 @@ class Served(msgspec.Struct):
 class Provider:
     """scale: how many of its seconds pass in one of the clock's, so that a window of a minute takes 2 s at
     30. start: what its calendar shows at the beginning, the clock's wall time unless told. The clock is only
-    ever asked how much time has passed: setting a wall clock does not move a provider."""
+    ever asked how much time has passed: setting a wall clock does not move a provider. replies: what the
+    model says; without it a sentence that is the same for the same question."""
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class Provider:
         seed: int = 0,
         scale: float = 1.0,
         start: float | None = None,
+        replies: Replies | None = None,
     ) -> None:
         self.dialect, self.options, self.quotas = dialect, options or Options(), tuple(quotas)
         self._require_words()
@@ -50,6 +54,7 @@ class Provider:
         self._account = Account(self.quotas, self.options, wall=wall, seed=seed)
         self._draws = random.Random(seed)  # noqa: S311 - to be replayed is the point
         self._billed = self._answers = 0
+        self._replies, self._told_of = replies or said, Counter[str]()
 
     @property
     def ledger(self) -> Ledger:
@@ -93,7 +98,15 @@ class Provider:
             return Served(None, bill)
         standings = self._account.standings(verdict.scope, self._now(), {})
         after = Verdict(at=self._now(), scope=verdict.scope, reason=None, standings=standings)
-        return Served(_marked(self.dialect.answer(asked, self._told(after))), bill)
+        told = msgspec.structs.replace(self._told(after), content=self._content(asked))
+        return Served(_marked(self.dialect.answer(asked, told)), bill)
+
+    def _content(self, asked: Asked) -> Content:
+        self._told_of[asked.kind] += 1
+        number, faults = self._told_of[asked.kind], self.options.faults
+        if asked.kind == "chat":
+            return faults.of_chat(number, self._replies(asked))
+        return faults.of_vectors(number, [vector(text, asked.dimensions) for text in asked.texts])
 
     def _told(self, verdict: Verdict) -> Told:
         self._answers += 1

@@ -17,9 +17,10 @@ from tidemill.testing.providers.asked import (
     tokens_in,
     tokens_out,
 )
-from tidemill.testing.providers.dialects.dialect import Dialect, Told, positive, said, texts_in, window_word
+from tidemill.testing.providers.dialects.dialect import Dialect, Told, positive, texts_in, window_word
 from tidemill.testing.providers.options import Reason
 
+STOPPED = {"stop": "end_turn", "length": "max_tokens", "blocked": "refusal"}
 UNITS = {
     "requests": "requests",
     "tokens": "tokens",
@@ -70,8 +71,8 @@ class Anthropic(Dialect):
             "type": "message",
             "role": "assistant",
             "model": asked.model,
-            "content": [{"type": "text", "text": said(asked)}],
-            "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": told.content.text}],
+            "stop_reason": STOPPED[told.content.finish],
             "stop_sequence": None,
             "usage": {
                 "input_tokens": asked.input_tokens,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -10,10 +9,9 @@ import msgspec
 
 from tidemill.testing.providers.account import Standing, Verdict
 from tidemill.testing.providers.asked import Answer, Asked, Request
+from tidemill.testing.providers.content import Content
 from tidemill.testing.providers.options import Reason
 from tidemill.testing.providers.quota import NAMES, TICKS
-
-DIMENSIONS = 8
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +22,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     wall: float
     scale: float
     number: int
+    content: Content = Content()
 
     def seconds(self, ticks: int) -> float:
         return ticks / TICKS / self.scale
@@ -75,22 +74,8 @@ def positive(value: Any) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def said(asked: Asked) -> str:
-    """The same answer to the same question, whoever asks and whenever."""
-    return f"Simulated answer {_digest(' '.join(asked.texts)).hex()[:8]}."
-
-
-def vector(text: str, dimensions: int = DIMENSIONS) -> list[float]:
-    digest = _digest(text)
-    return [round(digest[place % len(digest)] / 255, 6) for place in range(dimensions)]
-
-
 def window_word(standing: Standing) -> str:
     """`minute`, `day`: the word of the provider's own documentation."""
     if standing.quota.shape == "day":
         return "day"
     return NAMES.get(standing.quota.per, f"{standing.quota.per:g} seconds")
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()

@@ -16,10 +16,11 @@ from tidemill.testing.providers.asked import (
     tokens_in,
     tokens_out,
 )
-from tidemill.testing.providers.dialects.dialect import Dialect, Told, positive, said, texts_in, vector
+from tidemill.testing.providers.dialects.dialect import Dialect, Told, positive, texts_in
 from tidemill.testing.providers.options import Reason
 
 PATH = re.compile(r"/v1(?:beta)?/models/([^/:]+):(generateContent|embedContent|batchEmbedContents)")
+FINISHED = {"stop": "STOP", "length": "MAX_TOKENS", "blocked": "SAFETY"}
 ABOUT = "https://ai.google.dev/gemini-api/docs/rate-limits"
 RPC = "type.googleapis.com/google.rpc."
 
@@ -72,21 +73,20 @@ class Gemini(Dialect):
             output_tokens=tokens_out(request, usual_output, most) if chat else 0,
             max_tokens=most if chat else 0,
             single=verb == "embedContent",
+            dimensions=0 if chat else _dimensions(verb, body),
         )
 
     def answer(self, asked: Asked, told: Told) -> Answer:
-        if asked.single:
-            return Answer(200, {}, {"embedding": {"values": vector(asked.texts[0])}})
         if asked.kind == "embed":
-            return Answer(200, {}, {"embeddings": [{"values": vector(text)} for text in asked.texts]})
-        content = {"parts": [{"text": said(asked)}], "role": "model"}
+            vectors = [{"values": vector} for _, vector in told.content.vectors]
+            return Answer(200, {}, {"embedding": vectors[0]} if asked.single else {"embeddings": vectors})
         usage = {
             "promptTokenCount": asked.input_tokens,
             "candidatesTokenCount": asked.output_tokens,
             "totalTokenCount": asked.input_tokens + asked.output_tokens,
         }
         body = {
-            "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+            "candidates": [_candidate(told)],
             "usageMetadata": usage,
             "modelVersion": asked.model,
             "responseId": f"simulated{told.number:08d}",
@@ -136,6 +136,17 @@ class Gemini(Dialect):
         if short and self._day_hint is not None:
             return round(self._day_hint / told.scale, 9)
         return round(told.wait() or 0.0, 9)
+
+
+def _candidate(told: Told) -> dict[str, Any]:
+    """A blocked one has no content."""
+    said = {"content": {"parts": [{"text": told.content.text}], "role": "model"}} if told.content.text else {}
+    return said | {"finishReason": FINISHED[told.content.finish], "index": 0}
+
+
+def _dimensions(verb: str, body: dict[str, Any]) -> int:
+    requests = [body] if verb == "embedContent" else body.get("requests", [])
+    return max((positive(one.get("outputDimensionality")) for one in requests), default=0)
 
 
 def _violation(asked: Asked, standing: Standing, amount: int) -> dict[str, Any]:

@@ -16,11 +16,12 @@ from tidemill.testing.providers.asked import (
     tokens_in,
     tokens_out,
 )
-from tidemill.testing.providers.dialects.dialect import Dialect, Told, positive, said, texts_in, vector
+from tidemill.testing.providers.dialects.dialect import Dialect, Told, positive, texts_in
 from tidemill.testing.providers.options import Reason
 
 LEARN = "Visit https://platform.openai.com/account/rate-limits to learn more."
 SHORT = {"requests": "R", "tokens": "T", "input_tokens": "T", "output_tokens": "T"}
+FINISHED = {"stop": "stop", "length": "length", "blocked": "content_filter"}
 WINDOWS = {60.0: ("min", "PM"), 86_400.0: ("day", "PD"), 3600.0: ("hour", "PH"), 1.0: ("sec", "PS")}
 
 
@@ -67,6 +68,7 @@ class OpenAI(Dialect):
             input_tokens=tokens_in(texts, request),
             output_tokens=0 if embed else tokens_out(request, usual_output, most),
             max_tokens=0 if embed else most,
+            dimensions=positive(body.get("dimensions")),
         )
 
     def answer(self, asked: Asked, told: Told) -> Answer:
@@ -155,18 +157,20 @@ def error(message: str, kind: str, code: str | None = None, param: str | None = 
 def completion(asked: Asked, told: Told) -> dict[str, Any]:
     if asked.kind == "embed":
         rows = [
-            {"object": "embedding", "index": index, "embedding": vector(text)}
-            for index, text in enumerate(asked.texts)
+            {"object": "embedding", "index": index, "embedding": vector}
+            for index, vector in told.content.vectors
         ]
         usage = {"prompt_tokens": asked.input_tokens, "total_tokens": asked.input_tokens}
         return {"object": "list", "data": rows, "model": asked.model, "usage": usage}
-    message = {"role": "assistant", "content": said(asked), "refusal": None}
+    message = {"role": "assistant", "content": told.content.text, "refusal": None}
     return {
         "id": f"chatcmpl-simulated{told.number:08d}",
         "object": "chat.completion",
         "created": int(told.wall),
         "model": asked.model,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+        "choices": [
+            {"index": 0, "message": message, "logprobs": None, "finish_reason": FINISHED[told.content.finish]}
+        ],
         "usage": {
             "prompt_tokens": asked.input_tokens,
             "completion_tokens": asked.output_tokens,

@@ -1,0 +1,54 @@
+"""What went wrong with a database, in one sentence and without its password."""
+
+from __future__ import annotations
+
+import re
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError
+
+from tidemill import ConfigurationError
+
+KNOWN = "write it as sqlite:///music.db or postgresql://user:password@host/name"
+_WORDS = (
+    ("database or disk is full", "the disk is full; make room, work goes on by itself"),
+    ("readonly database", "it may not be written to; give this user the right to write the file"),
+    (
+        "unable to open database file",
+        "the file cannot be opened; is its folder there, and may it be written?",
+    ),
+    ("not a database", "the file is no SQLite database; name another one"),
+    ("database is locked", "somebody else has been writing for too long; is another program holding it?"),
+)
+
+
+class DatabaseUnavailable(Exception):
+    """The application's own database cannot be used now."""
+
+
+def place_of(url: str) -> str:
+    """Where it is, as it may be shown. Raises ConfigurationError for what is no such place."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(f"the address of the database is not one; {KNOWN}") from None
+    if parsed.drivername == "sqlite":
+        if not parsed.database or parsed.query or parsed.host:
+            raise ConfigurationError(f"the address of the database names no file; {KNOWN}")
+        return parsed.database
+    if parsed.drivername not in ("postgresql", "postgres"):
+        raise ConfigurationError(f"databases by {parsed.drivername!r} are not known here; {KNOWN}")
+    return f"{parsed.host or 'localhost'}:{parsed.port or 5432}/{parsed.database or ''}"
+
+
+def sentence(place: str, error: DBAPIError | OSError) -> str | None:
+    """None when it is about what was asked, and not about the database."""
+    if isinstance(error, OSError):
+        return f"the database {place} cannot be reached: {error.strerror or error}; is it running?"
+    said = re.sub(r"^<class '[^']*'>: ", "", str(error.orig)).partition("\n")[0]
+    for words, told in _WORDS:
+        if words in said:
+            return f"the database {place}: {told}"
+    if error.connection_invalidated or isinstance(error, InterfaceError):
+        return f"the database {place} went away: {said}"
+    return None

@@ -1,0 +1,85 @@
+"""Settings of an application from environment variables, and the application itself.
+
+class MusicSettings(Settings, frozen=True, kw_only=True):
+    batch_size: Annotated[int, Meta(ge=1)] = 10
+    password: Annotated[str, Secret] = ""
+
+settings = read(MusicSettings, "MUSIC_")  # MUSIC_BATCH_SIZE, MUSIC_PASSWORD
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+from msgspec.structs import FieldInfo, fields
+
+from tidemill import ConfigurationError, Secret, Tidemill
+from tidemill_apps.common.wording import is_list, shown, wanted
+
+Read = TypeVar("Read", bound="Settings")
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Values that were read and fit their annotations. A field marked `Annotated[str, Secret]` is never
+    shown, neither here nor in an error. A field that is itself `Settings` is read with its name before
+    those of its own fields."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in told(self).items())})"
+
+
+def told(settings: Settings) -> dict[str, str]:
+    """Every value as it may be shown: to a person, on a page, in a log."""
+    secrets = _secret_fields(type(settings))
+    values = {name: getattr(settings, name) for name in settings.__struct_fields__}
+    return {
+        name: ("***" if value else "''") if name in secrets else repr(value) for name, value in values.items()
+    }
+
+
+def read(kind: type[Read], prefix: str, environ: Mapping[str, str] | None = None) -> Read:
+    """Each field from the variable of its name behind `prefix`. An empty variable is as good as none: shells
+    and compose files leave such behind."""
+    environment = os.environ if environ is None else environ
+    given: dict[str, Any] = {}
+    for field in fields(kind):
+        variable = f"{prefix}{field.name}".upper()
+        annotation = _annotations(kind)[field.name]
+        if isinstance(annotation, type) and issubclass(annotation, Settings):
+            given[field.name] = read(annotation, f"{variable}_", environment)
+        elif text := environment.get(variable, "").strip():
+            given[field.name] = _value(annotation, field, variable, text)
+        elif field.required:
+            raise ConfigurationError(f"{variable} is not set; set it to {wanted(annotation)}")
+    return kind(**given)
+
+
+def application(default_url: str) -> Tidemill:
+    """An application whose jobs are where the environment or tidemill.toml say, else at `default_url`."""
+    app = Tidemill()
+    return Tidemill(default_url) if app.settings.origin("url") == "default" else app
+
+
+def _value(annotation: Any, field: FieldInfo, variable: str, text: str) -> Any:
+    parts = [part for piece in text.split(",") if (part := piece.strip())]
+    try:
+        return msgspec.convert(parts if is_list(annotation) else text, annotation, strict=False)
+    except msgspec.ValidationError:
+        secret = Secret in get_args(annotation)
+        otherwise = "" if field.required or secret else f", or leave it out for {field.default!r}"
+        # Not the cause: it may quote more of the value than may be shown.
+        raise ConfigurationError(
+            f"{variable}: must be {wanted(annotation)}, is {'***' if secret else shown(text)}; "
+            f"set such a value{otherwise}"
+        ) from None
+
+
+def _annotations(kind: type[Settings]) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _secret_fields(kind: type[Settings]) -> set[str]:
+    return {name for name, annotation in _annotations(kind).items() if Secret in get_args(annotation)}

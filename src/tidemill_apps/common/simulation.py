@@ -1,0 +1,48 @@
+"""The provider simulator inside an application that has no key: everything runs, nothing is paid for.
+
+quotas = [Quota.rolling("requests", 5)]
+async with simulated("gemini", quotas, replies=described, clock=app.clock) as server:
+    chat = chosen.chat(at_simulator(settings.chat, server.url))
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from msgspec.structs import replace
+
+from tidemill.testing.providers import DIALECTS, Clock, Options, Quota, Replies, Server
+from tidemill.testing.providers import Provider as Simulator
+from tidemill_apps.common.providers.account import Account, Provider
+
+SAID = (
+    "%s is a SIMULATOR of the %s API, part of tidemill: its answers are made up and nothing is paid for. "
+    "Set a key to call the real one."
+)
+_log = logging.getLogger("tidemill_apps")
+
+
+@asynccontextmanager
+async def simulated(
+    dialect: Provider,
+    quotas: Sequence[Quota],
+    *,
+    clock: Clock,
+    replies: Replies | None = None,
+    options: Options | None = None,
+    scale: float = 1.0,
+) -> AsyncIterator[Server]:
+    """`server.url` is where it is, `server.provider.ledger` what it saw."""
+    speaking = DIALECTS[dialect]()
+    provider = Simulator(speaking, quotas, options, clock=clock, scale=scale, replies=replies)
+    async with Server(provider) as server:
+        _log.warning(SAID, server.url, dialect)
+        yield server
+
+
+def at_simulator(account: Account, url: str) -> Account:
+    """The account as it calls the simulator there: each call says which job it is for."""
+    path = "/v1" if account.provider == "openai" else ""
+    return replace(account, base_url=f"{url}{path}", key="simulated", simulator=True)
