@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -107,7 +108,7 @@ def test_help_imports_no_store_and_no_command() -> None:
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "Run a worker for an application" in found.stdout
     imported = set(found.stdout.split())
-    assert not {"rich", "structlog", "apsw", "uvloop"} & imported
+    assert not {"rich", "structlog", "apsw", "uvloop", "uvicorn", "starlette", "websockets"} & imported
     commands = {f"tidemill.cli.{name}" for name in root.list_commands(click.Context(root))}
     assert not commands & imported
 
@@ -146,6 +147,14 @@ def test_version(cli: Cli) -> None:
 def test_until_idle_says_what_it_leaves(cli: Cli) -> None:
     said = " ".join(cli("worker", "--help").out.split())
     assert "Stop when nothing is ready or running; retries and delayed jobs that are not due stay." in said
+
+
+@pytest.mark.parametrize("name", ["concurrency", "lease", "grace", "poll"])
+def test_the_default_that_help_names_is_the_one_that_holds(cli: Cli, name: str) -> None:
+    about = " ".join(cli("worker", "--help").out.partition(f"--{name}")[2].split())
+    default = re.search(r"Default: (\d+)s?\.", about)
+    assert default
+    assert float(default[1]) == getattr(Tidemill("memory://").worker_options(queues={"q": 1}), name)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

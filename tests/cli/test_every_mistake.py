@@ -236,14 +236,10 @@ def test_an_application_and_a_url_contradict_each_other(cli: Cli, path: str) -> 
     assert "either --app or --url" in ran.err
 
 
-JSON_ELSEWHERE = RUNNING | {"demo"}
-"""Their log lines can be JSON; a demonstration is for people."""
-
-
 @pytest.mark.parametrize("path", COMMANDS)
 def test_output_for_programs_everywhere(path: str) -> None:
     options = {option for parameter in COMMANDS[path].params for option in parameter.opts}
-    assert ("--json" in options) == (path not in JSON_ELSEWHERE)
+    assert "--json" in options
 
 
 @pytest.mark.parametrize(

@@ -310,7 +310,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
 
 HEAVY = {
     *("structlog", "apsw", "click", "rich", "uvloop", "pydantic", "multiprocessing", "tomllib", "difflib"),
-    *("django", "flask", "starlette", "fastapi", "pytest", "hypothesis"),
+    *("django", "flask", "starlette", "fastapi", "uvicorn", "websockets", "httpx2", "pytest", "hypothesis"),
     *("tidemill.inspect", "tidemill.worker", "tidemill.stores", "tidemill.cli", "tidemill.testing"),
 }
 

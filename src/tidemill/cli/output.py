@@ -16,7 +16,15 @@ from tidemill.inspect.words import Times
 
 
 def print_json(value: Any) -> None:
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    _print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def print_json_line(value: Any) -> None:
+    """One of several documents: what reads them line by line has each as soon as it is there."""
+    _print(msgspec.json.encode(value).decode())
+
+
+def _print(text: str) -> None:
     click.echo(text if _is_utf8() else re.sub("[^\0-\x7f]", _escaped, text))
 
 

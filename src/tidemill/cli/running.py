@@ -67,12 +67,18 @@ def runs_jobs(log_format: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 def logs(log_format: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds the options of what writes a log."""
+    """Adds the options of what writes a log until it is told to stop."""
     options = (
+        click.option(
+            "--json",
+            "as_json",
+            is_flag=True,
+            help="Print JSON: a line when something has started or stopped. The log is JSON, too.",
+        ),
         click.option(
             "--log-format",
             type=click.Choice(["auto", "json", "console"]),
-            help=f"auto is json unless stderr is a terminal. Default: {log_format}.",
+            help=f"auto is json unless stderr is a terminal. Default: {log_format}; json with --json.",
         ),
         click.option(
             "--log-level",

@@ -10,6 +10,7 @@ import click
 from tidemill.app import Tidemill
 from tidemill.cli.application import load, required
 from tidemill.cli.installed import offered
+from tidemill.cli.milestones import tell_milestones
 from tidemill.cli.output import printable
 from tidemill.cli.payloads import parameters
 from tidemill.cli.running import log_to_stderr, mind_unknown, runs_jobs
@@ -36,6 +37,7 @@ def up(
     host: str | None,
     port: int | None,
     no_web: bool,
+    as_json: bool,
     **options: Any,
 ) -> None:
     """Run everything an application needs, in one process.
@@ -46,18 +48,16 @@ def up(
     set (TIDEMILL_APP, or app in tidemill.toml)."""
     spec = required(app)
     application = load(spec)
-    log_to_stderr(application, log_format or _for_people(application), log_level)
+    log_to_stderr(application, log_format or ("json" if as_json else _for_people(application)), log_level)
     given = {name: value for name, value in options.items() if value is not None}
     checked = application.worker_options(**given)
     mind_unknown(application, checked.queues)
 
     links: list[str] = []
-
-    @application.on(WorkerStarted)  # not before: until then the store may turn out to be unusable
-    def greet(_: WorkerStarted) -> None:
-        for line in _greeting(spec, application, checked, Target(app), links):
-            click.echo(printable(line), err=True)
-
+    if as_json:
+        tell_milestones(application, spec, links)
+    else:
+        _greet(spec, application, checked, Target(app), links)
     if no_web:
         application.run_worker(**given)
         return
@@ -68,6 +68,13 @@ def up(
 def _for_people(app: Tidemill) -> str | None:
     """Whoever types `up` looks on; programs are told to log JSON."""
     return "console" if app.settings.origin("log.format") == "default" else None
+
+
+def _greet(spec: str, app: Tidemill, options: WorkerOptions, target: Target, links: list[str]) -> None:
+    @app.on(WorkerStarted)  # not before: until then the store may turn out to be unusable
+    def greet(_: WorkerStarted) -> None:
+        for line in _greeting(spec, app, options, target, links):
+            click.echo(printable(line), err=True)
 
 
 def _greeting(

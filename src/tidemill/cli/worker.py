@@ -11,6 +11,7 @@ import click
 
 from tidemill.cli.application import load, required
 from tidemill.cli.installed import offered
+from tidemill.cli.milestones import tell_milestones
 from tidemill.cli.running import log_to_stderr, mind_unknown, runs_jobs
 from tidemill.cli.times import duration
 
@@ -33,10 +34,16 @@ from tidemill.cli.times import duration
     "--poll",
     callback=duration,
     metavar="DURATION",
-    help="How late a job may start when a wake-up is lost. Default: 1s.",
+    help="How late a job may start when a wake-up is lost. Default: 2s.",
 )
 def worker(
-    app: str | None, *, processes: int | None, log_format: str | None, log_level: str | None, **options: Any
+    app: str | None,
+    *,
+    processes: int | None,
+    log_format: str | None,
+    log_level: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Run a worker for an application, such as myproject.jobs:app.
 
@@ -45,7 +52,9 @@ def worker(
 
     spec = required(app)
     application = load(spec)
-    chosen, least = log_to_stderr(application, log_format, log_level)
+    chosen, least = log_to_stderr(application, log_format or ("json" if as_json else None), log_level)
+    if as_json:
+        tell_milestones(application, spec)
     given = {name: value for name, value in options.items() if value is not None}
     checked = application.worker_options(**given)  # refused here, not in every child again and again
     worker_id = supervised_id()
@@ -56,7 +65,7 @@ def worker(
         application.run_worker(id=worker_id, **given)
         return
     # The parent has decided what suits the terminal: its children must not decide otherwise.
-    passed_on = given | {"log_format": chosen, "log_level": least}
+    passed_on = given | {"log_format": chosen, "log_level": least, "json": as_json}
     command = [sys.executable, "-m", "tidemill", "worker", *_as_arguments(passed_on)]
     until_idle = bool(given.get("until_idle"))
     asyncio.run(application.supervise([*command, "--", spec], processes, until_idle=until_idle))

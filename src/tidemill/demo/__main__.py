@@ -7,7 +7,7 @@ import logging
 import shutil
 import sys
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,11 @@ from tidemill.errors import TidemillError
 INTERRUPTED = 130
 
 
-def main() -> int:
+Report = Callable[[dict[str, object]], None]
+
+
+def main(report: Report | None = None) -> int:
+    """What was promised is given to `report`, if there is one; what happens is told on stderr then."""
     # The screen belongs to the table; what the worker would log is shown there.
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
@@ -32,7 +36,9 @@ def main() -> int:
     try:
         _forget_the_last_run()
         with tempfile.TemporaryDirectory(prefix="tidemill-demo-") as folder:
-            return asyncio.run(_run(Screen(Console()), Path(folder) / "deaths"))
+            return asyncio.run(
+                _run(Screen(Console(stderr=report is not None)), Path(folder) / "deaths", report)
+            )
     except (TidemillError, OSError) as error:
         print(f"the demo could not run in {Path.cwd()}: {error}", file=sys.stderr)  # noqa: T201 - a command
         return 1
@@ -46,7 +52,7 @@ def _forget_the_last_run() -> None:
     shutil.rmtree(f"{FILE}-wake", ignore_errors=True)
 
 
-async def _run(screen: Screen, deaths: Path) -> int:
+async def _run(screen: Screen, deaths: Path, report: Report | None) -> int:
     screen.plain(f"Tidemill on the SQLite file {FILE}, one worker with 10 slots\n")
     async with app:
         worker = app.worker(concurrency=10)
@@ -55,7 +61,7 @@ async def _run(screen: Screen, deaths: Path) -> int:
             told = await _in_time(tell(screen.say, deaths))
         worker.stop()
         await running
-    return _close(screen, told, _lines(deaths))
+    return _close(screen, told, _lines(deaths), report)
 
 
 async def _in_time(telling: Coroutine[Any, Any, Told]) -> Told:
@@ -70,8 +76,13 @@ def _lines(file: Path) -> int:
     return len(file.read_text(encoding="utf-8").splitlines()) if file.exists() else 0
 
 
-def _close(screen: Screen, told: Told, deaths: int) -> int:
+def _close(screen: Screen, told: Told, deaths: int, report: Report | None) -> int:
     kept = promises(told, witness, deaths)
+    code = 0 if all(held for held, _ in kept) else 1
+    if report is not None:
+        said = [{"kept": held, "says": sentence} for held, sentence in kept]
+        report({"kept": code == 0, "promises": said, "next": [*next_steps(told), dashboard_step()]})
+        return code
     screen.plain()
     for held, sentence in kept:
         screen.plain(f"{'ok ' if held else 'NOT'} {sentence}")
@@ -79,7 +90,7 @@ def _close(screen: Screen, told: Told, deaths: int) -> int:
     for command in next_steps(told):
         screen.plain(f"  {command}")
     screen.plain(f"\nOr in a browser, with the link that this prints:\n\n  {dashboard_step()}")
-    return 0 if all(held for held, _ in kept) else 1
+    return code
 
 
 if __name__ == "__main__":
