@@ -1,0 +1,1 @@
+"""Music enrichment: songs of a Subsonic server, described by a model and found by likeness."""

@@ -1,0 +1,227 @@
+"""The songs and how far each is, in the application's own database.
+
+Whoever works on a song has it: `job_id` says which job, from the moment the job is made until the song's
+outcome is written. Every write of a job is conditional on that. So a song is in one job at a time, a worker
+that lost its job overwrites nothing, and a job that waits for its turn again (a refused call, a pool without
+units, a retry) keeps its songs and is not sent a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import ColumnElement, Row, and_, case, func, insert, null, or_, select, tuple_, update
+
+from tidemill_apps.common.database import Database
+from tidemill_apps.music import tables
+from tidemill_apps.music.outcomes import Outcome, before_processing, columns_of
+from tidemill_apps.music.songs import Song, Status, Stored, Track
+from tidemill_apps.music.tables import songs
+from tidemill_apps.music.upserts import COLUMNS, compared
+
+AT_ONCE = 500
+"""Songs named in one statement: databases allow only so many values in it."""
+WAITING = (Status.PENDING, Status.DESCRIBED)
+T = TypeVar("T")
+
+
+class Library:
+    """`wall` is the time, in seconds."""
+
+    def __init__(self, database: Database, wall: Callable[[], float]) -> None:
+        self.database, self._wall = database, wall
+
+    async def prepare(self) -> None:
+        """Tables and columns that are missing are made. A song nobody gave a status is pending."""
+        await self.database.prepare(tables.metadata)
+        nobody_said = update(songs).where(songs.c.status.is_(None))
+        await self._settle(nobody_said.values(status=Status.PENDING.value))
+
+    async def upsert(self, tracks: Sequence[Track]) -> tuple[int, int]:
+        """A page of the music server's songs. Answers how many were new, and how many changed. One whose
+        title or artist changed is pending again."""
+        async with self.database.transaction() as connection:
+            there: dict[str, Any] = {}
+            for some in _pieces([track.id for track in tracks]):
+                query = select(songs).with_only_columns(songs.c.navidrome_id, *_LISTED)
+                rows = await connection.execute(query.where(songs.c.navidrome_id.in_(some)))
+                there |= {row["navidrome_id"]: row for row in rows.mappings()}
+            page = compared(tracks, there)
+            if page.new:
+                await connection.execute(
+                    insert(songs), [{**new, "changed_at": self._now()} for new in page.new]
+                )
+            for navidrome_id, values in page.changed.items():
+                one = update(songs).where(songs.c.navidrome_id == navidrome_id)
+                await connection.execute(one.values({**values, "changed_at": self._now()}))
+        return len(page.new), len(page.changed)
+
+    # What there is
+
+    async def pending(self, limit: int | None = None) -> list[Song]:
+        """Those no job has, the longest untouched first."""
+        return await self._free(Status.PENDING, limit)
+
+    async def described_without_vector(self, limit: int | None = None) -> list[Song]:
+        """Likewise."""
+        return await self._free(Status.DESCRIBED, limit)
+
+    async def counts(self) -> dict[Status, int]:
+        query = select(songs.c.status, func.count().label("number")).group_by(songs.c.status)
+        async with self.database.reading() as connection:
+            found = {row.status: row.number for row in (await connection.execute(query)).all()}
+        return {status: found.get(status.value, 0) for status in Status}
+
+    async def song(self, navidrome_id: str) -> Stored | None:
+        return next(iter(await self.stored([navidrome_id])), None)
+
+    async def stored(self, navidrome_ids: Sequence[str]) -> list[Stored]:
+        """Those that are there, in the order asked for."""
+        found: dict[str, Stored] = {}
+        async with self.database.reading() as connection:
+            for some in _pieces(navidrome_ids):
+                query = select(*_SHOWN).where(songs.c.navidrome_id.in_(some))
+                found |= {row.navidrome_id: _stored(row) for row in (await connection.execute(query)).all()}
+        return [found[id_] for id_ in navidrome_ids if id_ in found]
+
+    async def have(self, batch: Sequence[Song], *statuses: Status) -> int:
+        """How many of them are that far."""
+        rows = await self.stored([song.navidrome_id for song in batch])
+        return sum(row.status in statuses for row in rows)
+
+    async def left_processing(self) -> dict[str | None, list[str]]:
+        """The songs of each job that has some. Those under None are PROCESSING and nobody's: a program that
+        knew nothing of jobs left them so."""
+        query = select(songs.c.job_id, songs.c.navidrome_id).where(_held())
+        held: dict[str | None, list[str]] = {}
+        async with self.database.reading() as connection:
+            for job_id, navidrome_id in (await connection.execute(query)).all():
+                held.setdefault(job_id, []).append(navidrome_id)
+        return held
+
+    # Who has them
+
+    async def mark_queued(self, jobs: Mapping[str, Iterable[str]]) -> None:
+        """These jobs are about to be enqueued with these songs. Mark first, then enqueue: a song that is
+        marked for a job that never came is found and released; one that is in two jobs is paid for twice."""
+        async with self.database.transaction() as connection:
+            for job_id, ids in jobs.items():
+                free = and_(songs.c.status.in_(WAITING), songs.c.job_id.is_(None))
+                for some in _pieces(list(ids)):
+                    await connection.execute(
+                        update(songs).where(songs.c.navidrome_id.in_(some), free).values(job_id=job_id)
+                    )
+
+    async def mark_processing(
+        self, batch: Sequence[Song], job_id: str, *, of: Sequence[Status] = WAITING
+    ) -> list[Song]:
+        """In one transaction. Answers which of them the job has now: not those that another has, that are
+        done, or whose title or artist is another by now. A job that runs again gets its own back."""
+        mine = and_(songs.c.job_id == job_id, songs.c.status.in_((*of, Status.PROCESSING, Status.FAILED)))
+        free = and_(songs.c.job_id.is_(None), songs.c.status.in_(of))
+        before = case((songs.c.status.in_(WAITING), songs.c.status), else_=songs.c.previous_status)
+        values = {"status": Status.PROCESSING, "previous_status": before, "job_id": job_id}
+        taken: set[str] = set()
+        async with self.database.transaction() as connection:
+            for some in _pieces(batch):
+                same = tuple_(songs.c.navidrome_id, _TITLE, _ARTIST).in_(
+                    [(song.navidrome_id, song.title, song.artist) for song in some]
+                )
+                marked = update(songs).where(same, or_(mine, free)).values(values)
+                rows = await connection.execute(marked.returning(songs.c.navidrome_id))
+                taken |= set(rows.scalars())
+        return [song for song in batch if song.navidrome_id in taken]
+
+    async def wait(self, job_id: str) -> None:
+        """The job's attempt ended and its songs wait for the next one, which is the same job's."""
+        of_job = and_(songs.c.job_id == job_id, songs.c.status == Status.PROCESSING.value)
+        await self._settle(update(songs).where(of_job).values(status=before_processing()))
+
+    async def release(self, job_id: str | None) -> int:
+        """The job is over and its songs are as they were before. Answers how many. None: those that are
+        PROCESSING and nobody's."""
+        values = {"status": _was(), "job_id": null()}
+        return await self._settle(update(songs).where(_of_job(job_id), _held()).values(values))
+
+    async def fail(self, job_id: str | None, error: str, answer: str | None = None) -> int:
+        """The job failed for good, and with it those songs it still has. `answer` is kept for debugging."""
+        values = {
+            "status": Status.FAILED.value,
+            "previous_status": _was(),
+            "last_error": error,
+            "kept_answer": answer,
+            "changed_at": self._now(),
+        }
+        return await self._settle(update(songs).where(_of_job(job_id), _held()).values(values))
+
+    async def retry_failed(self) -> int:
+        """For a person who has mended what made them fail: they wait again, with all their tries."""
+        values = {"status": before_processing(), "job_id": null(), "tries": 0, "changed_at": self._now()}
+        return await self._settle(update(songs).where(songs.c.status == Status.FAILED.value).values(values))
+
+    # What was found out
+
+    async def save(self, job_id: str, outcomes: Iterable[Outcome]) -> None:
+        """In one commit, for those songs the job still has."""
+        mine = and_(songs.c.job_id == job_id, _held())
+        async with self.database.transaction() as connection:
+            for outcome in outcomes:
+                one = update(songs).where(songs.c.navidrome_id == outcome.navidrome_id, mine)
+                await connection.execute(one.values({**columns_of(outcome), "changed_at": self._now()}))
+
+    async def _free(self, status: Status, limit: int | None) -> list[Song]:
+        query = (
+            select(songs.c.navidrome_id, _TITLE, _ARTIST)
+            .where(songs.c.status == status.value, songs.c.job_id.is_(None))
+            .order_by(func.coalesce(songs.c.changed_at, 0), songs.c.navidrome_id)
+            .limit(limit)
+        )
+        async with self.database.reading() as connection:
+            return [Song(*row) for row in (await connection.execute(query)).all()]
+
+    async def _settle(self, statement: Any) -> int:
+        async with self.database.transaction() as connection:
+            return int((await connection.execute(statement)).rowcount)
+
+    def _now(self) -> int:
+        return int(self._wall() * 1000)
+
+
+_TITLE, _ARTIST = func.coalesce(songs.c.title, ""), func.coalesce(songs.c.artist, "")
+_LISTED = [songs.c[name] for name in COLUMNS]
+_SHOWN = [songs.c[name] for name in Stored.__struct_fields__]
+
+
+def _held() -> ColumnElement[bool]:
+    waits = and_(songs.c.status.in_(WAITING), songs.c.job_id.is_not(None))
+    return or_(songs.c.status == Status.PROCESSING.value, waits)
+
+
+def _was() -> ColumnElement[str]:
+    """A song that was marked and not begun is what it was all the time."""
+    return case((songs.c.status.in_(WAITING), songs.c.status), else_=before_processing())
+
+
+def _of_job(job_id: str | None) -> ColumnElement[bool]:
+    return songs.c.job_id.is_(None) if job_id is None else songs.c.job_id == job_id
+
+
+def _stored(row: Row[Any]) -> Stored:
+    values = dict(zip(row._fields, row, strict=True))
+    given = {"title": row.title or "", "artist": row.artist or "", "tries": row.tries or 0}
+    return Stored(**{**values, **given, "tags": _list(row.tags)})
+
+
+def _list(tags: str | None) -> list[str]:
+    """A table of another program may have tags in a form of its own."""
+    try:
+        return msgspec.json.decode(tags or "[]", type=list[str])
+    except msgspec.DecodeError:
+        return [tags or ""]
+
+
+def _pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), AT_ONCE):
+        yield items[start : start + AT_ONCE]
