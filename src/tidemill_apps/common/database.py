@@ -93,8 +93,7 @@ class Database:
                 connected = True
                 yield connection
         except (DBAPIError, OSError) as error:
-            own = connected and isinstance(error, OSError)  # of what was done inside
-            if own or (told := sentence(self.place, error)) is None:
+            if (told := sentence(self.place, error, connected=connected)) is None:
                 raise
             raise DatabaseUnavailable(told) from error
 

@@ -41,14 +41,18 @@ def place_of(url: str) -> str:
     return f"{parsed.host or 'localhost'}:{parsed.port or 5432}/{parsed.database or ''}"
 
 
-def sentence(place: str, error: DBAPIError | OSError) -> str | None:
+def sentence(place: str, error: DBAPIError | OSError, *, connected: bool) -> str | None:
     """None when it is about what was asked, and not about the database."""
     if isinstance(error, OSError):
+        if connected:  # a file that the caller wanted, in the middle of a transaction
+            return None
         return f"the database {place} cannot be reached: {error.strerror or error}; is it running?"
     said = re.sub(r"^<class '[^']*'>: ", "", str(error.orig)).partition("\n")[0]
     for words, told in _WORDS:
         if words in said:
             return f"the database {place}: {told}"
+    if not connected:
+        return f"the database {place} cannot be used: {said}"
     if error.connection_invalidated or isinstance(error, InterfaceError):
         return f"the database {place} went away: {said}"
     return None

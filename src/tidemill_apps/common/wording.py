@@ -48,6 +48,8 @@ def _words(found: inspect.Type) -> str:
 
 
 def _bounds(found: inspect.IntType | inspect.FloatType) -> str:
+    if found.ge is not None and found.le is not None:
+        return f" from {found.ge:g} to {found.le:g}"
     said = [
         words.format(bound)
         for words, bound in (

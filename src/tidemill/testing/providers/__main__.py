@@ -8,17 +8,25 @@ import contextlib
 import click
 
 from tidemill.clock import SystemClock
+from tidemill.testing.providers.content import Replies
 from tidemill.testing.providers.dialects import DIALECTS
 from tidemill.testing.providers.presets import PRESETS
 from tidemill.testing.providers.provider import Provider
 from tidemill.testing.providers.quota import Quota
-from tidemill.testing.providers.reading import options_from, quota_from
+from tidemill.testing.providers.reading import options_from, quota_from, replies_from
 from tidemill.testing.providers.server import Server
 
 
 def _read(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[Quota, ...]:
     try:
         return tuple(quota_from(text) for text in texts)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _find(_: click.Context, __: click.Parameter, text: str | None) -> Replies | None:
+    try:
+        return None if text is None else replies_from(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -47,6 +55,12 @@ def _read(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tupl
     help="JSON over the example account's behaviour, by the names of tidemill.testing.providers.Options, "
     'such as \'{"jitter": 0.5, "latency": [1, 2], "lost_rate": 0.01}\'.',
 )
+@click.option(
+    "--replies",
+    callback=_find,
+    help="module:function that says what the model answers, from what was asked "
+    "(tidemill.testing.providers.Asked). Without it, a made-up sentence.",
+)
 def main(
     *,
     dialect: str,
@@ -56,6 +70,7 @@ def main(
     quotas: tuple[Quota, ...],
     start: float | None,
     said: str,
+    replies: Replies | None,
 ) -> None:
     """A simulator of a metered API on this machine. Its answers are made up and nothing is paid for."""
     usual, options = PRESETS[dialect]
@@ -68,6 +83,7 @@ def main(
             seed=seed,
             scale=scale,
             start=start,
+            replies=replies,
         )
     except ValueError as error:
         raise click.ClickException(str(error)) from error

@@ -43,9 +43,9 @@ class Bill(msgspec.Struct, kw_only=True):
     arrived: float
     mark: str | None
     scope: str
-    kind: Literal["chat", "embed"]
-    model: str
-    texts: int
+    kind: Literal["chat", "embed"] = "chat"
+    model: str = ""
+    texts: int = 1
     input_tokens: int
     output_tokens: int
     answered: bool = False

@@ -1,11 +1,13 @@
-"""Quotas and options as a person writes them on a command line."""
+"""Quotas, options and what answers, as a person writes them on a command line."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, cast, get_args
 
 import msgspec
 
+from tidemill.testing.providers.content import Replies
 from tidemill.testing.providers.options import Options
 from tidemill.testing.providers.quota import Quota, Unit
 
@@ -45,6 +47,20 @@ def options_from(text: str, usual: Options) -> Options:
         return msgspec.convert(msgspec.structs.asdict(usual) | said, Options)
     except msgspec.MsgspecError as error:
         raise ValueError(f"options: {error}") from error
+
+
+def replies_from(text: str) -> Replies:
+    """`module:function`, of a module in the working folder or an installed one."""
+    module, colon, name = text.partition(":")
+    if not (module and colon and name):
+        raise ValueError(f"{text!r} is not module:function, such as songs:described")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{text!r} cannot be found: {error}") from error
+    if callable(found):
+        return cast("Replies", found)
+    raise ValueError(f"{text!r} is no function")
 
 
 def _unit(word: str) -> Unit:

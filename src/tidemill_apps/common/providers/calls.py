@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import httpx2
@@ -11,6 +11,7 @@ import msgspec
 
 from tidemill_apps.common.providers.account import Account
 
+Form = TypeVar("Form", bound=msgspec.Struct)
 LONGEST = 500  # characters of what a provider says
 
 
@@ -72,12 +73,12 @@ class Calls:
         return f"{self.account.told} answered {response.status_code}: {said[:LONGEST]}"
 
 
-def decoded(response: httpx2.Response) -> dict[str, Any]:
-    """Raises AnswerUnusable for what is no JSON object."""
+def decoded(response: httpx2.Response, kind: type[Form]) -> Form:
+    """What was answered, if it has the form it should have."""
     try:
-        return msgspec.json.decode(response.content, type=dict[str, Any])
+        return msgspec.json.decode(response.content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise AnswerUnusable("the answer is not a JSON object", response) from error
+        raise AnswerUnusable(f"the answer has not the form it should have: {error}", response) from error
 
 
 def _message(response: httpx2.Response) -> str:

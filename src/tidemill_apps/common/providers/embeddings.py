@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -26,14 +26,11 @@ class Embeddings(Protocol):
         """Connections of this event loop. It may be used again."""
 
 
-def checked(vectors: list[Any], dimensions: int | None, response: object) -> list[list[float] | None]:
-    """Each a list of numbers, all of one length, or None. An empty one is none."""
-    found: list[list[float] | None] = []
-    for index, vector in enumerate(vectors):
-        try:
-            found.append(msgspec.convert(vector, list[float] | None) or None)
-        except msgspec.ValidationError as error:
-            raise AnswerUnusable(f"vector {index} is not a list of numbers", response) from error
+def checked(
+    vectors: list[list[float] | None], dimensions: int | None, response: object
+) -> list[list[float] | None]:
+    """All of one length, and of the one that was asked for. An empty one is none."""
+    found = [vector or None for vector in vectors]
     lengths = {len(vector) for vector in found if vector is not None}
     if dimensions is not None and lengths - {dimensions}:
         raise AnswerUnusable(f"vectors have {_listed(lengths)} dimensions, expected {dimensions}", response)

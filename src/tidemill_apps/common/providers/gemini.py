@@ -5,10 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from tidemill_apps.common.providers.account import Account
 from tidemill_apps.common.providers.calls import AnswerUnusable, Calls, decoded
 from tidemill_apps.common.providers.chat import Completed
 from tidemill_apps.common.providers.embeddings import Embedded, checked
+
+
+class Part(msgspec.Struct, frozen=True):
+    text: str = ""
+    thought: bool = False
+
+
+class Content(msgspec.Struct, frozen=True):
+    parts: tuple[Part, ...] = ()
+
+
+class Candidate(msgspec.Struct, frozen=True, rename="camel"):
+    content: Content = Content()
+    finish_reason: str | None = None
+
+
+class Feedback(msgspec.Struct, frozen=True, rename="camel"):
+    block_reason: str | None = None
+
+
+class Answered(msgspec.Struct, frozen=True, rename="camel"):
+    candidates: tuple[Candidate, ...] = ()
+    prompt_feedback: Feedback = Feedback()
+
+
+class Vector(msgspec.Struct, frozen=True):
+    values: list[float] | None = None
+
+
+class Vectors(msgspec.Struct, frozen=True):
+    embeddings: tuple[Vector | None, ...] = ()
 
 
 class GeminiChat:
@@ -23,7 +56,7 @@ class GeminiChat:
             "generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": schema},
         }
         response = await self._calls.post(self._path, body, mark)
-        return Completed(_text(decoded(response), response), response)
+        return Completed(_text(decoded(response, Answered), response), response)
 
     async def close(self) -> None:
         await self._calls.close()
@@ -37,12 +70,11 @@ class GeminiEmbeddings:
     async def embed(self, texts: Sequence[str], *, mark: str) -> Embedded:
         body = {"requests": [self._request(text) for text in texts]}
         response = await self._calls.post(self._path, body, mark)
-        found = decoded(response).get("embeddings")
-        if not isinstance(found, list) or len(found) != len(texts):
+        found = decoded(response, Vectors).embeddings
+        if len(found) != len(texts):
             # They have no index: with one left out nobody knows whose the others are.
-            count = len(found) if isinstance(found, list) else "no"
-            raise AnswerUnusable(f"{count} vectors came for {len(texts)} texts", response)
-        values = [one.get("values") if isinstance(one, dict) else one for one in found]
+            raise AnswerUnusable(f"{len(found)} vectors came for {len(texts)} texts", response)
+        values = [one.values if one is not None else None for one in found]
         return Embedded(checked(values, self._account.dimensions, response), response)
 
     async def close(self) -> None:
@@ -60,22 +92,20 @@ def _calls(account: Account) -> Calls:
     return Calls(account, {"x-goog-api-key": account.key})
 
 
-def _text(body: dict[str, Any], response: object) -> str:
-    candidates = body.get("candidates")
-    if not isinstance(candidates, list) or not candidates:
-        why = (body.get("promptFeedback") or {}).get("blockReason")
+def _text(answer: Answered, response: object) -> str:
+    if not answer.candidates:
+        why = answer.prompt_feedback.block_reason
         problem = f"the question was blocked ({why})" if why else "there is no candidate in the answer"
         raise AnswerUnusable(problem, response)
-    first = candidates[0]
-    match first.get("finishReason"):
+    first = answer.candidates[0]
+    match first.finish_reason:
         case "STOP" | None:
             pass
         case "MAX_TOKENS":
             raise AnswerUnusable("the answer was cut off (MAX_TOKENS); ask for less at once", response)
         case reason:
             raise AnswerUnusable(f"the answer was blocked ({reason})", response)
-    parts = (first.get("content") or {}).get("parts") or []
-    text = "".join(part.get("text", "") for part in parts if not part.get("thought"))
+    text = "".join(part.text for part in first.content.parts if not part.thought)
     if not text:
         raise AnswerUnusable("the answer has no text", response)
     return text

@@ -14,6 +14,29 @@ from tidemill_apps.common.providers.chat import Completed
 from tidemill_apps.common.providers.embeddings import Embedded, checked
 
 
+class Message(msgspec.Struct, frozen=True):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class Choice(msgspec.Struct, frozen=True):
+    message: Message = Message()
+    finish_reason: str | None = None
+
+
+class Answered(msgspec.Struct, frozen=True):
+    choices: tuple[Choice, ...] = ()
+
+
+class Row(msgspec.Struct, frozen=True):
+    index: int | None = None
+    embedding: list[float] | None = None
+
+
+class Vectors(msgspec.Struct, frozen=True):
+    data: tuple[Row, ...]
+
+
 class OpenAIChat:
     def __init__(self, account: Account) -> None:
         self._calls, self._account = _calls(account), account
@@ -21,7 +44,7 @@ class OpenAIChat:
     async def complete(self, system: str, user: str, schema: dict[str, Any], *, mark: str) -> Completed:
         body = {"model": self._account.model} | self._asked(system, user, schema)
         response = await self._calls.post("/chat/completions", body, mark)
-        return Completed(_text(decoded(response), response), response)
+        return Completed(_text(decoded(response, Answered), response), response)
 
     async def close(self) -> None:
         await self._calls.close()
@@ -46,7 +69,7 @@ class OpenAIEmbeddings:
         if self._account.dimensions:
             body["dimensions"] = self._account.dimensions
         response = await self._calls.post("/embeddings", body, mark)
-        vectors = _aligned(decoded(response).get("data"), len(texts), response)
+        vectors = _aligned(decoded(response, Vectors).data, len(texts), response)
         return Embedded(checked(vectors, self._account.dimensions, response), response)
 
     async def close(self) -> None:
@@ -57,33 +80,29 @@ def _calls(account: Account) -> Calls:
     return Calls(account, {"authorization": f"Bearer {account.key}"} if account.key else {})
 
 
-def _text(body: dict[str, Any], response: object) -> str:
-    choices = body.get("choices")
-    if not isinstance(choices, list) or not choices:
+def _text(answer: Answered, response: object) -> str:
+    if not answer.choices:
         raise AnswerUnusable("there is no choice in the answer", response)
-    message = choices[0].get("message") or {}
-    match choices[0].get("finish_reason"):
+    first = answer.choices[0]
+    match first.finish_reason:
         case "length":
             raise AnswerUnusable("the answer was cut off (length); ask for less at once", response)
         case "content_filter":
             raise AnswerUnusable("the answer was blocked (content_filter)", response)
-    if message.get("refusal"):
-        raise AnswerUnusable(f"the model refused: {message['refusal']}", response)
-    if not isinstance(message.get("content"), str) or not message["content"]:
+    if first.message.refusal:
+        raise AnswerUnusable(f"the model refused: {first.message.refusal}", response)
+    if not first.message.content:
         raise AnswerUnusable("the answer has no text", response)
-    return str(message["content"])
+    return first.message.content
 
 
-def _aligned(rows: Any, count: int, response: object) -> list[Any]:
+def _aligned(rows: Sequence[Row], count: int, response: object) -> list[list[float] | None]:
     """By their index, in whatever order they came; None for those that are missing."""
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise AnswerUnusable("there is no list of vectors in the answer", response)
-    if all("index" not in row for row in rows) and len(rows) == count:
-        return [row.get("embedding") for row in rows]
-    vectors: dict[int, Any] = {}
+    if len(rows) == count and all(row.index is None for row in rows):
+        return [row.embedding for row in rows]
+    vectors: dict[int, list[float] | None] = {}
     for row in rows:
-        index = row.get("index")
-        if not isinstance(index, int) or not 0 <= index < count or index in vectors:
-            raise AnswerUnusable(f"a vector has the index {index!r}, for {count} texts", response)
-        vectors[index] = row.get("embedding")
+        if row.index is None or not 0 <= row.index < count or row.index in vectors:
+            raise AnswerUnusable(f"a vector has the index {row.index}, for {count} texts", response)
+        vectors[row.index] = row.embedding
     return [vectors.get(index) for index in range(count)]

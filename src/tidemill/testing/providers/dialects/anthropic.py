@@ -52,7 +52,7 @@ class Anthropic(Dialect):
             if field not in request.body:
                 text = f"{field}: Field required"
                 raise BadRequest(Answer(400, {}, _error("invalid_request_error", text, 0)))
-        texts = texts_in(request.body.get("system", "")) + texts_in(request.body["messages"])
+        texts = texts_in(request.body.get("system")) + texts_in(request.body["messages"])
         most = positive(request.body["max_tokens"])
         return Asked(
             kind="chat",
