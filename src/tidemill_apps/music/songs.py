@@ -54,7 +54,7 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
     """A song as the music server lists it."""
 
     id: str
-    title: str
+    title: str = ""
     artist: str = ""
     album: str | None = None
     genre: str | None = None

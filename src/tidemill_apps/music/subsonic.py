@@ -26,6 +26,10 @@ class SubsonicError(Exception):
     """The music server could not be asked, or does not answer as one."""
 
 
+class Refused(SubsonicError):
+    """It answered, and would not."""
+
+
 class _Error(msgspec.Struct):
     code: int = 0
     message: str = ""
@@ -39,12 +43,17 @@ class _Indexes(msgspec.Struct):
     last_modified: int = msgspec.field(default=0, name="lastModified")
 
 
+class _ScanStatus(msgspec.Struct):
+    scanning: bool = False
+
+
 class _Answer(msgspec.Struct):
     status: str
     version: str
     error: _Error | None = None
     found: _Found | None = msgspec.field(default=None, name="searchResult3")
     indexes: _Indexes | None = None
+    scan: _ScanStatus | None = msgspec.field(default=None, name="scanStatus")
 
 
 class _Envelope(msgspec.Struct):
@@ -75,9 +84,11 @@ class Subsonic:
         await self._ask("ping")
 
     async def last_modified(self) -> int:
-        """When the collection changed last, in milliseconds; 0 if the server does not say."""
+        """When the collection changed last, in milliseconds; 0 if the server does not say, or is at it."""
         answer = await self._ask("getIndexes", ifModifiedSince=LATER_THAN_ANY_SCAN)
-        return answer.indexes.last_modified if answer.indexes else 0
+        if answer.indexes is None or await self._is_scanning():
+            return 0
+        return answer.indexes.last_modified
 
     async def pages(self, size: int = PAGE) -> AsyncIterator[list[Track]]:
         """All songs. Searching for nothing finds everything, with Navidrome and others alike."""
@@ -92,6 +103,15 @@ class Subsonic:
             if len(page) < size:
                 return
             start += len(page)
+
+    async def _is_scanning(self) -> bool:
+        """Navidrome dates a change by the beginning of the scan that found it: what a scan under way finds
+        later would have the same date. Servers that refuse to tell have the date of its end."""
+        try:
+            status = (await self._ask("getScanStatus")).scan
+        except Refused:
+            return False
+        return status is not None and status.scanning
 
     async def _ask(self, method: str, **parameters: Any) -> _Answer:
         form = {**self._who(), "v": VERSION, "c": CLIENT, "f": "json", **parameters}
@@ -123,7 +143,7 @@ class Subsonic:
                 "give the address that the web page of the server has, without /rest"
             ) from error
         if answer.error is not None or answer.status != "ok":
-            raise SubsonicError(self._sentence(answer.error or _Error(message="no reason given")))
+            raise Refused(self._sentence(answer.error or _Error(message="no reason given")))
         return answer
 
     def _sentence(self, error: _Error) -> str:
