@@ -7,7 +7,7 @@ import re
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError
 
-from tidemill import ConfigurationError
+from tidemill import ConfigurationError, StoreUnavailable
 
 KNOWN = "write it as sqlite:///music.db or postgresql://user:password@host/name"
 _WORDS = (
@@ -22,8 +22,8 @@ _WORDS = (
 )
 
 
-class DatabaseUnavailable(Exception):
-    """The application's own database cannot be used now."""
+class DatabaseUnavailable(StoreUnavailable):
+    """The application's own database cannot be used now; a route answers 503 with the sentence."""
 
 
 def place_of(url: str) -> str:
