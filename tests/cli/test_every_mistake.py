@@ -4,6 +4,7 @@ traceback, and nothing changed. Commands are found by walking the tree: a new on
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -220,6 +221,26 @@ def test_a_store_that_another_process_has_locked(cli: Cli, path: str) -> None:
     ran = cli(*call(path, "shop", "sqlite:///shop.db"))
     is_one_sentence(ran, FAILURE)
     assert "another process held the database" in ran.err + ran.out
+
+
+@pytest.fixture(scope="module")
+def nobody() -> Iterator[str]:
+    """An address at which nobody listens: the port is taken, and not by a server."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("url", ["redis://{}/0?timeout=0.1", "postgresql://ann@{}/none?timeout=0.5"])
+@pytest.mark.parametrize("path", ON_AN_APP)
+def test_a_server_that_is_dead(cli: Cli, tmp_path: Path, nobody: str, path: str, url: str) -> None:
+    application_at(tmp_path, "far", url.format(nobody))
+    before = contents(tmp_path)
+    ran = cli(*call(path, "far", ""))
+    is_one_sentence(ran, FAILURE)
+    assert "cannot be reached" in ran.err + ran.out
+    assert "onnection refused" in ran.err + ran.out
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("path", [path for path in ON_AN_APP if path not in RUNNING | OF_CODE])

@@ -3,6 +3,7 @@ what failed may be done again (`Kind`)."""
 
 from __future__ import annotations
 
+import os
 import ssl
 from enum import Enum
 from typing import NamedTuple
@@ -193,6 +194,8 @@ def _said(error: BaseException) -> str:
     """The first line: details may quote a row, and rows hold payloads."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
+    if isinstance(error, ConnectionError) and error.errno:  # asyncio says whom it called, in Python's words
+        return os.strerror(error.errno)
     if isinstance(error, OSError) and error.strerror and error.strerror.isprintable():
         return error.strerror
     lines = str(error).splitlines()
