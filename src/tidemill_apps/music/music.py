@@ -1,0 +1,101 @@
+"""The music application on a given Tidemill: queues, pools, tasks, what goes on beside
+them, routes and pages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tidemill import Context, Tidemill
+from tidemill.telemetry.events import JobFailed, JobLost
+from tidemill_apps.common.database import Database
+from tidemill_apps.music import pages, routes, settings_page
+from tidemill_apps.music.connections import Connections, is_simulated
+from tidemill_apps.music.enqueuing import Enqueuer
+from tidemill_apps.music.following import Follower
+from tidemill_apps.music.library import Library
+from tidemill_apps.music.limits import Pools, declare_queues
+from tidemill_apps.music.pipeline import ENQUEUE, Pipeline
+from tidemill_apps.music.planning import Planner
+from tidemill_apps.music.searching import Search
+from tidemill_apps.music.settings import MusicSettings
+from tidemill_apps.music.similar import Similar
+from tidemill_apps.music.sweeping import Sweeper
+from tidemill_apps.music.syncing import Synced, sync
+from tidemill_apps.music.system_settings import Live, SystemSettings
+from tidemill_apps.music.working import tasks
+
+
+class Music:
+    def __init__(self, app: Tidemill, settings: MusicSettings) -> None:
+        self.app, self.settings = app, settings
+        self.database = Database(settings.database_url)
+        self.library = Library(self.database, self.wall)
+        self.similar = Similar(self.library)
+        self.system_settings = SystemSettings(
+            self.database, Live(queue_rate_limit_max=settings.metadata_starts)
+        )
+        self.connections = Connections(app, settings)
+        declare_queues(app)
+        self.pools = Pools(app, settings)
+        self.tasks = tasks(app, self.pools, self.library, self.connections)
+        self.search = Search(app, self.pools.calls, self.connections, self.similar)
+        self.sweeper = Sweeper(app, self.library, ENQUEUE)
+        self.follower = Follower(app, self.system_settings, self.pools)
+        enqueuer = Enqueuer(app, self.library, self.system_settings, self.tasks)
+        planner = Planner(app, settings, enqueuer, self.tasks, self.pools.calls)
+        self.pipeline = Pipeline(app, enqueuer, self.sweeper, planner, self._synchronise)
+        self._prepared = False
+        app.lifespan(self.opened)
+        app.on(JobFailed, JobLost)(self._ended_badly)
+        settings_page.declare(self)
+        routes.declare(self)
+        pages.declare(self)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a simulator stands in for a provider: told wherever a person sees it."""
+        accounts = (self.settings.chat, self.settings.embeddings)
+        return any(is_simulated(account) or account.simulator for account in accounts)
+
+    def wall(self) -> float:
+        """By the clock the application has at the moment: a test gives it another one."""
+        return self.app.clock.wall()
+
+    async def prepare(self) -> None:
+        """Tables, columns and settings that are missing. Done once; a process without a worker comes here by
+        its first request."""
+        if not self._prepared:
+            await self.library.prepare()
+            await self.system_settings.prepare()
+            self._prepared = True
+
+    async def close(self) -> None:
+        await self.connections.close()
+        await self.database.close()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Music]:
+        """As long as a worker runs."""
+        await self.prepare()
+        await self.connections.open()
+        beside = [asyncio.create_task(self.follower.run()), asyncio.create_task(self.sweeper.run())]
+        try:
+            yield self
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            await self.close()
+
+    async def _synchronise(self, ctx: Context) -> Synced:
+        source = (await self.connections.open()).source
+
+        def progress(synced: Synced) -> None:
+            ctx.progress_sync(0.0, f"{synced.seen} songs read, {synced.new} of them new")
+
+        return await sync(source, self.library, progress)
+
+    def _ended_badly(self, _: JobFailed | JobLost) -> None:
+        self.sweeper.wake()

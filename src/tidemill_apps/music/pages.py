@@ -1,0 +1,129 @@
+"""The pages: how the pipeline stands, what a start would take, a search, and one song with those like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct
+
+from tidemill import Filter, Job, State
+from tidemill.web import Asked, Go, Page, Refused, Role
+from tidemill_apps.music.enqueuing import Work
+from tidemill_apps.music.limits import PIPELINE_QUEUE, WORK_QUEUES
+from tidemill_apps.music.pipeline import Start
+from tidemill_apps.music.status import status_of
+from tidemill_apps.music.words import words
+
+if TYPE_CHECKING:
+    from tidemill_apps.music.music import Music
+
+NOT_FOUND = 404
+ERRORS_SHOWN = 5
+LIKE_IT = 10
+
+
+class Form(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """As a form sends it: a box that is not ticked is not there."""
+
+    limit: Annotated[int, Meta(ge=1)] | None = None
+    sync: bool = False
+    work: Work = "full"
+
+    def start(self) -> Start:
+        return Start(skip_sync=not self.sync, limit=self.limit, work=self.work)
+
+
+class Searched(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    text: Annotated[str, Meta(max_length=1000)] = ""
+
+
+def declare(music: Music) -> None:
+    music.app.web.templates(Path(__file__).parent / "templates")
+    _showing(music)
+    _answering(music)
+    _steering(music)
+
+
+def _showing(music: Music) -> None:
+    web = music.app.web
+
+    @web.page("/music", title="Music")
+    async def overview(asked: Asked) -> Page:
+        await music.prepare()
+        shows = {
+            "m": words(asked.language),
+            "status": await status_of(music),
+            "live_settings": (await music.system_settings.read()).live,
+            "errors": await _last_errors(asked),
+        }
+        return Page("music.html", shows, live=("standing", "actions", "errors"))
+
+    @web.page("/music/songs/{song}", title="Song")
+    async def song(asked: Asked) -> Page:
+        await music.prepare()
+        id_ = asked.path["song"]
+        stored = await music.library.stored([id_])
+        if not stored:
+            raise Refused(NOT_FOUND, f"song: there is none with the id {id_!r}; search for its title")
+        shows = {"song": stored[0], "matches": await music.similar.to_song(id_, LIKE_IT)}
+        return Page("song.html", {"m": words(asked.language), **shows})
+
+
+def _answering(music: Music) -> None:
+    """Pages that are not drawn again by themselves: each time they would be paid for, or planned anew."""
+    web = music.app.web
+
+    @web.page("/music/plan", title="Dry run", role=Role.OPERATOR, query=Form, listed=False)
+    async def plan(asked: Asked) -> Page:
+        await music.prepare()
+        preview = await music.pipeline.preview(asked.query.start())
+        shows = {"wanted": asked.query, "preview": preview, "simulator": music.simulated}
+        return Page("music_plan.html", {"m": words(asked.language), **shows})
+
+    @web.page("/music/search", title="Search", query=Searched, listed=False)
+    async def search(asked: Asked) -> Page:
+        await music.prepare()
+        text = asked.query.text.strip()
+        matches = await music.search.find(text, LIKE_IT) if text else []
+        shows = {"text": text, "matches": matches, "simulator": music.simulated}
+        return Page("music_search.html", {"m": words(asked.language), **shows})
+
+
+def _steering(music: Music) -> None:
+    web, pipeline = music.app.web, music.pipeline
+
+    @web.route("POST", "/music/start", role=Role.OPERATOR, says="Start, from the page.", takes=Form)
+    async def start(asked: Asked) -> Go:
+        await music.prepare()
+        started = await pipeline.start(asked.body.start())
+        return _back(asked, "under_way" if started.existing else "started")
+
+    @web.route("POST", "/music/pause", role=Role.OPERATOR, says="Pause, from the page.")
+    async def pause(asked: Asked) -> Go:
+        await pipeline.pause(asked.who.name)
+        return _back(asked, "paused")
+
+    @web.route("POST", "/music/resume", role=Role.OPERATOR, says="Resume, from the page.")
+    async def resume(asked: Asked) -> Go:
+        await pipeline.resume()
+        return _back(asked, "resumed")
+
+    @web.route("POST", "/music/stop", role=Role.OPERATOR, says="Stop, from the page.")
+    async def stop(asked: Asked) -> Go:
+        await music.prepare()
+        stopped = await pipeline.stop(asked.who.name)
+        return _back(asked, "stopped", jobs=stopped.cancelled, songs=stopped.released)
+
+
+def _back(asked: Asked, notice: str, **values: int) -> Go:
+    return Go("/music", notice=words(asked.language)(f"notice.{notice}", **values))
+
+
+async def _last_errors(asked: Asked) -> list[Job]:
+    """The newest failed jobs, whatever queue they were on."""
+    failed: list[Job] = []
+    for queue in (PIPELINE_QUEUE, *WORK_QUEUES):
+        wanted = Filter(queue=queue, states=(State.FAILED,))
+        failed += (await asked.inspect.find(wanted, limit=ERRORS_SHOWN)).jobs
+    return sorted(failed, key=lambda job: job.finished or 0.0, reverse=True)[:ERRORS_SHOWN]

@@ -1,0 +1,138 @@
+"""Start, pause, resume and stop. Syncing and enqueuing are jobs themselves: whoever restarts everything in
+the middle of them goes on where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import Struct
+
+from tidemill import ConfigurationError, Context, Filter, Job, Retry, State, Task, Tidemill, Unique
+from tidemill_apps.music.enqueuing import Enqueuer, Work
+from tidemill_apps.music.limits import PIPELINE_QUEUE, WORK_QUEUES
+from tidemill_apps.music.planning import Planner, Preview
+from tidemill_apps.music.standing import LIVE, PENDING, Stage, Standing, standing
+from tidemill_apps.music.sweeping import Sweeper
+from tidemill_apps.music.syncing import Synced
+
+SYNC, ENQUEUE = "music-sync", "music-enqueue"
+ENQUEUE_WITHIN = 3600.0
+Synchronise = Callable[[Context], Awaitable[Synced]]
+
+
+class Start(Struct, frozen=True, kw_only=True):
+    """`work`: everything, or one half of it only."""
+
+    skip_sync: bool = False
+    limit: int | None = None
+    work: Work = "full"
+
+
+class Started(Struct, frozen=True, kw_only=True):
+    """The job that goes on with it. `existing`: it was begun before, and nothing new is."""
+
+    job: str
+    stage: Stage
+    existing: bool = False
+
+
+class Stopped(Struct, frozen=True, kw_only=True):
+    """How many jobs were cancelled, how many run to their end, and how many songs wait again."""
+
+    cancelled: int
+    running: int
+    released: int
+
+
+class Pipeline:
+    def __init__(
+        self, app: Tidemill, enqueuer: Enqueuer, sweeper: Sweeper, planner: Planner, synchronise: Synchronise
+    ) -> None:
+        self._app, self._enqueuer, self._sweeper, self._planner = app, enqueuer, sweeper, planner
+        self._synchronise = synchronise
+        task = app.task(
+            name=SYNC, queue=PIPELINE_QUEUE, unique=Unique("sync"), retry=Retry(attempts=3, first=5.0)
+        )
+        self._sync: Task[Any, Any] = task(self._synced)
+        task = app.task(name=ENQUEUE, queue=PIPELINE_QUEUE, unique=Unique("enqueue"), timeout=ENQUEUE_WITHIN)
+        self._enqueue: Task[Any, Any] = task(self._enqueued)
+
+    async def start(self, wanted: Start) -> Started:
+        """What is under way is not begun again."""
+        _check(wanted)
+        if (job := await self._own_job()) is not None:
+            return Started(job=job.id, stage=_stage_of(job), existing=True)
+        first = self._enqueue if wanted.skip_sync else self._sync
+        handle = await first.enqueue(work=wanted.work, limit=wanted.limit)
+        stage = Stage.ENQUEUING if wanted.skip_sync else Stage.SYNCING
+        return Started(job=handle.id, stage=stage, existing=handle.existing)
+
+    async def preview(self, wanted: Start) -> Preview:
+        """What `start` would do. Nothing is sent."""
+        _check(wanted)
+        return await self._planner.preview(wanted.work, wanted.limit)
+
+    async def pause(self, by: str) -> Stage:
+        """Running jobs go on; the rest waits until `resume`."""
+        stage = (await self.standing()).stage
+        if stage in (Stage.IDLE, Stage.SYNCING):
+            raise ConfigurationError(
+                f"pause: the pipeline is {stage}, and only what is enqueued can be paused; "
+                + ("start it first" if stage is Stage.IDLE else "wait until it enqueues, or stop it")
+            )
+        for queue in WORK_QUEUES:
+            await self._app.inspect.pause(queue, reason=f"paused by {by}")
+        return (await self.standing()).stage
+
+    async def resume(self) -> Stage:
+        """Ends a person's pause. The breaker is left to its own time."""
+        for queue in WORK_QUEUES:
+            await self._app.inspect.resume(queue)
+        return (await self.standing()).stage
+
+    async def stop(self, by: str) -> Stopped:
+        """What waits is cancelled and its songs wait again. What runs goes on to its end: its call is paid
+        for. A pause ends with it."""
+        cancelled = 0
+        for queue in (PIPELINE_QUEUE, *WORK_QUEUES):
+            states = LIVE if queue == PIPELINE_QUEUE else PENDING
+            changed = await self._app.inspect.cancel(
+                Filter(queue=queue, states=states), reason=f"the pipeline was stopped by {by}"
+            )
+            cancelled += changed.changed
+        released = await self._sweeper.sweep()
+        stage = await self.resume()
+        running = (await self.standing()).counts[State.RUNNING] if stage is not Stage.IDLE else 0
+        return Stopped(cancelled=cancelled, running=running, released=released)
+
+    async def standing(self) -> Standing:
+        """Asked in this order: a job that ends between the two has left its successors behind."""
+        job = await self._own_job()
+        return standing(
+            await self._app.inspect.overview(sparing=True), Stage.IDLE if job is None else _stage_of(job)
+        )
+
+    async def _own_job(self) -> Job | None:
+        found = await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE, states=LIVE), limit=10)
+        return min(found.jobs, key=lambda job: (job.task != SYNC, job.seq), default=None)
+
+    async def _synced(self, ctx: Context, work: Work, limit: int | None) -> int:
+        """Its successor has an id of its own making: a sync that runs again begins no second one."""
+        synced = await self._synchronise(ctx)
+        await self._enqueue.using(id=f"{ctx.job_id}-enqueue").enqueue(work=work, limit=limit)
+        return synced.seen
+
+    async def _enqueued(self, ctx: Context, work: Work, limit: int | None) -> int:
+        return await self._enqueuer.enqueue(ctx, work, limit)
+
+
+def _stage_of(job: Job) -> Stage:
+    return Stage.SYNCING if job.task == SYNC else Stage.ENQUEUING
+
+
+def _check(wanted: Start) -> None:
+    if wanted.limit is not None and wanted.limit < 1:
+        raise ConfigurationError(
+            f"limit: must be a whole number of songs, 1 or more, is {wanted.limit}; leave it out for all"
+        )

@@ -1,0 +1,120 @@
+"""How the pipeline stands, from what is in the store: nothing of it is kept in a variable, so a restart of
+everything changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from msgspec import Struct
+
+from tidemill import Overview, PoolStatus, QueueView, State
+from tidemill_apps.music.limits import CALLS, PIPELINE_QUEUE, WORK_QUEUES
+
+PENDING = (State.SCHEDULED, State.READY, State.WAITING)
+LIVE = (*PENDING, State.RUNNING)
+
+
+class Stage(StrEnum):
+    """In which the pipeline is. A person's pause and the breaker are two marks: each is lifted by its own."""
+
+    IDLE = "idle"
+    SYNCING = "syncing"
+    ENQUEUING = "enqueuing"
+    RUNNING = "running"
+    PAUSED = "paused"
+    BREAKER = "breaker"
+
+
+class Shut(Struct, frozen=True):
+    """Why no call is made, and until when (wall); None: until a person acts."""
+
+    reason: str
+    until: float | None
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """`beginning` is which part of the pipeline's own jobs there is, IDLE when there is none."""
+
+    stage: Stage
+    beginning: Stage
+    counts: dict[State, int]
+    paused: Shut | None
+    breaker: Shut | None
+    served: bool
+
+    @property
+    def live(self) -> int:
+        return sum(self.counts[state] for state in LIVE)
+
+    @property
+    def held(self) -> Shut | None:
+        """What keeps it from going on."""
+        return self.paused or self.breaker
+
+
+def standing(seen: Overview, beginning: Stage) -> Standing:
+    work = [view for view in seen.queues if view.name in WORK_QUEUES]
+    counts = {state: sum(view.counts[state] for view in work) for state in State}
+    calls = next((pool for pool in seen.pools if pool.name == CALLS), None)
+    live = any(counts[state] for state in LIVE)
+    paused = _paused(work) or (None if calls is None else _closed_by_hand(calls, seen.now))
+    breaker = _broken(calls, seen.now) if calls is not None and live else None
+    return Standing(
+        stage=_stage(beginning, paused=paused, breaker=breaker, live=live),
+        beginning=beginning,
+        counts=counts,
+        paused=paused,
+        breaker=breaker,
+        served=any({*WORK_QUEUES, PIPELINE_QUEUE} & set(worker.queues) for worker in seen.workers),
+    )
+
+
+def _stage(beginning: Stage, *, paused: Shut | None, breaker: Shut | None, live: bool) -> Stage:
+    if beginning is Stage.SYNCING:
+        return Stage.SYNCING
+    if paused is not None:
+        return Stage.PAUSED
+    if beginning is Stage.ENQUEUING:
+        return Stage.ENQUEUING
+    if not live:
+        return Stage.IDLE
+    return Stage.RUNNING if breaker is None else Stage.BREAKER
+
+
+def _paused(work: Iterable[QueueView]) -> Shut | None:
+    """When all are, or all that have something to do: one quiet queue that somebody paused stops nothing."""
+    views = list(work)
+    busy = [view for view in views if view.size] or views
+    pauses = [view.pause for view in busy]
+    if not pauses or any(pause is None for pause in pauses):
+        return None
+    first = pauses[0]
+    return None if first is None else Shut(first.reason or "paused by hand", first.until)
+
+
+def _closed_by_hand(calls: PoolStatus, now: float) -> Shut | None:
+    closed = calls.closed
+    if closed is None or not closed.holds(now):
+        return None
+    return Shut(closed.reason or f"the pool {calls.name} was closed by {closed.by}", closed.until)
+
+
+def _broken(calls: PoolStatus, now: float) -> Shut | None:
+    holding = [closure for closure in calls.closures if closure.holds(now)]
+    if holding:
+        longest = max(holding, key=lambda closure: float("inf") if closure.until is None else closure.until)
+        return Shut(longest.text or longest.reason.value, longest.until)
+    return _day_used(calls, now)
+
+
+def _day_used(calls: PoolStatus, now: float) -> Shut | None:
+    """Nobody was refused, and nothing is left of the day all the same."""
+    if calls.reservations:
+        return None
+    for limit in calls.limits:
+        most = limit.amount if limit.learned is None else min(limit.amount, limit.learned.amount)
+        if limit.name == "requests per day" and limit.used >= most:
+            until = None if limit.free_in is None else now + limit.free_in
+            return Shut(f"all {most:g} calls of the day are used", until)
+    return None

@@ -1,0 +1,84 @@
+"""What `GET /api/queue/status` answers, by the names its clients know."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from tidemill import State
+from tidemill_apps.music.limits import WORK_QUEUES
+from tidemill_apps.music.planning import moment
+from tidemill_apps.music.songs import Status as SongStatus
+from tidemill_apps.music.standing import Stage, Standing
+
+if TYPE_CHECKING:
+    from tidemill_apps.music.music import Music
+
+
+EIGHT_DAYS = 8 * 86_400.0
+
+
+class Status(Struct, frozen=True, kw_only=True, rename="camel"):
+    """`completed_jobs` counts those of the last eight days: their records are removed at once.
+    `pipeline_state` is what the source knew, `state` all of it. `problems` are rows of
+    system_settings that cannot hold."""
+
+    is_paused: bool
+    is_worker_running: bool
+    active_jobs: int
+    waiting_jobs: int
+    completed_jobs: int
+    failed_jobs: int
+    delayed_jobs: int
+    pending_songs: int
+    total_songs: int
+    pipeline_state: Literal["idle", "syncing", "enqueuing"]
+    state: Stage
+    resume_at: datetime | None
+    pause_reason: str | None
+    songs: dict[str, int]
+    simulator: bool
+    problems: list[str]
+
+
+async def status_of(music: Music) -> Status:
+    stands = await music.pipeline.standing()
+    songs = await music.library.counts()
+    found = await music.system_settings.read()
+    held = stands.held
+    return Status(
+        is_paused=stands.paused is not None,
+        is_worker_running=stands.served,
+        active_jobs=stands.counts[State.RUNNING],
+        waiting_jobs=stands.counts[State.READY] + stands.counts[State.WAITING],
+        completed_jobs=await _completed(music),
+        failed_jobs=stands.counts[State.FAILED],
+        delayed_jobs=stands.counts[State.SCHEDULED],
+        pending_songs=songs[SongStatus.PENDING],
+        total_songs=sum(songs.values()),
+        pipeline_state=_known_to_the_source(stands),
+        state=stands.stage,
+        resume_at=None if held is None else moment(held.until),
+        pause_reason=None if held is None else held.reason,
+        songs={status.value: number for status, number in songs.items()},
+        simulator=music.simulated,
+        problems=list(found.problems),
+    )
+
+
+async def _completed(music: Music) -> int:
+    since = max(0.0, music.wall() - EIGHT_DAYS)
+    history = [await music.app.inspect.history(queue, since) for queue in WORK_QUEUES]
+    return sum(minute.done for minutes in history for minute in minutes)
+
+
+def _known_to_the_source(stands: Standing) -> Literal["idle", "syncing", "enqueuing"]:
+    match stands.beginning:
+        case Stage.SYNCING:
+            return "syncing"
+        case Stage.ENQUEUING:
+            return "enqueuing"
+        case _:
+            return "idle"

@@ -1,0 +1,86 @@
+"""Songs whose job is gone are set right: at the start of every worker, whenever a job ends badly, and every
+30 seconds for whatever nobody told of.
+
+A song says which job has it. A job that waits or runs keeps its songs. One that failed takes them with it;
+one that was cancelled, is done or is not there any more gives them back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from tidemill import Filter, Job, State, Tidemill
+from tidemill_apps.music.library import Library
+from tidemill_apps.music.limits import PIPELINE_QUEUE
+from tidemill_apps.music.looping import every
+
+log = structlog.get_logger("tidemill_apps.music")
+
+LOOK_EVERY = 30.0
+AT_ONCE = 200
+LIVE = (State.SCHEDULED, State.READY, State.WAITING, State.RUNNING)
+
+
+class Sweeper:
+    def __init__(self, app: Tidemill, library: Library, enqueues: str) -> None:
+        """`enqueues` is the task that marks songs and then sends their jobs."""
+        self._app, self._library, self._enqueues = app, library, enqueues
+        self._wake: Callable[[], object] | None = None
+
+    async def run(self) -> None:
+        woken = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._wake = lambda: loop.call_soon_threadsafe(woken.set)
+        try:
+            await every(LOOK_EVERY, self._look, "songs_cannot_be_swept", woken)
+        finally:
+            self._wake = None
+
+    def wake(self) -> None:
+        """Look now, if somebody looks in this process. From any thread."""
+        if self._wake is not None:
+            self._wake()
+
+    async def _look(self) -> None:
+        await self.sweep()
+
+    async def sweep(self) -> int:
+        """Answers how many songs were set right. The order matters: songs are read, then it is asked whether
+        somebody is about to send jobs, then jobs are looked up. A job that is not there then never comes."""
+        held = await self._library.left_processing()
+        sending = await self._is_sending()
+        jobs = await self._jobs(job for job in held if job is not None)
+        right = 0
+        for id_ in held:
+            job = None if id_ is None else jobs.get(id_)
+            if job is not None and job.state in LIVE:
+                continue
+            if job is None and sending and id_ is not None:
+                continue
+            right += await self._set_right(id_, job)
+        if right:
+            log.info("songs_set_right", songs=right)
+        return right
+
+    async def _set_right(self, id_: str | None, job: Job | None) -> int:
+        if job is None or job.state is not State.FAILED:
+            return await self._library.release(id_)
+        said = "" if job.error is None else f": {job.error.message}"
+        return await self._library.fail(id_, f"{job.reason or 'its job failed'}{said}")
+
+    async def _is_sending(self) -> bool:
+        wanted = Filter(queue=PIPELINE_QUEUE, task=self._enqueues, states=LIVE)
+        return bool((await self._app.inspect.find(wanted, limit=1)).jobs)
+
+    async def _jobs(self, ids: Iterable[str]) -> dict[str, Job]:
+        listed = list(ids)
+        found: dict[str, Job] = {}
+        for start in range(0, len(listed), AT_ONCE):
+            page = await self._app.inspect.find(
+                Filter(ids=tuple(listed[start : start + AT_ONCE])), limit=AT_ONCE, looks=None
+            )
+            found |= {job.id: job for job in page.jobs}
+        return found
