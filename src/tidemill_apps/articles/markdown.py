@@ -1,0 +1,135 @@
+"""Markdown as plain text: what a reader reads, without what a browser is told.
+
+Front matter, images' addresses, links' targets and HTML tags are left out. A link stays as its text, an image
+as
+its description, a table as its rows, and code as it is: people look for the names in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from html.parser import HTMLParser
+
+import msgspec
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+_FRONT_MATTER = re.compile(
+    r"\A\ufeff?---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+)
+_SPACES = re.compile(r"[^\S\n]+")
+_BREAKS = re.compile(r"\s*\n\s*")
+_WIDE = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]"
+_BROKEN_LINE = re.compile(rf"(?<={_WIDE})\n(?={_WIDE})")
+
+
+class Cleaned(msgspec.Struct, frozen=True):
+    """Paragraphs with an empty line between them. `headings` are the places where one begins."""
+
+    text: str
+    headings: frozenset[int] = frozenset()
+
+
+class _Block(msgspec.Struct, frozen=True):
+    text: str
+    heading: bool = False
+
+
+def cleaned(markdown: str) -> Cleaned:
+    text, headings = "", []
+    for block in _blocks(_parser().parse(_FRONT_MATTER.sub("", markdown, count=1))):
+        if not block.text:
+            continue
+        text += "\n\n" if text else ""
+        if block.heading:
+            headings.append(len(text))
+        text += block.text
+    return Cleaned(text, frozenset(headings))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def _blocks(tokens: Iterable[Token]) -> Iterator[_Block]:
+    heading, cells = False, []
+    for token in tokens:
+        match token.type:
+            case "heading_open":
+                heading = True
+            case "inline" if heading:
+                yield _Block(_inline(token).replace("\n", " "), heading=True)
+                heading = False
+            case "tr_open":
+                cells = [""]
+            case "inline" if cells:
+                cells.append(_inline(token))
+            case "tr_close":
+                yield _Block(" | ".join(filter(None, cells)))
+                cells = []
+            case "inline":
+                yield _Block(_inline(token))
+            case "fence" | "code_block":
+                yield _Block(_BREAKS.sub("\n", token.content).strip())
+            case "html_block":
+                yield _Block(_tidy(_without_tags(token.content)))
+            case _:
+                pass
+
+
+def _inline(token: Token) -> str:
+    return _tidy("".join(_words(token.children or ())))
+
+
+def _words(tokens: Iterable[Token]) -> Iterator[str]:
+    hidden = 0  # inside <script> and the like
+    for token in tokens:
+        if token.type == "html_inline":
+            hidden = max(0, hidden + _hides(token.content))
+        elif hidden:
+            continue
+        elif token.type in ("softbreak", "hardbreak"):
+            yield "\n"
+        elif token.type == "image":
+            yield "".join(_words(token.children or ()))
+        else:
+            yield token.content
+
+
+def _hides(tag: str) -> int:
+    found = re.match(r"<(/?)(script|style)\b", tag, re.IGNORECASE)
+    return 0 if found is None else (-1 if found[1] else 1)
+
+
+def _tidy(text: str) -> str:
+    """One paragraph: a line that was broken between Chinese characters had no space there."""
+    lines = _BREAKS.sub("\n", _SPACES.sub(" ", text)).strip()
+    return _BROKEN_LINE.sub("", lines).replace("\n", " ")
+
+
+class _Text(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._hidden += tag in ("script", "style")
+        self.found.extend([" ", dict(attrs).get("alt") or ""])
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden -= tag in ("script", "style") and self._hidden > 0
+        self.found.append(" ")
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.found.append(data)
+
+
+def _without_tags(html: str) -> str:
+    reader = _Text()
+    reader.feed(html)
+    reader.close()
+    return "".join(reader.found)

@@ -1,0 +1,156 @@
+"""Where the embedding of an article stands, as workers write it.
+
+Every write names the version or the job it is about: an edit that came meanwhile is not marked completed by
+the run of the old text, and a run that was given up does not fail the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import BindParameter, and_, bindparam, func, select, update
+
+from tidemill_apps.articles.posts import Post, Posts, Status, post_of
+
+UNFINISHED = (Status.PENDING.value, Status.PROCESSING.value)
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A version whose vectors are all written: in so many chunks, with this label."""
+
+    post_id: int
+    version: int
+    chunks: int
+    label: int
+
+
+class Standing:
+    def __init__(self, posts: Posts) -> None:
+        self._posts, self._database, self._table = posts, posts.database, posts.table
+
+    async def begin(self, jobs: Mapping[int, str]) -> dict[int, Post]:
+        """Articles that these jobs are for, as they are now. Those that are not completed are processing from
+        here on, and of a version above the one that is searched, whoever it was that wanted them."""
+        columns = self._table.c
+        await self._posts.prepare()
+        async with self._database.transaction() as connection:
+            query = select(self._table).where(columns.id.in_(list(jobs))).with_for_update()
+            found = [post_of(row) for row in (await connection.execute(query)).mappings()]
+            begun = [
+                {"the_id": post.id, "rag_job": jobs[post.id], "rag_version": _version(post)}
+                for post in found
+                if post.rag_status != Status.COMPLETED
+            ]
+            if begun:
+                processing = update(self._table).where(columns.id == bindparam("the_id"))
+                await connection.execute(processing.values(rag_status=Status.PROCESSING.value), begun)
+        return {post.id: msgspec.structs.replace(post, rag_version=_version(post)) for post in found}
+
+    async def finish(self, finished: Sequence[Finished]) -> None:
+        """Their vectors are the ones that are searched from here on; completed are those whose text is still
+        the one that was embedded."""
+        columns = self._table.c
+        this = columns.id == bindparam("the_id")
+        newer = and_(this, columns.rag_current < bindparam("the_version"))
+        same = and_(
+            this,
+            columns.rag_version == bindparam("the_version"),
+            columns.rag_status == Status.PROCESSING.value,
+        )
+        rows = [
+            {
+                "the_id": one.post_id,
+                "the_version": one.version,
+                "rag_current": one.version,
+                "rag_chunks": one.chunks,
+                "rag_labelled": one.label,
+            }
+            for one in finished
+        ]
+        keys = [{"the_id": one.post_id, "the_version": one.version} for one in finished]
+        current: dict[str, BindParameter[Any]] = {
+            name: bindparam(name) for name in ("rag_current", "rag_chunks", "rag_labelled")
+        }
+        async with self._database.transaction() as connection:
+            await connection.execute(update(self._table).where(newer).values(current), rows)
+            completed = update(self._table).where(same)
+            await connection.execute(
+                completed.values(rag_status=Status.COMPLETED.value, rag_error=None), keys
+            )
+
+    async def wait(self, job: str, error: str | None) -> None:
+        """The job comes back: its article is pending, with what went wrong."""
+        await self._settle(job, Status.PENDING, error)
+
+    async def fail(self, job: str, error: str) -> None:
+        """The job has ended without success, and no other one is to come."""
+        await self._settle(job, Status.FAILED, error)
+
+    async def again(self, posts: Sequence[Post]) -> list[int]:
+        """Those whose job is gone, and that are as they were when that was found, get a new one."""
+        columns = self._table.c
+        ids = []
+        async with self._database.transaction() as connection:
+            for post in posts:
+                same = and_(
+                    columns.id == post.id,
+                    columns.rag_status == post.rag_status,
+                    columns.rag_job.is_not_distinct_from(post.rag_job),
+                )
+                new = {"rag_status": Status.PENDING.value, "rag_job": self._posts.new_id()}
+                if (await connection.execute(update(self._table).where(same).values(new))).rowcount:
+                    ids.append(post.id)
+        return ids
+
+    async def unfinished(self, after: int = 0, limit: int = 500) -> list[Post]:
+        """Pending or processing, with a text that is or was there, from behind `after`."""
+        columns = self._table.c
+        has_text = func.coalesce(columns.content, "") != ""
+        meant = and_(
+            columns.id > after, columns.rag_status.in_(UNFINISHED), has_text | (columns.rag_version > 0)
+        )
+        return await self._posts.found(meant, limit)
+
+    async def of_jobs(self, jobs: Sequence[str]) -> list[Post]:
+        columns = self._table.c
+        return await self._posts.found(
+            and_(columns.rag_job.in_(jobs), columns.rag_status.in_(UNFINISHED)), len(jobs)
+        )
+
+    async def unlabelled(self, after: int = 0, limit: int = 500) -> list[int]:
+        """Ids of articles whose vectors carry a title or a hiding that is no longer true."""
+        columns = self._table.c
+        meant = and_(columns.id > after, columns.rag_label != columns.rag_labelled, columns.rag_current > 0)
+        return [post.id for post in await self._posts.found(meant, limit)]
+
+    async def labelled(self, post: Post) -> bool:
+        """The vectors of the version the article had carry the label it had. False: one of them is another by
+        now, and it has to be done again."""
+        columns = self._table.c
+        same = and_(
+            columns.id == post.id,
+            columns.rag_current == post.rag_current,
+            columns.rag_label == post.rag_label,
+        )
+        async with self._database.transaction() as connection:
+            done = await connection.execute(
+                update(self._table).where(same).values(rag_labelled=post.rag_label)
+            )
+            return bool(done.rowcount)
+
+    async def _settle(self, job: str, status: Status, error: str | None) -> None:
+        columns = self._table.c
+        held = and_(columns.rag_job == job, columns.rag_status.in_(UNFINISHED))
+        async with self._database.transaction() as connection:
+            await connection.execute(
+                update(self._table).where(held).values(rag_status=status.value, rag_error=error)
+            )
+
+
+def _version(post: Post) -> int:
+    """What a run embeds. Whoever sets a row to pending without counting, such as another program that writes
+    to the table, gets a version all the same."""
+    if post.rag_status == Status.COMPLETED:
+        return post.rag_version
+    return max(post.rag_version, post.rag_current + 1)

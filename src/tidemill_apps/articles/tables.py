@@ -1,0 +1,32 @@
+"""The table of articles, with the source's names for what it names. A table that is there already gets what
+it lacks, and keeps what it has."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
+
+
+def posts_table(name: str) -> Table:
+    """rag_version: counts the texts an article has had, and how often it was to be embedded again.
+    rag_current: the version whose vectors are searched, in `rag_chunks` pieces; 0 for those of another
+    program.
+    rag_label: counts the titles and hidings; rag_labelled: the one that the vectors carry.
+    rag_job: the job that embeds it next, or did last."""
+    return Table(
+        name,
+        MetaData(),
+        Column("id", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=True),
+        Column("title", String),
+        Column("content", Text),
+        Column("hide", String, server_default="0"),
+        Column("rag_status", String),
+        Column("rag_error", Text),
+        Column("rag_version", Integer, nullable=False, server_default="0"),
+        Column("rag_current", Integer, nullable=False, server_default="0"),
+        Column("rag_chunks", Integer, nullable=False, server_default="0"),
+        Column("rag_label", Integer, nullable=False, server_default="0"),
+        Column("rag_labelled", Integer, nullable=False, server_default="0"),
+        Column("rag_job", String),
+        Index(f"{name}_by_rag_status", "rag_status"),
+        Index(f"{name}_by_rag_job", "rag_job"),
+    )

@@ -1,0 +1,213 @@
+"""The vectors of articles: points in one collection of Qdrant, a chunk each.
+
+A point is named after its article, version and number, so that writing it again is harmless, and a run that
+is repeated finds what it has paid for already. Which version is searched, and whether the article is hidden,
+only
+its row says: a new version is written beside the old one, the row then names it, and the old one goes.
+Whatever dies between two of these steps leaves points that nobody finds, until they are swept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid5
+
+import msgspec
+
+from tidemill_apps.articles.posts import Post, Posts
+from tidemill_apps.articles.qdrant import Qdrant, VectorsUnavailable
+
+if TYPE_CHECKING:
+    from qdrant_client import models
+
+_NAMES = UUID("5f6a2b0e-0f5e-4a52-9a53-6b1f7a1c6d11")
+PAGE = 500
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk of a version of an article."""
+
+    post_id: int
+    version: int
+    index: int
+    text: str
+
+    @property
+    def name(self) -> str:
+        return name_of(self.post_id, self.version, self.index)
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """A point that is near. Points of other programs have no version."""
+
+    postId: int  # noqa: N815 - as the payload has it
+    version: int
+    chunkIndex: int  # noqa: N815 - as above
+    chunkText: str  # noqa: N815 - as above
+    score: float
+
+
+class Vectors:
+    """`model` is kept with every point: vectors of another model are not those that were paid for."""
+
+    def __init__(self, qdrant: Qdrant, collection: str, model: str) -> None:
+        self._qdrant, self._collection, self._model = qdrant, collection, model
+        self._size = 0
+
+    async def close(self) -> None:
+        await self._qdrant.close()
+
+    async def written(self, pieces: Sequence[Piece]) -> set[str]:
+        """The names of those that are there already, with this text and by this model."""
+        if not pieces or not await self._exists():
+            return set()
+        texts = {piece.name: piece.text for piece in pieces}
+        found = await self._call("retrieve", ids=list(texts), with_payload=["chunkText", "model"])
+        return {
+            str(point.id)
+            for point in found
+            if point.payload["chunkText"] == texts[str(point.id)] and point.payload["model"] == self._model
+        }
+
+    async def write(
+        self, pieces: Sequence[Piece], vectors: Sequence[list[float]], posts: dict[int, Post]
+    ) -> None:
+        """Labelled as their articles are in `posts`."""
+        from qdrant_client import models
+
+        if not pieces:
+            return
+        await self._prepare(len(vectors[0]))
+        points = [
+            models.PointStruct(
+                id=piece.name, vector=vector, payload=self._payload(piece, posts[piece.post_id])
+            )
+            for piece, vector in zip(pieces, vectors, strict=True)
+        ]
+        await self._call("upsert", points=points, wait=True)
+
+    async def label(self, post: Post) -> None:
+        """The title and the hiding of the version that is searched."""
+        if post.rag_chunks and await self._exists():
+            names = [name_of(post.id, post.rag_current, index) for index in range(post.rag_chunks)]
+            await self._call("set_payload", payload=_label(post), points=names, wait=True)
+
+    async def drop(self, post_id: int, version: int, chunks: int) -> None:
+        """The points of one version."""
+        await self._delete(name_of(post_id, version, index) for index in range(chunks))
+
+    async def forget(self, post_id: int) -> None:
+        """Every point of an article that is gone."""
+        from qdrant_client import models
+
+        if await self._exists():
+            of_it = models.FieldCondition(key="postId", match=models.MatchValue(value=post_id))
+            await self._call("delete", points_selector=models.Filter(must=[of_it]), wait=True)
+
+    async def search(self, vector: list[float], limit: int, offset: int = 0) -> list[Hit]:
+        """The nearest points of articles that are not hidden, of whatever version."""
+        from qdrant_client import models
+
+        if not await self._exists():
+            return []
+        shown = models.FieldCondition(key="hide", match=models.MatchValue(value="0"))
+        answer = await self._call(
+            "query_points", query=vector, query_filter=models.Filter(must=[shown]), limit=limit, offset=offset
+        )
+        return [_hit(point) for point in answer.points]
+
+    async def count(self) -> int:
+        """Points there are, those that wait to be swept included."""
+        return int((await self._call("count")).count) if await self._exists() else 0
+
+    async def sweep(self, posts: Posts) -> int:
+        """Points of versions before the one that is searched, and of articles that are gone, are deleted.
+        Those of a version above it belong to a run that is under way, or will be swept when the next one is
+        done."""
+        swept, at = 0, None
+        while await self._exists():
+            found, at = await self._call(
+                "scroll", limit=PAGE, offset=at, with_payload=["postId", "version"], with_vectors=False
+            )
+            there = {post.id: post for post in await posts.many({point.payload["postId"] for point in found})}
+            stale = [str(point.id) for point in found if _is_stale(point.payload, there)]
+            await self._delete(stale)
+            swept += len(stale)
+            if at is None:
+                break
+        return swept
+
+    async def _delete(self, names: Iterable[str]) -> None:
+        from qdrant_client import models
+
+        if (points := list(names)) and await self._exists():
+            await self._call("delete", points_selector=models.PointIdsList(points=list(points)), wait=True)
+
+    async def _exists(self) -> bool:
+        return bool(self._size) or bool(await self._call("collection_exists"))
+
+    async def _prepare(self, size: int) -> None:
+        """A collection for vectors of that size; once there is one, others are refused."""
+        if not self._size:
+            self._size = await self._size_there() or await self._create(size)
+        if size != self._size:
+            raise VectorsUnavailable(
+                f"the collection {self._collection} has vectors of {self._size} numbers, and the model "
+                f"{self._model} gives {size}; name another collection by ARTICLES_COLLECTION and embed "
+                "everything again, or set the model back"
+            )
+
+    async def _size_there(self) -> int:
+        if not await self._call("collection_exists"):
+            return 0
+        config = (await self._call("get_collection")).config.params.vectors
+        return int(getattr(config, "size", 0))
+
+    async def _create(self, size: int) -> int:
+        from qdrant_client import models
+
+        vectors = models.VectorParams(size=size, distance=models.Distance.COSINE)
+        try:
+            await self._call("create_collection", vectors_config=vectors)
+        except (VectorsUnavailable, ValueError):
+            if found := await self._size_there():  # another process was first
+                return found
+            raise
+        return size
+
+    async def _call(self, method: str, **arguments: Any) -> Any:
+        return await self._qdrant(method, collection_name=self._collection, **arguments)
+
+    def _payload(self, piece: Piece, post: Post) -> dict[str, Any]:
+        return {
+            "postId": piece.post_id,
+            "chunkIndex": piece.index,
+            "chunkText": piece.text,
+            "version": piece.version,
+            "model": self._model,
+            **_label(post),
+        }
+
+
+def name_of(post_id: int, version: int, index: int) -> str:
+    return str(uuid5(_NAMES, f"{post_id}/{version}/{index}"))
+
+
+def _label(post: Post) -> dict[str, str]:
+    return {"title": post.title, "hide": post.hide}
+
+
+def _is_stale(payload: dict[str, Any], posts: dict[int, Post]) -> bool:
+    post = posts.get(payload["postId"])
+    return post is None or payload.get("version", 0) < post.rag_current
+
+
+def _hit(point: models.ScoredPoint) -> Hit:
+    payload = point.payload or {}
+    return Hit(
+        postId=payload["postId"],
+        version=payload.get("version", 0),
+        chunkIndex=payload.get("chunkIndex", 0),
+        chunkText=payload.get("chunkText", ""),
+        score=point.score,
+    )
