@@ -64,6 +64,32 @@ async def ask(
     return Answer(said.status, said.headers, b"".join(said.parts))
 
 
+async def shake(app: ASGI, path: str, *, headers: Mapping[str, str] | None = None) -> Answer:
+    """A WebSocket handshake: 101 when it is accepted; whoever asked goes away then."""
+    said, gone = _Said(), asyncio.Event()
+    asked = iter([{"type": "websocket.connect"}])
+
+    async def receive() -> dict[str, Any]:
+        for message in asked:
+            return message
+        await gone.wait()
+        return {"type": "websocket.disconnect", "code": 1001}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "websocket.accept":
+            said.take({"type": "http.response.start", "status": 101, "headers": message["headers"]})
+            gone.set()
+        elif message["type"].startswith("websocket.http."):
+            said.take({**message, "type": message["type"].removeprefix("websocket.")})
+
+    scope = _scope("GET", path, {"host": HOST, **(headers or {})}, "", "127.0.0.1")
+    del scope["method"]
+    extensions: dict[str, Any] = {"websocket.http.response": {}}
+    socket = scope | {"type": "websocket", "scheme": "ws", "subprotocols": [], "extensions": extensions}
+    await app(socket, receive, send)
+    return Answer(said.status, said.headers, b"".join(said.parts))
+
+
 class _Said:
     def __init__(self) -> None:
         self.status = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, MutableMapping
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -23,12 +24,12 @@ from tidemill.seam.roles import Role, Who
 from tidemill.stores.memory import MemoryStore
 from tidemill.testing.manual import ManualClock, SeededEntropy
 from tidemill.web.asked import Asked
-from tidemill.web.gate import LOOK_AGAIN
 from tidemill.web.guard import MORE
 from tidemill.web.hosts import Hosts
 from tidemill.web.origins import is_foreign
 from tidemill.web.reading import OF_ANYBODY
 from tidemill.web.serving import Server
+from tidemill.web.streams import LOOK_AGAIN
 from tidemill.web.throttle import OF_ALL, TRIES
 
 
@@ -468,7 +469,8 @@ async def test_a_stream_ends_when_its_viewer_may_no_longer_look(
     request = Request({"type": "http", "method": "GET", "path": "/", "headers": headers, MORE: []})
     [route] = [each for each in server.routes if each.path == "/api/v1/events"]
     seen = 0
-    async for _ in server.gate.while_admitted(request, route, endless()):
+    stream = server.streams.follow(endless(), partial(server.gate.still_admits, request, route))
+    async for _ in stream:
         seen += 1
         if seen == 3:
             await app.access.tokens.revoke("ann")

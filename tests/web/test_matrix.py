@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Self
 import pytest
 import pytest_asyncio
 
-from tests.web.asgi import HOST, Answer, ask
+from tests.web.asgi import HOST, Answer, ask, shake
 from tests.web.world import World
 from tidemill.access.sessions import csrf_of
 from tidemill.errors import ConfigurationError
-from tidemill.seam.answers import Text
+from tidemill.seam.answers import Event, Events, Text
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.asked import Asked
@@ -80,6 +80,10 @@ class Place:
         headers = {"content-type": kind, **self.callers[caller], **headers}
         return await ask(self._server.starlette, method, path, headers=headers, body=body)
 
+    async def shake(self, route: Route, caller: str, **headers: str) -> Answer:
+        path = self.world.paths(route.path)[0]
+        return await shake(self._server.starlette, path, headers={**self.callers[caller], **headers})
+
     async def ask_for(self, path: str, **headers: str) -> Answer:
         return await ask(self._server.starlette, "GET", path, headers=headers)
 
@@ -104,6 +108,7 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setenv("TIDEMILL_WEB_RATE", "1000000")
     world = World(f"sqlite:///{tmp_path / 'world.db'}")
     world.app.web.route("POST", "/api/songs/sing", role=Role.OPERATOR, says="Sing.")(_sing)
+    world.app.web.route("GET", "/api/songs/follow", role=Role.OPERATOR, says="Hear.", answers=Events)(_follow)
     world.app.web.page("/songs", title="Songs", role=Role.ADMIN)(_songs)
     async with world.app:
         yield await Place(world, Server(world.app), tmp_path / "world.db").begin()
@@ -111,6 +116,13 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 async def _sing(_: Asked) -> dict[str, str]:
     return {"sung": "la"}
+
+
+async def _follow(_: Asked) -> Events:
+    async def notes() -> AsyncIterator[Event]:
+        yield Event("note", "la")
+
+    return Events(notes())
 
 
 async def _songs(_: Asked) -> Text:
@@ -130,6 +142,35 @@ async def test_who_is_let_in(place: Place) -> None:
         if not case.expects(answer):
             wrong.append(f"{case}: {answer.status} {answer.body[:100]!r}")
     assert wrong == []
+
+
+async def test_a_handshake_is_let_in_as_a_request_is_and_only_to_streams(place: Place) -> None:
+    wrong = []
+    for case in cases(place.routes):
+        if not case.route.writes:
+            answer = await place.shake(case.route, case.caller, origin=case.origin, host=case.host)
+            refused = answer.status in (401, 403, 421)
+            opened = 101 if case.route.streams else 400
+            if not case.expects(answer) or not (refused or answer.status == opened):
+                wrong.append(f"{case}: {answer.status} {answer.body[:100]!r}")
+    assert wrong == []
+    assert {route.path for route in place.routes if route.streams} == {"/api/v1/events", "/api/songs/follow"}
+
+
+async def test_a_handshake_with_a_cookie_says_whose_page_it_is_from(place: Place) -> None:
+    place.callers["session"] = await place.session("admin")
+    for route in place.routes:
+        if route.streams:
+            answer = await place.shake(route, "session")
+            assert (answer.status, answer.json["field"]) == (403, "origin"), route.path
+            assert (await place.shake(route, "session", origin="null")).status == 403
+            assert (await place.shake(route, "session", origin=OWN)).status == 101
+            assert (await place.shake(route, "admin")).status == 101
+
+
+async def test_a_handshake_to_nowhere_is_refused(place: Place) -> None:
+    route = Route(method="GET", path="/nowhere", role=Role.VIEWER, handler=_songs, says="Nothing.")
+    assert (await place.shake(route, "admin")).status == 404
 
 
 async def test_only_these_are_for_anybody(place: Place) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.pages import page
 from tests.docs.session import write_files
-from tests.web.asgi import Answer, ask
+from tests.web.asgi import Answer, ask, shake
 from tidemill import Tidemill
 from tidemill.errors import ConfigurationError
 from tidemill.seam.registry import RESERVED
@@ -32,6 +32,10 @@ class Visitor:
 
     async def get(self, path: str) -> Answer:
         return await ask(self._served, "GET", path, headers={"accept": "text/html"})
+
+    async def shakes(self, path: str) -> bool:
+        answer = await shake(self._served, path, headers={"authorization": "Bearer vouched"})
+        return answer.status == 101
 
     async def post(self, path: str, body: bytes) -> Answer:
         sent = {"content-type": "application/json", "authorization": "Bearer vouched"}
@@ -88,6 +92,12 @@ async def test_a_route_says_no_in_a_form_of_its_own(app: Tidemill) -> None:
     assert (often.status, often.headers["retry-after"]) == (429, "60")
     await operator.post("/api/songs/start", '{"songs": ["风"]}'.encode())
     assert (await operator.get("/api/songs/%E9%A3%8E")).json["status"] is True
+
+
+async def test_a_stream_is_followed_both_ways(app: Tidemill) -> None:
+    visitor = Visitor(app, Role.VIEWER)
+    assert (await visitor.get("/api/songs/follow")).streams
+    assert await visitor.shakes("/api/songs/follow?last_event_id=7")
 
 
 async def test_a_setting_is_shown_and_changed(app: Tidemill) -> None:

@@ -46,6 +46,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Events:
-    """A stream of server-sent events, until it ends or the viewer goes."""
+    """A stream until it ends or the viewer goes: server-sent events, and where the route says that it
+    `answers` this, text frames of a WebSocket, too."""
 
     stream: AsyncIterator[Event]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tidemill.errors import ConfigurationError
+from tidemill.seam.answers import Events
 from tidemill.seam.refusals import Told
 from tidemill.seam.roles import Role
 
@@ -26,11 +27,11 @@ def _nothing(_answer: Any) -> Mapping[str, Any]:
 class Route:
     """`role` has no default: nothing is open because somebody forgot. `takes` is the type of the body, JSON
     in the API and a form on pages; `query` a struct of what may follow the question mark. `answers` is the
-    type of what is sent, `status` its code. `audited` is False for a write that changes nothing, such as a
-    plan, and for the signing in that tells of itself; a function of the body where that depends on it.
-    `headers` are those it reads, with what each says. `made` is what of its answer the audit log names beside
-    what was asked for: the id of a job that was made, never a secret. `problem` is how an API with a form of
-    its own says no; without it that is a problem document."""
+    type of what is sent, `Events` of a stream; `status` its code. `audited` is False for a write that changes
+    nothing, such as a plan, and for the signing in that tells of itself; a function of the body where that
+    depends on it. `headers` are those it reads, with what each says. `made` is what of its answer the audit
+    log names beside what was asked for: the id of a job that was made, never a secret. `problem` is how an
+    API with a form of its own says no; without it that is a problem document."""
 
     method: Method
     path: str
@@ -68,3 +69,8 @@ class Route:
     @property
     def writes(self) -> bool:
         return self.method != "GET"
+
+    @property
+    def streams(self) -> bool:
+        """Whether it may be followed by WebSocket, too."""
+        return self.method == "GET" and self.answers is Events

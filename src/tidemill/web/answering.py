@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote
 
@@ -10,12 +11,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from tidemill.seam.answers import Event, Events, Go, Page, Text
+from tidemill.seam.answers import Event, Go, Page, Text
 from tidemill.seam.refusals import Problem, Refused, Told
 from tidemill.seam.routes import Route
 from tidemill.web.asked import Asked
 from tidemill.web.problems import OURS, problem_of
 from tidemill.web.rendering import Renderer
+from tidemill.web.streams import Stream
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 NOTICE = "tidemill-notice"
@@ -33,8 +35,6 @@ def respond(renderer: Renderer, request: Request, route: Route, asked: Asked, an
             return Response(
                 answer.body, answer.status, media_type=answer.media_type, headers=dict(answer.headers)
             )
-        case Events():
-            return _stream(answer)
         case _:
             return Response(msgspec.json.encode(answer), route.status, media_type=JSON)
 
@@ -84,17 +84,18 @@ def _go(request: Request, answer: Go) -> Response:
     return response
 
 
-def _stream(answer: Events) -> Response:
+def streamed(stream: Stream) -> Response:
     return StreamingResponse(
-        _lines(answer.stream),
+        _lines(stream),
         media_type="text/event-stream",
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
 
 
-async def _lines(stream: AsyncIterator[Event]) -> AsyncIterator[str]:
-    async for event in stream:
-        yield written(event)
+async def _lines(stream: Stream) -> AsyncIterator[str]:
+    async with aclosing(aiter(stream)) as events:
+        async for event in events:
+            yield written(event)
 
 
 def written(event: Event) -> str:

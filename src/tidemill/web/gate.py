@@ -9,7 +9,7 @@ at before (`guard`).
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote
@@ -21,7 +21,6 @@ from tidemill.access.audit import Outcome
 from tidemill.access.sessions import csrf_of
 from tidemill.app import Tidemill
 from tidemill.errors import TidemillError
-from tidemill.seam.answers import Event
 from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import NOBODY, Role, Who
 from tidemill.seam.routes import Route
@@ -34,14 +33,13 @@ from tidemill.web.inspecting import Shown
 from tidemill.web.origins import is_foreign, is_from_link
 from tidemill.web.rates import Rates
 from tidemill.web.signing import SESSION, Signing
+from tidemill.web.sockets import is_handshake
 from tidemill.web.uses import Uses
 
 Auth = Callable[[Request], Awaitable[Who | None]]
 
 CSRF = "tidemill.csrf"
 """Under which, in the scope, pages find the value that their forms have to bring along."""
-LOOK_AGAIN = 30.0
-"""Seconds after which a stream asks whether its viewer may still look."""
 _BEARER = "bearer "
 _HOOK_COOKIE = "csrf"
 _UNTOLD = ("payload", "jobs")
@@ -83,26 +81,17 @@ class Gate:
         if not found.who.role.may(route.role):
             await self._refuse_role(request, route, found.who)
         if found.csrf is not None:
+            _require_origin(request)
             request.scope[CSRF] = found.csrf
             if route.writes:
                 await csrf.require(request, found.csrf)
         return found.who
 
-    async def while_admitted(
-        self, request: Request, route: Route, stream: AsyncIterator[Event]
-    ) -> AsyncIterator[Event]:
-        """A stream ends when its viewer may no longer look: signed out, revoked, or the session is over."""
-        seen = self._app.clock.boot()
+    async def still_admits(self, request: Request, route: Route) -> bool:
         try:
-            async for event in stream:
-                if self._app.clock.boot() - seen >= LOOK_AGAIN:
-                    seen = self._app.clock.boot()
-                    if not await self._still_admits(request, route):
-                        return
-                yield event
-        finally:
-            if isinstance(stream, AsyncGenerator):
-                await stream.aclose()
+            return (await self._find(request)).who.role.may(route.role)
+        except Refused:
+            return False
 
     def place(self, request: Request) -> Place:
         prefix = request.scope.get("root_path", "")
@@ -122,12 +111,6 @@ class Gate:
             logging.getLogger("tidemill").exception(
                 "%s by %s is not in the audit log", _action(route), asked.who.name
             )
-
-    async def _still_admits(self, request: Request, route: Route) -> bool:
-        try:
-            return (await self._find(request)).who.role.may(route.role)
-        except Refused:
-            return False
 
     async def _find(self, request: Request) -> _Found:
         shown = request.headers.get("authorization", "")
@@ -215,6 +198,17 @@ def _action(route: Route) -> str:
 
 def _address(request: Request) -> str | None:
     return request.client.host if request.client else None
+
+
+def _require_origin(request: Request) -> None:
+    """Pages of anybody may open a socket, and the browser sends the cookie with it; but it says whose page
+    it was. Who comes with a cookie and does not say is no browser."""
+    if is_handshake(request) and "origin" not in request.headers:
+        raise Refused(
+            HTTPStatus.FORBIDDEN,
+            "origin: is missing; browsers send it, and a program shows a token in `Authorization: Bearer`",
+            field="origin",
+        )
 
 
 def _refuse_nobody(request: Request) -> NoReturn:

@@ -28,6 +28,9 @@ ROLES = """`x-role` is the role a token needs: a viewer reads; an operator does 
 such as sending, retrying, cancelling, pausing and closing; an admin changes what holds or cannot be brought
 back, such as overrides of settings and limits, deleting, tokens and webhooks."""
 
+_BY_SOCKET = """By WebSocket at the same path, too: each event is one text frame, a JSON object of `event`,
+`id` and `data`. The id of the last one that was seen may stand in the query as `last_event_id`."""
+
 _ALWAYS = (
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.UNAUTHORIZED,
@@ -139,6 +142,8 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
         "parameters": [*_of_path(route), *_of_query(route, schemas), *_of_headers(route)],
         "responses": _responses(route, schemas),
     }
+    if route.streams:
+        said["description"] = _BY_SOCKET
     if route.role is Role.ANYBODY:
         said["security"] = []
     if route.takes is not None:

@@ -19,6 +19,9 @@ TRIED = 20
 LEAVE = 1
 """Seconds that a request under way is given when the server stops; streams end at once."""
 
+HEARD = 64 * 1024
+"""Bytes of a message by WebSocket, which nobody reads: longer ones end the connection."""
+
 
 class _Quiet(uvicorn.Server):
     """Signals are for whoever runs it: a worker may have to drain first."""
@@ -42,6 +45,8 @@ async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]
         proxy_headers=bool(app.settings.value("web.proxies")),
         forwarded_allow_ips=list(app.settings.value("web.proxies")),
         timeout_graceful_shutdown=LEAVE,
+        ws_max_size=HEARD,
+        ws_per_message_deflate=False,
     )
     runs = _Quiet(config)
     running = asyncio.create_task(runs.serve([listening]), name="tidemill web")
@@ -50,8 +55,7 @@ async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]
         yield
     finally:
         runs.should_exit = True
-        server.looks.close()
-        server.gate.uses.close()
+        server.close()
         await running
         counting.cancel()
         await asyncio.gather(counting, return_exceptions=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from http import HTTPStatus
 from itertools import groupby
 from typing import Any
@@ -21,7 +22,7 @@ from tidemill.app import Tidemill
 from tidemill.seam.answers import Events
 from tidemill.seam.refusals import Refused, Told
 from tidemill.seam.routes import Route
-from tidemill.web.answering import refuse, respond
+from tidemill.web.answering import refuse, respond, streamed
 from tidemill.web.asked import Asked
 from tidemill.web.gate import Auth, Gate
 from tidemill.web.guard import Guard
@@ -32,6 +33,8 @@ from tidemill.web.paths import WholeParts, whole
 from tidemill.web.problems import problem_of
 from tidemill.web.reading import read_body, read_query
 from tidemill.web.rendering import HERE, Renderer
+from tidemill.web.sockets import Frames, Sockets, is_handshake
+from tidemill.web.streams import Streams
 from tidemill.web.table import routes_of
 from tidemill.web.watching import live_routes
 
@@ -50,14 +53,18 @@ class Server:
     def __init__(self, app: Tidemill, auth: Auth | None = None) -> None:
         self._app, self._inspect = app, Shown(app)
         self.gate, self._renderer = Gate(app, auth, self._inspect), Renderer(app)
-        self.looks = Looks(app.clock)
+        self.looks, self.streams = Looks(app.clock), Streams(app.clock)
         self._told: dict[Any, Told | None] = {}
         routes = routes_of(app)
         self.routes = (*routes, *live_routes(routes, self._renderer, self.looks))
         self.starlette = Starlette(
             routes=[*self._served(self.routes), Mount("/static", StaticFiles(directory=HERE / "static"))],
             exception_handlers={HTTPException: self._unrouted},
-            middleware=[Middleware(Guard, hosts=self.gate.hosts), Middleware(WholeParts)],
+            middleware=[
+                Middleware(Sockets),
+                Middleware(Guard, hosts=self.gate.hosts),
+                Middleware(WholeParts),
+            ],
         )
 
     def _served(self, routes: Iterable[Route]) -> list[Served]:
@@ -81,16 +88,24 @@ class Server:
             asked = await self._read(request, route)
             answer = await route.handler(asked)
             if isinstance(answer, Events):
-                answer = Events(self.gate.while_admitted(request, route, answer.stream))
+                return self._stream(request, route, answer)
             if route.is_for_the_log(asked.body):
                 await self.gate.record(request, route, asked, route.made(answer))
             return respond(self._renderer, request, route, asked, answer)
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets a problem document
             return self._refuse(request, error, route.problem)
 
+    def _stream(self, request: Request, route: Route, answer: Events) -> Response:
+        stream = self.streams.follow(answer.stream, partial(self.gate.still_admits, request, route))
+        return Frames(stream) if is_handshake(request) else streamed(stream)
+
     async def _read(self, request: Request, route: Route) -> Asked:
         """Who asks is known before a byte of the body is read."""
         who = await self.gate.admit(request, route)
+        if is_handshake(request) and not route.streams:
+            raise Refused(
+                HTTPStatus.BAD_REQUEST, "upgrade: nothing is streamed here; ask without it", field="upgrade"
+            )
         return Asked(
             app=self._app,
             inspect=self._inspect,
@@ -106,6 +121,12 @@ class Server:
             secure=self.gate.place(request).secure,
             signing=self.gate.signing,
         )
+
+    def close(self) -> None:
+        """Nobody is shown anything more."""
+        self.streams.close()
+        self.looks.close()
+        self.gate.uses.close()
 
     async def _unrouted(self, request: Request, error: Exception) -> Response:
         """No such path, or not by that method."""

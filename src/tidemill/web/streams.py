@@ -1,0 +1,106 @@
+"""Open streams: each ends with its source, with the server, and when its viewer may no longer look."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from enum import StrEnum
+
+from tidemill.clock import Clock
+from tidemill.seam.answers import Event
+
+LOOK_AGAIN = 30.0
+"""Seconds after which a stream asks whether its viewer may still look, also when it has nothing to tell."""
+
+MayLook = Callable[[], Awaitable[bool]]
+
+
+class Why(StrEnum):
+    OVER = "over"
+    CLOSED = "closed"
+    UNADMITTED = "unadmitted"
+
+
+class Streams:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._open: set[Stream] = set()
+
+    def follow(self, source: AsyncIterator[Event], may_look: MayLook) -> Stream:
+        return Stream(source, may_look, self._clock, self._open)
+
+    def close(self) -> None:
+        for stream in [*self._open]:
+            stream.end(Why.CLOSED)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+
+class Stream:
+    """The source is read in one task from beginning to end, two events ahead of the viewer and no more: who
+    reads slowly makes it wait. `why` is why the stream ended."""
+
+    def __init__(
+        self, source: AsyncIterator[Event], may_look: MayLook, clock: Clock, among: set[Stream]
+    ) -> None:
+        self._source, self._may_look, self._clock, self._among = source, may_look, clock, among
+        self._came: asyncio.Queue[Event | None] = asyncio.Queue(1)
+        self._failed: Exception | None = None
+        self.why = Why.OVER
+
+    def end(self, why: Why) -> None:
+        """What was not yet sent is not sent any more."""
+        self.why = why
+        with suppress(asyncio.QueueEmpty):
+            self._came.get_nowait()
+        self._came.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncGenerator[Event]:
+        self._among.add(self)
+        reading = asyncio.create_task(self._read(), name="a stream that somebody follows")
+        try:
+            async for event in self._admitted():
+                yield event
+        finally:
+            self._among.discard(self)
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        if self._failed is not None:
+            raise self._failed
+
+    async def _admitted(self) -> AsyncIterator[Event]:
+        seen = self._clock.boot()
+        while self.why is Why.OVER:
+            event = await self._next(seen + LOOK_AGAIN - self._clock.boot())
+            if self._clock.boot() - seen >= LOOK_AGAIN:
+                seen = self._clock.boot()
+                if not await self._may_look():
+                    self.end(Why.UNADMITTED)
+                    return
+            if event is None:
+                return
+            if event is not _NOTHING:
+                yield event
+
+    async def _next(self, within: float) -> Event | None:
+        """None when there are no more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                return await self._came.get()
+        return _NOTHING
+
+    async def _read(self) -> None:
+        try:
+            async for event in self._source:
+                await self._came.put(event)
+        except Exception as error:  # noqa: BLE001 - it is raised where the stream is followed
+            self._failed = error
+        finally:
+            if isinstance(self._source, AsyncGenerator):
+                await self._source.aclose()
+        await self._came.put(None)
+
+
+_NOTHING = Event("", "")
