@@ -1,0 +1,77 @@
+"""Articles as lists show them: without their texts, which may be long."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Select, func, select
+
+from tidemill_apps.articles.posts import Posts, Status
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    title: str
+    hide: str
+    rag_status: str | None
+    rag_error: str | None
+    length: int
+
+
+class Glance:
+    def __init__(self, posts: Posts) -> None:
+        self._posts, self._columns = posts, posts.table.c
+
+    async def of(self, ids: Collection[int]) -> dict[int, Line]:
+        """Those there are, by id."""
+        found = await self._lines(self._query().where(self._columns.id.in_(ids))) if ids else []
+        return {line.id: line for line in found}
+
+    async def recent(self, limit: int) -> list[Line]:
+        return await self._lines(self._query().order_by(self._columns.id.desc()).limit(limit))
+
+    async def failed(self, limit: int) -> list[Line]:
+        """The newest first."""
+        query = self._query().where(self._columns.rag_status == Status.FAILED)
+        return await self._lines(query.order_by(self._columns.id.desc()).limit(limit))
+
+    async def all_failed(self, limit: int) -> list[int]:
+        query = select(self._columns.id).where(self._columns.rag_status == Status.FAILED)
+        return await self._numbers(query.order_by(self._columns.id).limit(limit))
+
+    async def titled(self, titles: Sequence[str]) -> set[str]:
+        """Those of the titles that an article has."""
+        await self._posts.prepare()
+        async with self._posts.database.reading() as connection:
+            query = select(self._columns.title).where(self._columns.title.in_(titles))
+            return {str(title) for title in (await connection.execute(query)).scalars()}
+
+    async def shown(self) -> int:
+        """How many articles have a text and are not hidden."""
+        columns = self._columns
+        has_text = func.coalesce(columns.content, "") != ""
+        is_shown = func.coalesce(columns.hide, "0") == "0"
+        [count] = await self._numbers(select(func.count()).where(has_text, is_shown))
+        return count
+
+    def _query(self) -> Select[*tuple[Any, ...]]:
+        columns = self._columns
+        length = func.length(func.coalesce(columns.content, "")).label("length")
+        return select(columns.id, columns.title, columns.hide, columns.rag_status, columns.rag_error, length)
+
+    async def _lines(self, query: Select[*tuple[Any, ...]]) -> list[Line]:
+        await self._posts.prepare()
+        async with self._posts.database.reading() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [Line(**{**row, "title": row["title"] or "", "hide": row["hide"] or "0"}) for row in rows]
+
+    async def _numbers(self, query: Select[int]) -> list[int]:
+        await self._posts.prepare()
+        async with self._posts.database.reading() as connection:
+            return list((await connection.execute(query)).scalars())
+
+
+def distinct(ids: Iterable[int]) -> list[int]:
+    return list(dict.fromkeys(ids))
