@@ -54,7 +54,10 @@ WRONG: list[tuple[list[str], str]] = [
     ),
     (["worker", "shop:app", "--queues", "a=0"], "'a=0' is not NAME or NAME=WEIGHT"),
     (["worker", "shop:app", "--queues", ","], "names no queue"),
-    (["worker", "shop:app", "--concurrency", "0"], "0 is not in the range"),
+    (["worker", "shop:app", "--concurrency", "0"], "must be a whole number of 1 or more, is '0'"),
+    (["jobs", "--url", "sqlite:///a.db", "--limit", "x"], "must be a whole number from 1 to 10000, is 'x'"),
+    (["link", "--url", "sqlite:///a.db", "--at", "mill.example"], "must begin with https:// or http://"),
+    (["link", "--url", "sqlite:///a.db", "--at", "https://"], "and name a host, is 'https://'"),
     (["worker", "shop:app", "--lease", "0"], "lease: must be above 0 seconds"),
 ]
 

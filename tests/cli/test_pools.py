@@ -193,7 +193,7 @@ def test_a_plan(cli: Cli) -> None:
     ("arguments", "says"),
     [
         (("send", "--count", "5"), "its cost is computed from the arguments; give an example of them"),
-        (("send", "to=ann", "--count", "0"), "0 is not in the range"),
+        (("send", "to=ann", "--count", "0"), "must be a whole number of 1 or more, is '0'"),
         (("sned", "--count", "5"), "task: the application has no 'sned'"),
         (("speak", "--count", "5"), "takes: pool 'voice' allows so many calls at once"),
         (("fetch", "--count", "5"), "the key of pool 'site' is computed from the arguments"),

@@ -12,6 +12,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli.measuring import Bench, Measured
+from tidemill.cli.numbers import Whole
 from tidemill.cli.output import print_json
 from tidemill.cli.progress import counted
 from tidemill.cli.table import Column, print_table
@@ -21,9 +22,7 @@ from tidemill.urls import StoreUrl
 
 
 @click.command()
-@click.option(
-    "--jobs", default=10_000, show_default=True, type=click.IntRange(10, 10_000_000), help="How many."
-)
+@click.option("--jobs", default=10_000, show_default=True, type=Whole(10, 10_000_000), help="How many.")
 @click.option("--url", help="Measure the disk of this SQLite store, on a new file beside it. Or memory://.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bench(jobs: int, url: str | None, *, as_json: bool) -> None:

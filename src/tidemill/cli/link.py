@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from tidemill.app import Tidemill
@@ -10,6 +12,12 @@ from tidemill.cli.queues.words import who
 from tidemill.cli.target import Target, with_target
 from tidemill.cli.token.create import ROLES
 from tidemill.seam.roles import Role, Who
+
+
+def _address(_ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not re.match(r"https?://[^\s/?#]", value):
+        raise click.BadParameter(f"must begin with https:// or http:// and name a host, is {value!r}")
+    return value
 
 
 @click.command()
@@ -22,7 +30,10 @@ from tidemill.seam.roles import Role, Who
     help="What they may do with it.",
 )
 @click.option(
-    "--at", metavar="ADDRESS", help="Where the dashboard is. Default: web.public_url, or as it listens."
+    "--at",
+    metavar="ADDRESS",
+    callback=_address,
+    help="Where the dashboard is. Default: web.public_url, or as it listens.",
 )
 @with_target
 def link(target: Target, *, name: str | None, role: str, at: str | None) -> None:

@@ -10,6 +10,7 @@ from tidemill.app import Tidemill
 from tidemill.cli import complete, times
 from tidemill.cli.application import load, required
 from tidemill.cli.enqueue import task_of
+from tidemill.cli.numbers import Whole
 from tidemill.cli.output import moment, print_fields, print_json
 from tidemill.cli.payloads import from_words
 from tidemill.cli.pools.words import NEVER, amount
@@ -24,7 +25,7 @@ LIMITS = (Column("limit"), Column("alone it takes", right=True))
 @click.command()
 @click.argument("task", shell_complete=complete.tasks)
 @click.argument("words", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--count", type=click.IntRange(min=1), required=True, help="How many jobs.")
+@click.option("--count", type=Whole(1), required=True, help="How many jobs.")
 @click.option("--priority", type=int, help="Smaller runs first. Default: the task's, usually 5.")
 @click.option(
     "--takes",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import click
 
 from tidemill.app import Tidemill
+from tidemill.cli.numbers import Whole
 from tidemill.cli.times import duration
 
 
@@ -35,9 +36,7 @@ _RUNNING = (
         metavar="NAME[=WEIGHT],…",
         help="Which, and with what weight: a=10,b. Default: all of the app.",
     ),
-    click.option(
-        "--concurrency", type=click.IntRange(min=1), help="Jobs at once in each process. Default: 10."
-    ),
+    click.option("--concurrency", type=Whole(1), help="Jobs at once in each process. Default: 10."),
     click.option(
         "--strict", is_flag=True, default=None, help="Serve queues in the order given, not by weight."
     ),
@@ -47,9 +46,7 @@ _RUNNING = (
         metavar="DURATION",
         help="How long running jobs may finish after SIGTERM. Default: 30s.",
     ),
-    click.option(
-        "--threads", type=click.IntRange(min=1), help="Sync handlers at once. Default: --concurrency."
-    ),
+    click.option("--threads", type=Whole(1), help="Sync handlers at once. Default: --concurrency."),
     click.option(
         "--until-idle",
         is_flag=True,

@@ -11,12 +11,13 @@ from typing import Any
 import click
 
 from tidemill.app import Tidemill
+from tidemill.cli.numbers import Whole
 
 _OPTIONS = (
     click.option("--host", help="The address to listen on. Default: 127.0.0.1, only this machine."),
     click.option(
         "--port",
-        type=click.IntRange(0, 65535),
+        type=Whole(0, 65535),
         help="The port to listen on; 0 for any. Default: 8750, or the next that is free.",
     ),
 )

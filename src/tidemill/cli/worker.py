@@ -12,6 +12,7 @@ import click
 from tidemill.cli.application import load, required
 from tidemill.cli.installed import offered
 from tidemill.cli.milestones import tell_milestones
+from tidemill.cli.numbers import Whole
 from tidemill.cli.running import log_to_stderr, mind_unknown, runs_jobs
 from tidemill.cli.times import duration
 
@@ -20,7 +21,7 @@ from tidemill.cli.times import duration
 @click.argument("app", metavar="[MODULE:APP]", required=False, shell_complete=offered)
 @click.option(
     "--processes",
-    type=click.IntRange(min=1),
+    type=Whole(1),
     help="Under a parent that starts again any that ends. Default: none.",
 )
 @runs_jobs(log_format="auto")

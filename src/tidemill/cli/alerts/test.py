@@ -19,5 +19,5 @@ def test(target: Target) -> None:
         note("no channel is set here; see the settings of alerts")
     for name, problem in {} if target.json else found.items():
         click.echo(printable(f"{name}: sent" if problem is None else f"{name}: {problem}"))
-    if any(found.values()):
+    if not found or any(found.values()):
         raise click.exceptions.Exit(1)

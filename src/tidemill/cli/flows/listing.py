@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.cli.groups import Group
+from tidemill.cli.numbers import Whole
 from tidemill.cli.output import moment, note, print_json
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
@@ -30,7 +31,7 @@ COLUMNS = (
     type=click.Choice([state.value for state in FlowState]),
     help="In this state; may be repeated.",
 )
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="How many.")
+@click.option("--limit", default=50, show_default=True, type=Whole(1, 1000), help="How many.")
 @click.option("--cursor", help="Go on where the last page ended.")
 @with_target
 def flows(

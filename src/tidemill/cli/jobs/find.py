@@ -8,6 +8,7 @@ from tidemill.app import Tidemill
 from tidemill.cli.filtering import Wanted, with_filter
 from tidemill.cli.groups import Group
 from tidemill.cli.jobs.record import as_data, attempt_of, remark
+from tidemill.cli.numbers import Whole
 from tidemill.cli.output import moment, note, print_json
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
@@ -26,7 +27,7 @@ COLUMNS = (
 
 @click.group(cls=Group, invoke_without_command=True)
 @with_filter
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
+@click.option("--limit", default=50, show_default=True, type=Whole(1, 10_000), help="How many.")
 @click.option("--cursor", type=int, help="Go on where the last page ended.")
 @with_target
 def jobs(target: Target, *, wanted: Wanted, limit: int, cursor: int | None) -> None:

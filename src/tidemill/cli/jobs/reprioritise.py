@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.cli.jobs.changing import Meant, Words, changes_jobs
+from tidemill.cli.numbers import Whole
 from tidemill.core.changes import Reprioritise
 from tidemill.core.job import PRIORITY_RANGE
 from tidemill.core.states import PENDING, State
@@ -18,7 +19,7 @@ _WORDS = Words(
 
 
 @click.command()
-@click.argument("priority", type=click.IntRange(*PRIORITY_RANGE))
+@click.argument("priority", type=Whole(*PRIORITY_RANGE))
 @changes_jobs
 def reprioritise(meant: Meant, priority: int) -> int:
     """Give jobs that have not started another priority; smaller runs first. -- goes before a negative one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.cli.groups import Group
+from tidemill.cli.numbers import Whole
 from tidemill.cli.output import moment, note, print_json
 from tidemill.cli.schedules.words import last, rule, state
 from tidemill.cli.table import Column, print_table
@@ -34,9 +35,7 @@ NONE_YET = "there are no schedules yet; a worker writes those that code declares
     "--state", "states", type=click.Choice(_STATES), multiple=True, help="Only those in that state."
 )
 @click.option("--origin", type=click.Choice(_ORIGINS), help="Only what code declared, or calls made.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="How many at most."
-)
+@click.option("--limit", type=Whole(1, 1000), default=100, show_default=True, help="How many at most.")
 @click.option("--cursor", metavar="CURSOR", help="Go on where a page ended.")
 @with_target
 def schedules(
