@@ -84,7 +84,12 @@ class Setting:
 
 @asynccontextmanager
 async def setting(
-    library: Library, *, faults: Faults | None = None, per_minute: int = 1000, **options: Any
+    library: Library,
+    *,
+    faults: Faults | None = None,
+    per_minute: int = 1000,
+    dimensions: int = 64,
+    **options: Any,
 ) -> AsyncIterator[Setting]:
     given = Options(faults=faults or Faults(), **options)
     quotas = [Quota.rolling("requests", 100_000)]
@@ -92,7 +97,7 @@ async def setting(
     async with simulated(
         "gemini", quotas, clock=probe.clock, replies=describe_songs, options=given
     ) as server:
-        account = at_simulator(Account(model="m", dimensions=64), server.url)
+        account = at_simulator(Account(model="m", dimensions=dimensions), server.url)
         made = Setting(library, account, per_minute)
         made.ledger = server.provider.ledger
         async with testing.kit(made.app) as kit:
