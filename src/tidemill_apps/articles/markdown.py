@@ -18,6 +18,8 @@ from markdown_it.token import Token
 _FRONT_MATTER = re.compile(
     r"\A\ufeff?---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
 )
+_FOOTNOTE = re.compile(r"^ {0,3}\[\^[^\]\s]+\]:", re.MULTILINE)
+"""Taken for the target of a link, its text would be lost."""
 _SPACES = re.compile(r"[^\S\n]+")
 _BREAKS = re.compile(r"\s*\n\s*")
 _WIDE = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]"
@@ -38,7 +40,8 @@ class _Block(msgspec.Struct, frozen=True):
 
 def cleaned(markdown: str) -> Cleaned:
     text, headings = "", []
-    for block in _blocks(_parser().parse(_FRONT_MATTER.sub("", markdown, count=1))):
+    body = _FOOTNOTE.sub("", _FRONT_MATTER.sub("", markdown, count=1))
+    for block in _blocks(_parser().parse(body)):
         if not block.text:
             continue
         text += "\n\n" if text else ""

@@ -117,7 +117,7 @@ class Posts:
         await self.prepare()
         async with self.database.reading() as connection:
             query = select(columns.rag_status, func.count()).group_by(columns.rag_status)
-            found: dict[str | None, int] = dict((await connection.execute(query)).tuples().all())
+            found = {row[0]: int(row[1]) for row in await connection.execute(query)}
         return {status.value: found.get(status.value, 0) for status in Status}
 
     async def create(self, title: str, content: str = "", hide: str = "0") -> Post:
@@ -177,7 +177,7 @@ class Posts:
         await self.prepare()
         async with self.database.transaction() as connection:
             query = select(columns.id, columns.rag_status).where(meant).with_for_update()
-            found = (await connection.execute(query)).tuples().all()
+            found = (await connection.execute(query)).all()
             wanted = [post_id for post_id, status in found if status != Status.PROCESSING]
             if wanted:
                 changes = [{"the_id": post_id, **self._wanted()} for post_id in wanted]
