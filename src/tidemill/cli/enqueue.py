@@ -22,7 +22,7 @@ from tidemill.tasks.written import Arguments, checked
 
 @click.command()
 @click.argument("task", shell_complete=complete.tasks)
-@click.argument("words", metavar="[NAME=VALUE]...", nargs=-1)
+@click.argument("words", metavar="[NAME=VALUE]...", nargs=-1, shell_complete=complete.arguments)
 @click.option("--payload", metavar="JSON", help="The arguments as one JSON object; - reads it from stdin.")
 @click.option(
     "--from", "file", metavar="FILE", help="A file with a JSON object on each line, a job each; - is stdin."

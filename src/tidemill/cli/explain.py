@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.app import Tidemill
+from tidemill.cli import complete
 from tidemill.cli.naming import full_ids, no_such
 from tidemill.cli.output import print_json, printable
 from tidemill.cli.target import Target, with_target
@@ -14,7 +15,7 @@ from tidemill.inspect.explanation import Explanation
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete.jobs)
 @with_target
 def explain(target: Target, id: str) -> None:  # noqa: A002 - the word for it
     """Say why a job waits, or what became of it."""

@@ -89,7 +89,13 @@ _OPTIONS = (
     click.option("--task", metavar="NAME", shell_complete=complete.tasks, help="Only jobs of this task."),
     click.option("--key", callback=not_empty, help="Only jobs with this key."),
     click.option("--tag", callback=not_empty, help="Only jobs with this tag."),
-    click.option("--flow", metavar="ID", callback=not_empty, help="Only jobs of this flow."),
+    click.option(
+        "--flow",
+        metavar="ID",
+        callback=not_empty,
+        shell_complete=complete.flows,
+        help="Only jobs of this flow.",
+    ),
     click.option(
         "--text",
         callback=not_empty,

@@ -24,7 +24,7 @@ LIMITS = (Column("limit"), Column("alone it takes", right=True))
 
 @click.command()
 @click.argument("task", shell_complete=complete.tasks)
-@click.argument("words", metavar="[NAME=VALUE]...", nargs=-1)
+@click.argument("words", metavar="[NAME=VALUE]...", nargs=-1, shell_complete=complete.arguments)
 @click.option("--count", type=Whole(1), required=True, help="How many jobs.")
 @click.option("--priority", type=int, help="Smaller runs first. Default: the task's, usually 5.")
 @click.option(

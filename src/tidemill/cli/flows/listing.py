@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tidemill.cli import complete
 from tidemill.cli.groups import Group
 from tidemill.cli.numbers import Whole
 from tidemill.cli.output import moment, note, print_json
@@ -23,7 +24,7 @@ COLUMNS = (
 
 
 @click.group(cls=Group, invoke_without_command=True)
-@click.option("--name", help="Flows of this name.")
+@click.option("--name", shell_complete=complete.flow_names, help="Flows of this name.")
 @click.option(
     "--state",
     "states",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from tidemill.cli import complete
 from tidemill.cli.flows.steering import steered
 from tidemill.cli.target import Target, with_target
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete.flows)
 @with_target
 def retry(target: Target, id: str) -> int:  # noqa: A002 - the word for it
     """Run what failed of a flow again; steps that are done are not repeated."""

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from tidemill.app import Tidemill
+from tidemill.cli import complete
 from tidemill.cli.flows.under_way import Jobs, jobs_under_way, state_of
 from tidemill.cli.output import moment, print_fields, print_json, printable
 from tidemill.cli.target import Target, with_target
@@ -16,7 +17,7 @@ from tidemill.flows.views import FlowView, StepView
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete.flows)
 @with_target
 def show(target: Target, id: str) -> None:  # noqa: A002 - the word for it
     """Show one flow with its steps."""

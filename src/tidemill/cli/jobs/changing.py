@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from tidemill.app import Tidemill
+from tidemill.cli import complete
 from tidemill.cli.asking import agreed
 from tidemill.cli.filtering import Wanted, with_filter
 from tidemill.cli.naming import full_ids, no_such
@@ -111,7 +112,7 @@ class Meant:
 def changes_jobs(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the arguments and options; the command gets them as one `meant`."""
 
-    @click.argument("ids", nargs=-1, metavar="[ID]...")
+    @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=complete.jobs)
     @with_filter
     @click.option("--yes", is_flag=True, help="Do not ask, however many jobs the filter means.")
     @with_target

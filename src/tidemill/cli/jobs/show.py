@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.app import Tidemill
+from tidemill.cli import complete
 from tidemill.cli.jobs import checkpoints
 from tidemill.cli.jobs.record import as_data, lines_about
 from tidemill.cli.naming import full_id
@@ -14,7 +15,7 @@ from tidemill.inspect.views import JobView
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete.jobs)
 @with_target
 def show(target: Target, id: str) -> None:  # noqa: A002 - the word for it
     """Show everything known about one job."""

@@ -6,6 +6,7 @@ import click
 
 from tidemill.access.tokens import TokenView
 from tidemill.app import Tidemill
+from tidemill.cli import complete
 from tidemill.cli.output import print_json, printable
 from tidemill.cli.queues.words import who
 from tidemill.cli.target import Target, with_target
@@ -14,7 +15,7 @@ from tidemill.seam.roles import Role, Who
 
 
 @click.command()
-@click.argument("which", metavar="TOKEN_OR_USER")
+@click.argument("which", metavar="TOKEN_OR_USER", shell_complete=complete.tokens)
 @with_target
 def revoke(target: Target, which: str) -> None:
     """End one token by its id, or all that a user has. Their sessions end at once."""

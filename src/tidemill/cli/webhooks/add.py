@@ -25,7 +25,9 @@ _EVENTS = [what.value for what in What]
 )
 @click.option("--task", "tasks", multiple=True, shell_complete=complete.tasks, help="Only jobs of that task.")
 @click.option("--queue", "queues", multiple=True, shell_complete=complete.queues, help="Only of that queue.")
-@click.option("--flow", "flows", multiple=True, help="Only flows of that name.")
+@click.option(
+    "--flow", "flows", multiple=True, shell_complete=complete.flow_names, help="Only flows of that name."
+)
 @click.option("--pool", "pools", multiple=True, shell_complete=complete.pools, help="Only that pool.")
 @click.option(
     "--secret",
