@@ -59,6 +59,7 @@ SECTIONS = {
         "Filter",
         "Page",
         "QueueView",
+        "QueueTotal",
         "JobView",
         "Overview",
         "PoolStatus",

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from tidemill.inspect.views import Changed, JobView, Overview, QueueView
     from tidemill.schedules.schedule import ScheduleState
     from tidemill.schedules.views import SchedulePage, ScheduleView
+    from tidemill.tallies.totals import QueueTotal
     from tidemill.tasks.batches import Failed
     from tidemill.tasks.pools import Pool
     from tidemill.telling.alerts.alerts import Alerts, AlertView
@@ -114,6 +115,7 @@ else:
         "Plan": "inspect.plan",
         "Pool": "tasks.pools",
         "PoolStatus": "inspect.pools",
+        "QueueTotal": "tallies.totals",
         "QueueView": "inspect.views",
         "Reason": "core.refusals",
         "Refusal": "core.refusals",
@@ -201,6 +203,7 @@ __all__ = [
     "QueueFull",
     "QueueNotFound",
     "QueueSettings",
+    "QueueTotal",
     "QueueView",
     "Reason",
     "Refusal",

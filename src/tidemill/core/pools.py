@@ -17,6 +17,9 @@ from tidemill.core.windows import Guards, Instant, Kept, fits, fresh
 from tidemill.core.windows.bucket import Bucket
 from tidemill.core.windows.window import TINY
 
+LEAST_JITTER = 0.02
+"""No handler begins sooner after its claim than that is good for: its job would go back again and again."""
+
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
     """keyed: every key has windows of its own. held_back: the share of every limit that only priorities
@@ -40,10 +43,10 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
                 return f"limits: {name} is given twice"
         if not 0 <= self.held_back < 1:
             return f"held_back: must be a share from 0 up to but not including 1, is {self.held_back}"
-        for name in ("jitter", "midnight"):
+        for name, least in (("jitter", LEAST_JITTER), ("midnight", 0)):
             value = getattr(self.guards, name)
-            if not (math.isfinite(value) and value >= 0):
-                return f"{name}: must be 0 or more seconds, is {value}"
+            if not (math.isfinite(value) and value >= least):
+                return f"{name}: must be {least} or more seconds, is {value}"
         if self.probe_every is not None and not (math.isfinite(self.probe_every) and self.probe_every > 0):
             return f"probe_every: must be above 0 seconds, is {self.probe_every}; leave it out for never"
         if self.resumes is not None and (problem := self.resumes.problem()):

@@ -36,6 +36,7 @@ from tidemill.inspect.queue_views import require, view_all, view_one
 from tidemill.inspect.situation import Situation
 from tidemill.inspect.unmade import explain_step
 from tidemill.inspect.views import Changed, Count, JobView, Overview, QueueView
+from tidemill.tallies.totals import QueueTotal, totals
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.signals import Signals
 from tidemill.times import read_time
@@ -220,6 +221,16 @@ class Inspector:
         store = await self._store()
         await require(store, queue)
         return await store.history(queue, read_time("since", since, ConfigurationError))
+
+    async def totals(self, *queues: str) -> dict[str, QueueTotal]:
+        """What became of the jobs of these queues, or of every one, since there is a store: counters that
+        never fall, whatever is pruned or removed. Raises QueueNotFound."""
+        store = await self._store()
+        for name in queues:
+            await self._store_with(name)
+        names = queues or tuple(info.name for info in await store.queues())
+        found = (await totals(store, names, ())).queues
+        return {name: found.get(name, QueueTotal()) for name in names}
 
     async def pools(self, *, sparing: bool = False) -> list[PoolStatus]:
         """Every declared pool by name, and of those with keys each that has something taken or closed.

@@ -15,7 +15,7 @@ from tidemill.inspect.situation import Situation
 from tidemill.metrics import catalogue
 from tidemill.metrics.catalogue import valued
 from tidemill.tallies.families import Counted
-from tidemill.tallies.totals import Ended
+from tidemill.tallies.totals import QueueTotal
 
 _COUNTERS = {
     "done": catalogue.JOBS_DONE,
@@ -27,7 +27,7 @@ _COUNTERS = {
 
 
 async def of_queues(
-    store: Store, situation: Situation, drains: Drains, ended: Mapping[str, Ended]
+    store: Store, situation: Situation, drains: Drains, ended: Mapping[str, QueueTotal]
 ) -> list[Counted]:
     names = [info.name for info in situation.queues]
     counts = await store.counts()
@@ -42,7 +42,7 @@ async def of_queues(
         valued(catalogue.QUEUE_PAUSED, {name: situation.pause(name) is not None for name in names}),
         valued(catalogue.QUEUE_WORKERS, {name: len(situation.serving([name])) for name in names}),
         valued(catalogue.QUEUE_DRAIN, dict(until(drains.queues, ready, now))),
-        *_counters({name: ended.get(name, Ended()) for name in names}),
+        *_counters({name: ended.get(name, QueueTotal()) for name in names}),
     ]
 
 
@@ -50,7 +50,7 @@ def _latency(backlog: Backlog, now: float) -> float:
     return 0.0 if backlog.oldest_ready is None else max(0.0, now - backlog.oldest_ready)
 
 
-def _counters(ended: Mapping[str, Ended]) -> Iterator[Counted]:
+def _counters(ended: Mapping[str, QueueTotal]) -> Iterator[Counted]:
     of_queue = {name: msgspec.structs.asdict(of) for name, of in ended.items()}
     for field, family in _COUNTERS.items():
         yield valued(family, {name: of[field] for name, of in of_queue.items()})

@@ -49,7 +49,7 @@ class Web:
         query: Any = None,
         answers: Any = None,
         status: int = 200,
-        audited: bool = True,
+        audited: bool | Callable[[Any], bool] = True,
         problem: Told | None = None,
     ) -> Callable[[Handles], Handles]:
         """`@app.web.route("POST", "/api/music/start", role=Role.OPERATOR, says="Begin.", takes=Start)` above

@@ -24,8 +24,10 @@ SETTLED = DAY + HOUR
 KEEP_EVERY = HOUR
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """What became of a queue's jobs."""
+class QueueTotal(msgspec.Struct, frozen=True):
+    """What became of a queue's jobs since there is a store, those that were pruned or removed included.
+    `failed` are those whose attempts were over, `retried` attempts that failed and were to be repeated,
+    `reclaimed` those whose worker died."""
 
     done: int = 0
     failed: int = 0
@@ -33,7 +35,7 @@ class Ended(msgspec.Struct, frozen=True):
     retried: int = 0
     reclaimed: int = 0
 
-    def plus(self, minutes: Iterable[Minute]) -> Ended:
+    def plus(self, minutes: Iterable[Minute]) -> QueueTotal:
         sums = [self.done, self.failed, self.cancelled, self.retried, self.reclaimed]
         for minute in minutes:
             sums[0] += minute.done
@@ -41,14 +43,14 @@ class Ended(msgspec.Struct, frozen=True):
             sums[2] += minute.cancelled
             sums[3] += minute.retried
             sums[4] += minute.reclaimed
-        return Ended(*sums)
+        return QueueTotal(*sums)
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Of minutes before `through`; when it is read for showing, of all of them."""
 
     through: float = 0.0
-    queues: dict[str, Ended] = msgspec.field(default_factory=dict)
+    queues: dict[str, QueueTotal] = msgspec.field(default_factory=dict)
     pools: dict[str, Remark] = msgspec.field(default_factory=dict)
 
 
@@ -76,7 +78,7 @@ async def _with_minutes(
     ended, spent = dict(kept.queues), dict(kept.pools)
     for queue in queues:
         if minutes := [one for one in await store.history(queue, kept.through) if one.at < before]:
-            ended[queue] = ended.get(queue, Ended()).plus(minutes)
+            ended[queue] = ended.get(queue, QueueTotal()).plus(minutes)
     for pool in pools:
         if calls := [one for one in await store.pool_history(pool, kept.through) if one.at < before]:
             spent[pool] = _remarked(spent.get(pool, Remark()), calls)
