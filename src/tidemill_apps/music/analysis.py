@@ -17,7 +17,7 @@ from tidemill_apps.common.database import DatabaseUnavailable
 from tidemill_apps.common.providers.chat import Chat
 from tidemill_apps.common.providers.embeddings import Embeddings
 from tidemill_apps.music.answers import Answer, Unreadable, read_answer
-from tidemill_apps.music.asking import ask_metadata, ask_vectors
+from tidemill_apps.music.asking import Reply, ask_metadata, ask_vectors
 from tidemill_apps.music.describing import Description, described, vector_text
 from tidemill_apps.music.library import WAITING, Library
 from tidemill_apps.music.outcomes import Outcome
@@ -88,20 +88,33 @@ async def _having(
 async def _answer(ctx: Context, library: Library, chat: Chat, calls: Pool, songs: Sequence[Song]) -> Answer:
     """About every song of the batch, also those that are somebody else's by now: what is asked must be the
     same in every attempt, or it is paid for again."""
-    reply = await ask_metadata(ctx, chat, calls, songs)
-    try:
-        if reply.problem is not None:
-            raise Unreadable(reply.problem)  # noqa: TRY301 - one way out for both
-        answer = read_answer(reply.text, [song.navidrome_id for song in songs])
-    except Unreadable as error:
-        told = f"the model's answer cannot be used: {error}"
-        await library.fail(ctx.job_id, told, reply.text)
-        raise GiveUp(f"{told}; it is kept with the songs, which a person may set to PENDING") from error
+    number = 0
+    while True:
+        reply = await ask_metadata(ctx, chat, calls, songs, number)
+        try:
+            answer = _read(reply, songs)
+        except Unreadable as error:
+            if reply.generation == ctx.generation:
+                told = f"the model's answer cannot be used: {error}"
+                await library.fail(ctx.job_id, told, reply.text)
+                raise GiveUp(f"{told}; it is kept with the songs; retry the job to ask again") from error
+            number += 1  # a person has retried the job to have it asked again
+        else:
+            _tell(ctx, answer)
+            return answer
+
+
+def _read(reply: Reply, songs: Sequence[Song]) -> Answer:
+    if reply.problem is not None:
+        raise Unreadable(reply.problem)
+    return read_answer(reply.text, [song.navidrome_id for song in songs])
+
+
+def _tell(ctx: Context, answer: Answer) -> None:
     for navidrome_id, problem in answer.problems.items():
         ctx.log(f"song {navidrome_id}: {problem}")
     if answer.strangers:
         ctx.log(f"refused, because nobody asked about them: {', '.join(answer.strangers)}")
-    return answer
 
 
 async def _whole(

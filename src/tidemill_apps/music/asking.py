@@ -20,9 +20,11 @@ from tidemill_apps.music.songs import Song
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What the model wrote. With a `problem` it is what came instead."""
+    """What the model wrote, and in which generation of the job it was asked. With a `problem` it is what came
+    instead."""
 
     text: str
+    generation: int
     problem: str | None = None
 
 
@@ -33,23 +35,27 @@ class Vectors(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-async def ask_metadata(ctx: Context, chat: Chat, calls: Pool, songs: Sequence[Song]) -> Reply:
-    """The request was taken with the claim of the job; what is not needed is given back."""
+async def ask_metadata(
+    ctx: Context, chat: Chat, calls: Pool, songs: Sequence[Song], number: int = 0
+) -> Reply:
+    """The request was taken with the claim of the job; what is not needed is given back. Another `number` is
+    another question, with the same words."""
     asked = False
+    name = f"metadata {number}" if number else "metadata"
 
     async def ask(batch: list[Song]) -> Reply:
         nonlocal asked
         asked = True
         ctx.used(calls, requests=1)
         try:
-            completed = await chat.complete(SYSTEM, question(batch), SCHEMA, mark=f"{ctx.job_id} metadata")
+            completed = await chat.complete(SYSTEM, question(batch), SCHEMA, mark=f"{ctx.job_id} {name}")
         except AnswerUnusable as error:
             ctx.used(calls, error.response, requests=0)
-            return Reply(str(getattr(error.response, "text", "")), str(error))
+            return Reply(str(getattr(error.response, "text", "")), ctx.generation, str(error))
         ctx.used(calls, completed.response, requests=0)
-        return Reply(completed.text)
+        return Reply(completed.text, ctx.generation)
 
-    reply = await ctx.step("metadata", ask, list(songs), paid=True)
+    reply = await ctx.step(name, ask, list(songs), paid=True)
     if not asked:
         ctx.used(calls, requests=0)
     return reply

@@ -138,6 +138,41 @@ async def test_an_answer_nobody_can_read_fails_for_good_and_is_kept(library: Lib
     assert (await library.counts())[Status.COMPLETED] == 3
 
 
+async def test_a_job_that_a_person_retries_asks_again_where_the_answer_could_not_be_read(
+    library: Library,
+) -> None:
+    songs = await stocked(library, 3)
+    async with setting(library, faults=Faults(malformed=frozenset({1, 2}))) as at:
+        job = await at.run(at.full, songs, check=False)
+        await at.app.inspect.retry(job.id)
+        await at.kit.run_for(600, check=False)
+        assert at.kit.job(job.id).state is State.FAILED
+        assert at.billed == ["chat", "chat"]
+        await at.app.inspect.retry(job.id)
+        at.before["embeddings"] = [breaks]
+        await at.kit.run_for(600)
+        assert at.billed == ["chat", "chat", "chat", "embed"]
+        assert at.count(job) == 3
+        await nothing_is_processing(library)
+    assert await have_their_own_vectors(library) == 3
+
+
+async def test_a_job_that_a_person_retries_has_its_failed_songs_again_and_what_it_paid_for(
+    library: Library,
+) -> None:
+    songs = await stocked(library, 3)
+    async with setting(library) as at:
+        at.before["embeddings"] = [breaks] * 3
+        job = await at.run(at.full, songs, check=False)
+        assert (job.state, job.attempts) == (State.FAILED, 3)
+        await library.fail(job.id, "the network is down")
+        await at.app.inspect.retry(job.id)
+        await at.kit.run_for(600)
+        assert at.count(job) == 3
+        assert at.billed == ["chat", "embed"]
+    assert await have_their_own_vectors(library) == 3
+
+
 async def breaks() -> None:
     raise httpx2.ConnectError("the network is down")
 
