@@ -16,12 +16,12 @@ help:  ## this list
 setup:  ## the virtual environment with everything a developer needs, pinned by hash
 	@scripts/setup dev "$(PYTHON)" "$(VENV)"
 
-# Twenty packages instead of a hundred: whoever only wants to look should not wait.
+# A third of the packages: whoever only wants to look should not wait.
 run-setup:
 	@scripts/setup run "$(PYTHON)" "$(VENV)"
 
-demo: run-setup  ## watch jobs run on a SQLite file: retries, a poison job, a pause, a cancel, keys in turn
-	@$(BIN)/python -m tidemill.demo
+demo: run-setup  ## watch two applications run inside the quotas of a simulated provider, on SQLite files
+	@$(BIN)/python -m tidemill_apps.demo
 
 test: setup  ## every test
 	@scripts/test "$(VENV)"
