@@ -54,13 +54,14 @@ def vector(text: str, dimensions: int = 0) -> list[float]:
 
 def _features(text: str) -> dict[str, float]:
     words, pairs = Counter[str](), Counter[str]()
-    for run in _WORDS.findall(text):
+    for run, times in Counter(_WORDS.findall(text)).items():
         for chinese in _CHINESE.findall(run):
             words.update(chinese[at : at + 2] for at in range(max(1, len(chinese) - 1)))
             pairs.update(chinese)
         for word in filter(None, _CHINESE.split(run)):
-            words[word] += 1
-            pairs.update(word[at : at + 2] for at in range(len(word) - 1))
+            words[word] += times
+            for at in range(len(word) - 1):
+                pairs[word[at : at + 2]] += times
     return {f"word {one}": WORD * (1 + math.log(times)) for one, times in words.items()} | {
         f"pair {one}": PAIR * (1 + math.log(times)) for one, times in pairs.items()
     }

@@ -98,15 +98,19 @@ class Provider:
             return Served(None, bill)
         standings = self._account.standings(verdict.scope, self._now(), {})
         after = Verdict(at=self._now(), scope=verdict.scope, reason=None, standings=standings)
-        told = msgspec.structs.replace(self._told(after), content=self._content(asked))
+        told = msgspec.structs.replace(self._told(after), content=await self._content(asked))
         return Served(_marked(self.dialect.answer(asked, told)), bill)
 
-    def _content(self, asked: Asked) -> Content:
+    async def _content(self, asked: Asked) -> Content:
         self._told_of[asked.kind] += 1
         number, faults = self._told_of[asked.kind], self.options.faults
         if asked.kind == "chat":
             return faults.of_chat(number, self._replies(asked))
-        return faults.of_vectors(number, [vector(text, asked.dimensions) for text in asked.texts])
+        vectors = []
+        for text in asked.texts:
+            vectors.append(vector(text, asked.dimensions))
+            await asyncio.sleep(0)  # a hundred of them take as many milliseconds, and others share the loop
+        return faults.of_vectors(number, vectors)
 
     def _told(self, verdict: Verdict) -> Told:
         self._answers += 1
