@@ -1,0 +1,62 @@
+"""The `.env.example` of an application: every setting is in it, and a copy of it changes nothing (X5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import fields
+
+import tidemill_apps
+from tidemill_apps.articles.settings import ArticlesSettings
+from tidemill_apps.articles.settings import from_environment as articles_settings
+from tidemill_apps.common.environment import Settings
+from tidemill_apps.music.settings import MusicSettings
+from tidemill_apps.music.settings import from_environment as music_settings
+
+ROOT = Path(tidemill_apps.__file__).parent
+SHARED = {"TIDEMILL_URL", "GEMINI_API_KEY", "OPENAI_API_KEY"}
+APPLICATIONS = [
+    pytest.param("music", MusicSettings(), music_settings, id="music"),
+    pytest.param("articles", ArticlesSettings(), articles_settings, id="articles"),
+]
+
+
+def example(application: str) -> dict[str, str]:
+    text = (ROOT / application / ".env.example").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    found = [re.fullmatch(r"([A-Z0-9_]+)=(\S*)", line) for line in lines]
+    assert all(found), f"no variable: {lines[found.index(None)]}" if None in found else ""
+    pairs = [(match[1], match[2]) for match in found if match]
+    assert len(dict(pairs)) == len(pairs)
+    return dict(pairs)
+
+
+def variables(settings: Settings, prefix: str) -> Iterator[str]:
+    for field in fields(type(settings)):
+        name, value = f"{prefix}{field.name}".upper(), getattr(settings, field.name)
+        if isinstance(value, Settings):
+            yield from variables(value, f"{name}_")
+        else:
+            yield name
+
+
+@pytest.mark.parametrize(("application", "defaults", "_"), APPLICATIONS)
+def test_every_setting_is_in_it_x5(application: str, defaults: Settings, _: object) -> None:
+    expected = set(variables(defaults, f"{application}_"))
+    assert example(application).keys() == expected | SHARED
+
+
+@pytest.mark.parametrize(("application", "defaults", "from_environment"), APPLICATIONS)
+def test_a_copy_changes_nothing_x5(application: str, defaults: Settings, from_environment: object) -> None:
+    assert callable(from_environment)
+    assert from_environment(example(application)) == from_environment({})
+    assert from_environment({}) == defaults
+
+
+@pytest.mark.parametrize("application", ["music", "articles"])
+def test_secrets_have_no_value_x5(application: str) -> None:
+    secret = re.compile(r"KEY$|PASSWORD$|TOKEN$")
+    assert [name for name, value in example(application).items() if secret.search(name) and value] == []
