@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from tidemill import Context, Failed, Pool, SnoozeFor
+from tidemill import ConfigurationError, Context, Failed, GiveUp, Pool, SnoozeFor
 from tidemill_apps.articles.metrics import Measures
 from tidemill_apps.articles.packing import Packing
 from tidemill_apps.articles.posts import Post, Posts, Status
@@ -49,6 +49,8 @@ class Embedding:
             for job in ctx.batch:
                 await self._standing.wait(job, str(error))
             raise SnoozeFor(AWAY, str(error)) from error
+        except ConfigurationError as error:  # every further attempt would be paid for, and fail
+            raise GiveUp(str(error)) from error
 
     async def _run(self, ctx: Context, embeddings: Embeddings, ids: Sequence[int]) -> list[int | Failed]:
         posts = await self._standing.begin(dict(zip(ids, ctx.batch, strict=True)))

@@ -12,14 +12,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from tidemill import Filter, Job, QueueFull, State, StoreError, Tidemill
+from tidemill import Filter, Job, State, StoreError, Tidemill
 from tidemill.telemetry.events import JobFailed, JobReclaimed, JobReleased, JobRetrying
 from tidemill_apps.articles.posts import Post, Posts, Status
-from tidemill_apps.articles.qdrant import VectorsUnavailable
 from tidemill_apps.articles.requesting import CHANGED, Requests
 from tidemill_apps.articles.standing import Standing
 from tidemill_apps.articles.vectors import Vectors
-from tidemill_apps.common.database import DatabaseUnavailable
 
 _log = logging.getLogger("tidemill_apps")
 
@@ -97,7 +95,7 @@ class Minding:
 
     async def _send_again(self, rows: Sequence[Post]) -> None:
         if rows and (ids := await self._standing.again(rows)):
-            await self._requests.send(await self._posts.many(ids), CHANGED)
+            await self._requests.send_what_fits(await self._posts.many(ids), CHANGED)
 
     def _came_back(self, event: ComesBack) -> None:
         if event.task == self._task and self._awake is not None:
@@ -111,7 +109,7 @@ async def _told_if_not(what: str, work: Callable[[], Coroutine[Any, Any, object]
     """What cannot be done now is done in a while; whoever keeps it from being done is named."""
     try:
         await work()
-    except (DatabaseUnavailable, QueueFull, StoreError, VectorsUnavailable) as error:
+    except StoreError as error:  # of jobs, rows or vectors
         _log.warning("%s later: %s", what, error)
     except Exception:  # noqa: BLE001 - a loop that ended would set nothing right any more
         _log.exception("%s later", what)

@@ -86,6 +86,16 @@ class Requests:
             await self._posts.queued(others)
         return handles
 
+    async def send_what_fits(self, posts: Sequence[Post], priority: int) -> None:
+        """As many of them as there is room for: a queue that is nearly full refuses a large group whole."""
+        try:
+            await self.send(posts, priority)
+        except QueueFull:
+            if len(posts) > 1:
+                half = len(posts) // 2
+                await self.send_what_fits(posts[:half], priority)
+                await self.send_what_fits(posts[half:], priority)
+
     async def _request(self, ids: Sequence[int], priority: int) -> list[JobHandle[int]]:
         return await self.send(await self._posts.want(ids), priority)
 

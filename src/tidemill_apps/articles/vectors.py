@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from tidemill import ConfigurationError
 from tidemill_apps.articles.posts import Post, Posts
 from tidemill_apps.articles.qdrant import Qdrant, VectorsUnavailable
 
@@ -151,7 +152,7 @@ class Vectors:
         if not self._size:
             self._size = await self._size_there() or await self._create(size)
         if size != self._size:
-            raise VectorsUnavailable(
+            raise ConfigurationError(
                 f"the collection {self._collection} has vectors of {self._size} numbers, and the model "
                 f"{self._model} gives {size}; name another collection by ARTICLES_COLLECTION and embed "
                 "everything again, or set the model back"

@@ -91,7 +91,7 @@ class StandIn:
     def _query(self, name: str, body: Any) -> Any:
         return self.client.query_points(
             name,
-            query=body["query"],
+            query=body["query"]["nearest"],
             query_filter=models.Filter(**body["filter"]),
             limit=body["limit"],
             offset=body.get("offset"),

@@ -1,0 +1,157 @@
+"""What a dead process, a person or another program left is set right; nothing is lost, nothing stays
+processing, and what was paid for is not paid for again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, update
+
+from tests.apps.articles.bench import Bench, bench_in, until
+from tidemill import Filter, State
+from tidemill_apps.articles.requesting import Requests
+from tidemill_apps.articles.standing import Standing
+from tidemill_apps.articles.vectors import Vectors
+
+
+class Died(BaseException):
+    """As if the process had been killed there: nothing after it happens."""
+
+
+async def change_row(bench: Bench, post_id: int, **values: Any) -> None:
+    table = bench.posts.table
+    await bench.posts.prepare()
+    async with bench.posts.database.transaction() as connection:
+        await connection.execute(update(table).where(table.c.id == post_id).values(values))
+
+
+async def run_jobs(bench: Bench, *ids: int) -> None:
+    async with bench.working():
+        await bench.settled(*ids)
+
+
+async def test_a_row_without_a_job_gets_one(tmp_path: Path) -> None:
+    """The process died between the row and the job, or another program wrote the row."""
+    async with bench_in(tmp_path) as bench:
+        written = await bench.posts.create("写了，没有发", "内容一")  # noqa: RUF001 - its own comma
+        table = bench.posts.table
+        async with bench.posts.database.transaction() as connection:
+            foreign = {"title": "别的程序", "content": "内容二", "hide": "0", "rag_status": "pending"}
+            made = await connection.execute(insert(table).values(foreign))
+        [foreign_id] = made.inserted_primary_key or ()
+        await run_jobs(bench, written.id, foreign_id)
+        assert sorted(text for call in bench.calls for text in call) == ["内容一", "内容二"]
+        assert {await first(bench, "内容一"), await first(bench, "内容二")} == {written.id, foreign_id}
+
+
+async def first(bench: Bench, text: str) -> int:
+    async with bench.working():
+        return (await bench.found(text))[0]
+
+
+async def test_a_row_that_says_processing_without_a_job_is_embedded(tmp_path: Path) -> None:
+    async with bench_in(tmp_path) as bench:
+        post = await bench.posts.create("死了", "内容")
+        await change_row(bench, post.id, rag_status="processing", rag_job=None)
+        await run_jobs(bench, post.id)
+        assert (await bench.post(post.id)).rag_status == "completed"
+
+
+async def test_an_article_whose_job_somebody_cancelled_says_so(tmp_path: Path) -> None:
+    async with bench_in(tmp_path) as bench:
+        post = await bench.articles.create("取消", "内容")
+        await bench.app.inspect.cancel(Filter(queue=bench.articles.queue), reason="太贵")
+        async with bench.working():
+            [cancelled] = await bench.settled(post.id)
+            assert (cancelled.rag_status, cancelled.rag_error) == ("failed", "cancelled: 太贵")
+            assert bench.calls == []
+            await bench.app.inspect.retry(cancelled.rag_job or "")
+            await until(lambda: completed(bench, post.id))
+
+
+async def completed(bench: Bench, post_id: int) -> bool:
+    return (await bench.post(post_id)).rag_status == "completed"
+
+
+STEPS: dict[str, tuple[type, str]] = {
+    "before the vectors are written": (Vectors, "write"),
+    "before the row names them": (Standing, "finish"),
+    "before the old ones are deleted": (Vectors, "drop"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_death_between_two_steps_leaves_one_version_to_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The attempt ends where the process would have died; the next one is another process's."""
+    async with bench_in(tmp_path, retry_seconds=0.3) as bench, bench.working():
+        post = await bench.articles.create("磨坊", "旧的内容是潮水")
+        await bench.settled(post.id)
+        dying(monkeypatch, *STEPS[step])
+        await bench.articles.change(post.id, content="新的内容是面粉")
+        await until(lambda: came_back(bench, post.id))
+        [hit] = await bench.articles.search("内容")
+        assert hit.chunkText in ("旧的内容是潮水", "新的内容是面粉")
+        await bench.settled(post.id)
+        [hit] = await bench.articles.search("内容")
+        assert hit.chunkText == "新的内容是面粉"
+        paid = [call for call in bench.calls if call != ["内容"]]
+        again = 1 if step == "before the vectors are written" else 0
+        assert len(paid) == 2 + again
+        await bench.articles.vectors.sweep(bench.posts)
+        assert await bench.articles.vectors.count() == 1
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, owner: type, method: str) -> None:
+    """Once: whoever comes next lives. An attempt that was cut off is one that timed out."""
+    alive: Callable[..., Awaitable[Any]] = getattr(owner, method)
+
+    async def die(*_: Any, **__: Any) -> None:
+        monkeypatch.setattr(owner, method, alive)
+        raise TimeoutError("died here")
+
+    monkeypatch.setattr(owner, method, die)
+
+
+async def came_back(bench: Bench, post_id: int) -> bool:
+    post = await bench.post(post_id)
+    return post.rag_error == "died here" or post.rag_status == "completed"
+
+
+async def test_a_request_that_died_before_it_was_sent_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench_in(tmp_path) as bench:
+        dying(monkeypatch, Requests, "send")
+        with pytest.raises(TimeoutError):
+            await bench.articles.create("磨坊", "内容")
+        [post] = await bench.posts.recent()
+        await run_jobs(bench, post.id)
+        assert bench.calls == [["内容"]]
+
+
+async def test_a_full_queue_keeps_articles_waiting_until_there_is_room(tmp_path: Path) -> None:
+    async with bench_in(tmp_path, queue_limit=2) as bench:
+        ids = [(await bench.articles.create(f"第{n}篇", f"内容{n}")).id for n in range(5)]
+        counts = (await bench.app.inspect.counts())[bench.articles.queue]
+        assert counts[State.READY] == 2
+        await run_jobs(bench, *ids)
+        assert {post.rag_status for post in await bench.posts.many(ids)} == {"completed"}
+
+
+async def test_points_of_other_versions_and_of_articles_that_are_gone_are_swept(tmp_path: Path) -> None:
+    async with bench_in(tmp_path, sweeping_seconds=0.2) as bench:
+        one, two = await bench.articles.create("一", "内容一"), await bench.articles.create("二", "内容二")
+        await run_jobs(bench, one.id, two.id)
+        await bench.posts.delete(one.id)  # by another program: nobody asked for its vectors to go
+        async with bench.working():
+            await until(lambda: has_points(bench, 1))
+            assert await bench.found("内容") == [two.id]
+
+
+async def has_points(bench: Bench, count: int) -> bool:
+    return await bench.articles.vectors.count() == count

@@ -1,0 +1,115 @@
+"""Rows: a table of the source is used as it is (X8), and versions count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, inspect, select
+
+from tests.apps.articles.bench import bench_in
+from tidemill import ConfigurationError
+from tidemill_apps.articles.posts import Posts
+from tidemill_apps.articles.settings import ArticlesSettings, from_environment
+from tidemill_apps.articles.standing import Finished, Standing
+from tidemill_apps.articles.tables import posts_table
+from tidemill_apps.common.database import Database
+
+
+def posts_in(folder: Path, table: str = "tb_post") -> Posts:
+    ids = iter(f"job-{number}" for number in range(1_000))
+    return Posts(Database(f"sqlite:///{folder / 'articles.db'}"), posts_table(table), lambda: next(ids))
+
+
+async def test_a_table_of_the_source_gets_what_it_lacks_and_keeps_what_it_has(tmp_path: Path) -> None:
+    source = Table(
+        "my_posts",
+        MetaData(),
+        Column("id", Integer, primary_key=True),
+        *(Column(name, Text) for name in ("title", "content", "hide", "rag_status", "rag_error", "category")),
+    )
+    database = Database(f"sqlite:///{tmp_path / 'articles.db'}")
+    rows = [
+        {
+            "id": 7,
+            "title": "旧文",
+            "content": "内容",
+            "hide": "0",
+            "rag_status": "pending",
+            "category": "生活",
+        },
+        {"id": 8, "title": None, "content": None, "hide": None, "rag_status": "pending", "category": None},
+        {"id": 9, "title": "藏", "content": "秘密", "hide": "1", "rag_status": "completed", "category": None},
+    ]
+    async with database.transaction() as connection:
+        await connection.run_sync(source.metadata.create_all)
+        await connection.execute(insert(source), rows)
+    async with bench_in(tmp_path, table="my_posts") as bench:
+        async with bench.working():
+            [done] = await bench.settled(7)
+            assert (done.rag_status, done.rag_current) == ("completed", 1)
+            assert await bench.found("内容") == [7]
+        assert bench.calls[0] == ["内容"]
+        nothing, hidden = await bench.post(8), await bench.post(9)
+        assert (nothing.title, nothing.content, nothing.hide) == ("", "", "0")
+        assert (hidden.rag_status, hidden.rag_current) == ("completed", 0)
+        assert await bench.posts.with_content() == [7]
+    async with database.reading() as connection:
+        kept = (await connection.execute(select(source.c.category).order_by(source.c.id))).scalars().all()
+        names = await connection.run_sync(
+            lambda sync: [c["name"] for c in inspect(sync).get_columns("my_posts")]
+        )
+    assert kept == ["生活", None, None]
+    assert names[:7] == [column.name for column in source.columns]
+
+
+async def test_a_run_of_the_old_text_does_not_complete_the_new_one(tmp_path: Path) -> None:
+    posts = posts_in(tmp_path)
+    standing = Standing(posts)
+    post = await posts.create("磨坊", "第一版")
+    begun = (await standing.begin({post.id: "a"}))[post.id]
+    await posts.change(post.id, content="第二版")
+    await standing.finish([Finished(post.id, begun.rag_version, 1, 0)])
+    now = await posts.get(post.id)
+    assert now is not None
+    assert (now.rag_status, now.rag_version, now.rag_current) == ("pending", 2, 1)
+    await standing.fail("a", "the old run failed")
+    assert (await posts.get(post.id)) == now
+    await posts.database.close()
+
+
+async def test_a_row_that_another_program_sets_to_pending_gets_a_version(tmp_path: Path) -> None:
+    posts = posts_in(tmp_path)
+    standing = Standing(posts)
+    post = await posts.create("磨坊", "第一版")
+    begun = (await standing.begin({post.id: "a"}))[post.id]
+    await standing.finish([Finished(post.id, begun.rag_version, 1, 0)])
+    assert (await standing.begin({post.id: "b"}))[post.id].rag_status == "completed"
+    [wanted] = await posts.want([post.id])
+    assert (wanted.rag_status, wanted.rag_version) == ("pending", 1)
+    assert (await standing.begin({post.id: "c"}))[post.id].rag_version == 2
+    await posts.database.close()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("ARTICLES_CHUNK_OVERLAP", "250", "less than half of ARTICLES_CHUNK_TOKENS, 500, is 250"),
+        ("ARTICLES_TOKENS_PER_CALL", "400", "ARTICLES_TOKENS_PER_CALL: must be 500 or more"),
+        ("ARTICLES_TOKENS_PER_WINDOW", "1000", "ARTICLES_TOKENS_PER_CALL: must be at most"),
+        ("ARTICLES_TABLE", "a; drop", "ARTICLES_TABLE: must be the name of a table"),
+        ("ARTICLES_INPUTS_PER_CALL", "0", "ARTICLES_INPUTS_PER_CALL: must be a whole number of 1 or more"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_sentence(variable: str, value: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told.replace(".", r"\.")):
+        from_environment({variable: value})
+
+
+def test_settings_come_from_the_environment_and_hide_secrets() -> None:
+    settings = from_environment(
+        {"ARTICLES_TABLE": "posts", "ARTICLES_QDRANT_KEY": "hush", "OPENAI_API_KEY": "no"}
+    )
+    assert (settings.table, settings.qdrant_key, settings.embeddings.key) == ("posts", "hush", "")
+    assert "hush" not in repr(settings)
+    assert ArticlesSettings() == from_environment({})

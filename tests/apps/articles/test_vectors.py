@@ -1,0 +1,153 @@
+"""Qdrant in a folder and by its address: what is found, what is away, and one sentence for each."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from subprocess import PIPE, run
+
+import pytest
+
+from tests.apps.articles.bench import Bench, bench_in, until
+from tests.apps.articles.qdrant_stand_in import StandIn, stand_in
+from tidemill_apps.articles.posts import Post
+from tidemill_apps.articles.qdrant import VectorsUnavailable, qdrant
+from tidemill_apps.articles.vectors import Piece, Vectors
+
+
+def post(post_id: int, **changes: object) -> Post:
+    values: dict[str, object] = {
+        "id": post_id,
+        "title": "磨坊",
+        "content": "",
+        "hide": "0",
+        "rag_status": None,
+        "rag_error": None,
+        "rag_version": 1,
+        "rag_current": 1,
+        "rag_chunks": 1,
+        "rag_label": 0,
+        "rag_labelled": 0,
+        "rag_job": None,
+    }
+    return Post(**values | changes)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def vectors_in(where: str, folder: Path, model: str = "m") -> AsyncIterator[Vectors]:
+    async with stand_in() as served:
+        vectors = Vectors(
+            qdrant(served.url if where == "server" else "", str(folder / "v")), "blog_posts", model
+        )
+        yield vectors
+        await vectors.close()
+
+
+@pytest.mark.parametrize("where", ["folder", "server"])
+async def test_what_is_written_is_found_labelled_and_deleted(tmp_path: Path, where: str) -> None:
+    async with vectors_in(where, tmp_path) as vectors:
+        assert await vectors.search([1.0, 0.0], 5) == []
+        assert await vectors.count() == 0
+        pieces = [Piece(post_id=n, version=1, index=0, text=f"第{n}段") for n in (1, 2, 3)]
+        posts = {1: post(1), 2: post(2), 3: post(3, hide="1")}
+        assert await vectors.written(pieces) == set()
+        await vectors.write(pieces, [[1.0, 0.1], [0.1, 1.0], [1.0, 0.0]], posts)
+        assert await vectors.written(pieces) == {piece.name for piece in pieces}
+        assert [hit.postId for hit in await vectors.search([1.0, 0.0], 5)] == [1, 2]
+        assert [hit.postId for hit in await vectors.search([1.0, 0.0], 1, 1)] == [2]
+        await vectors.label(post(1, hide="1"))
+        assert [hit.chunkText for hit in await vectors.search([1.0, 0.0], 5)] == ["第2段"]
+        await vectors.drop(2, 1, 1)
+        await vectors.forget(3)
+        assert await vectors.count() == 1
+
+
+async def test_another_text_or_another_model_is_not_what_was_paid_for(tmp_path: Path) -> None:
+    async with vectors_in("folder", tmp_path) as vectors:
+        piece = Piece(post_id=1, version=1, index=0, text="潮")
+        await vectors.write([piece], [[1.0]], {1: post(1)})
+        assert not await vectors.written([Piece(post_id=1, version=1, index=0, text="汐")])
+        vectors._model = "another"
+        assert not await vectors.written([piece])
+
+
+async def test_vectors_of_another_size_are_refused(tmp_path: Path) -> None:
+    async with vectors_in("folder", tmp_path) as vectors:
+        piece = Piece(post_id=1, version=1, index=0, text="潮")
+        await vectors.write([piece], [[1.0, 0.0]], {1: post(1)})
+        with pytest.raises(
+            VectorsUnavailable, match="blog_posts has vectors of 2 numbers, and the model m gives 3"
+        ):
+            await vectors.write([piece], [[1.0, 0.0, 0.0]], {1: post(1)})
+
+
+async def test_points_of_the_program_before_us_are_found_until_they_are_replaced(tmp_path: Path) -> None:
+    async with vectors_in("folder", tmp_path) as vectors:
+        piece = Piece(post_id=1, version=0, index=0, text="潮")
+        await vectors.write([piece], [[1.0]], {1: post(1)})
+        await vectors._call("delete_payload", keys=["version", "model"], points=[piece.name])
+        [hit] = await vectors.search([1.0], 5)
+        assert hit.version == 0
+
+
+LOOK = """
+import asyncio, sys
+from tidemill_apps.articles.qdrant import VectorsUnavailable, qdrant
+from tidemill_apps.articles.vectors import Vectors
+try:
+    asyncio.run(Vectors(qdrant("", sys.argv[1]), "blog_posts", "m").count())
+except VectorsUnavailable as error:
+    print(error)
+"""
+
+
+async def test_a_folder_that_another_process_has_is_one_sentence(tmp_path: Path) -> None:
+    async with vectors_in("folder", tmp_path) as vectors:
+        assert await vectors.count() == 0
+        other = await asyncio.to_thread(run, [sys.executable, "-c", LOOK, str(tmp_path / "v")], stdout=PIPE)
+    said = other.stdout.decode().splitlines()
+    assert len(said) == 1
+    assert "in use by another process" in said[0]
+    assert "ARTICLES_QDRANT_URL" in said[0]
+
+
+async def test_a_server_that_is_away_costs_no_call_and_no_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill_apps.articles.embedding.AWAY", 0.2)
+    monkeypatch.setattr("tidemill_apps.articles.upkeep.AWAY", 0.2)
+    async with stand_in() as served, bench_in(tmp_path, qdrant_url=served.url) as bench, bench.working():
+        served.away = True
+        made = await bench.articles.create("磨坊", "退潮时放水冲动水轮")
+        told = await until(lambda: error_of(bench, made.id))
+        assert told.startswith(f"Qdrant at {served.url} answered 503")
+        assert bench.calls == []
+        served.away = False
+        [done] = await bench.settled(made.id)
+        assert (done.rag_status, done.rag_error) == ("completed", None)
+        job = await bench.app.job(done.rag_job or "").status()
+        assert job.attempts == 1
+        served.away = True
+        await bench.articles.change(made.id, title="新标题")
+        served.away = False
+        await until(lambda: titled(served, "新标题"))
+        assert len(bench.calls) == 1
+
+
+async def error_of(bench: Bench, post_id: int) -> str | None:
+    return (await bench.post(post_id)).rag_error
+
+
+async def titled(served: StandIn, title: str) -> bool:
+    points, _ = served.client.scroll("blog_posts")
+    return [point.payload["title"] for point in points if point.payload] == [title]
+
+
+async def test_nobody_at_the_address_is_one_sentence() -> None:
+    vectors = Vectors(qdrant("http://127.0.0.1:9", ""), "blog_posts", "m")
+    with pytest.raises(VectorsUnavailable, match=r"Qdrant at http://127\.0\.0\.1:9 cannot be reached"):
+        await vectors.count()
+    await vectors.close()
