@@ -73,14 +73,15 @@ class Limits:
 
     async def _take(self, who: str, limit: int) -> float:
         """Seconds to wait; 0 when it was let through. A clock that was set back leaves no one locked out."""
-        now, columns = self._articles.app.clock.wall(), self._triggers.c
+        columns = self._triggers.c
         await self._posts.prepare()
         async with self._posts.database.transaction() as connection:
-            over = or_(columns.at <= now - MINUTE, columns.at > now)
+            now = self._articles.app.clock.wall()
+            over = or_(columns.at <= now - MINUTE, columns.at > now + MINUTE)
             await connection.execute(delete(self._triggers).where(over))
             query = select(func.count(), func.min(columns.at)).where(columns.who == who)
             count, first = (await connection.execute(query)).one()
             if count >= limit:
-                return max(float(first) + MINUTE - now, 1.0)
+                return min(max(float(first) + MINUTE - now, 1.0), MINUTE)
             await connection.execute(insert(self._triggers).values(who=who, at=now))
             return 0.0

@@ -15,7 +15,7 @@ from tidemill_apps.articles.progress import Progress
 from tidemill_apps.articles.requesting import MANUAL
 from tidemill_apps.articles.routes import found
 from tidemill_apps.articles.samples import samples
-from tidemill_apps.articles.triggers import Triggers
+from tidemill_apps.articles.triggers import Triggers, number_of, unknown
 from tidemill_apps.articles.waiting import Waiting
 from tidemill_apps.articles.words import said, say_in
 
@@ -91,15 +91,17 @@ class Pages:
         return Go(f"/articles/{post.id}", notice=said(asked.language, "saved", post=post.id))
 
     async def save(self, asked: Asked) -> Go:
-        post, new = await self._triggers.post(asked), asked.body
+        number, new = number_of(asked), asked.body
         self._limits.mind_length(asked, new.content)
-        await self._articles.change(post.id, title=new.title, content=new.content, hide=new.hide)
-        return Go(f"/articles/{post.id}", notice=said(asked.language, "saved", post=post.id))
+        if await self._articles.change(number, title=new.title, content=new.content, hide=new.hide) is None:
+            raise unknown(asked)
+        return Go(f"/articles/{number}", notice=said(asked.language, "saved", post=number))
 
     async def delete(self, asked: Asked) -> Go:
-        post = await self._triggers.post(asked)
-        await self._articles.delete(post.id)
-        return Go("/articles", notice=said(asked.language, "deleted", post=post.id))
+        number = number_of(asked)
+        if not await self._articles.delete(number):
+            raise unknown(asked)
+        return Go("/articles", notice=said(asked.language, "deleted", post=number))
 
     async def embed(self, asked: Asked) -> Go:
         await self._triggers.one(asked)

@@ -24,7 +24,7 @@ from tidemill_apps.articles.glance import distinct
 from tidemill_apps.articles.limits import Limits
 from tidemill_apps.articles.progress import Progress, Watched
 from tidemill_apps.articles.searching import Found, SearchUnavailable
-from tidemill_apps.articles.triggers import Triggers
+from tidemill_apps.articles.triggers import Triggers, number_of, unknown
 from tidemill_apps.articles.waiting import QueueStatus, Waiting
 from tidemill_apps.articles.words import said
 
@@ -105,25 +105,24 @@ class Routes:
         change: PostChange = asked.body
         if isinstance(change.content, str):
             self._limits.mind_length(asked, change.content)
-        post = await self._triggers.post(asked)
         changed = await self._articles.change(
-            post.id, title=change.title, content=change.content, hide=change.hide
+            number_of(asked), title=change.title, content=change.content, hide=change.hide
         )
         if changed is None:
-            raise _gone(asked)
+            raise unknown(asked)
         return Answer(data=shown(changed.post))
 
     async def delete(self, asked: Asked) -> Said:
-        post = await self._triggers.post(asked)
-        if not await self._articles.delete(post.id):
-            raise _gone(asked)
-        return Said(message=said(asked.language, "deleted", post=post.id))
+        number = number_of(asked)
+        if not await self._articles.delete(number):
+            raise unknown(asked)
+        return Said(message=said(asked.language, "deleted", post=number))
 
     async def get(self, asked: Asked) -> Answer[ShownPost]:
         """A hidden one is there for admins only."""
         post = await self._triggers.post(asked)
         if post.hidden and not asked.who.role.may(Role.ADMIN):
-            raise _gone(asked)
+            raise unknown(asked)
         return Answer(data=shown(post))
 
     async def search(self, asked: Asked) -> Answer[list[Found]]:
@@ -151,8 +150,3 @@ async def found(articles: Articles, text: str, limit: int) -> list[Found]:
         return await articles.search(text, limit)
     except SearchUnavailable as error:
         raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
-
-
-def _gone(asked: Asked) -> Refused:
-    sentence = said(asked.language, "unknown", post=asked.path["id"][:20])
-    return Refused(HTTPStatus.NOT_FOUND, sentence, field="id")

@@ -21,6 +21,19 @@ NAMED = 10
 LARGEST = 2**63 - 1
 
 
+def number_of(asked: Asked) -> int:
+    """Of the article that the path names; whether it is there is another question."""
+    named = asked.path["id"]
+    if not (named.isascii() and named.isdigit() and int(named) <= LARGEST):
+        raise unknown(asked)
+    return int(named)
+
+
+def unknown(asked: Asked) -> Refused:
+    sentence = said(asked.language, "unknown", post=asked.path["id"][:20])
+    return Refused(HTTPStatus.NOT_FOUND, sentence, field="id")
+
+
 class Triggers:
     """Nothing is requested before all of it may be; a refused one changes nothing."""
 
@@ -30,11 +43,9 @@ class Triggers:
 
     async def post(self, asked: Asked) -> Post:
         """The one that the path names."""
-        named = asked.path["id"]
-        number = int(named) if named.isascii() and named.isdigit() and int(named) <= LARGEST else None
-        post = None if number is None else await self._articles.posts.get(number)
+        post = await self._articles.posts.get(number_of(asked))
         if post is None:
-            raise Refused(HTTPStatus.NOT_FOUND, said(asked.language, "unknown", post=named[:20]), field="id")
+            raise unknown(asked)
         return post
 
     async def one(self, asked: Asked) -> None:

@@ -13,6 +13,7 @@ from tests.web.asgi import Answer, ask
 from tests.web.signed import token_of
 from tidemill import Tidemill
 from tidemill.web import Role, dashboard
+from tidemill.web.server import listen, served
 from tidemill_apps.articles.articles import Articles
 from tidemill_apps.articles.settings import ArticlesSettings
 
@@ -38,7 +39,7 @@ class Blog:
     ) -> Answer:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if who:
-            named["authorization"] = f"Bearer {await self._token(who)}"
+            named["authorization"] = f"Bearer {await self.token(who)}"
         sent = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         if sent:
             named.setdefault("content-type", "application/json")
@@ -69,7 +70,14 @@ class Blog:
             worker.stop()
             await running
 
-    async def _token(self, who: str) -> str:
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        """Over HTTP; its address."""
+        socket = listen("127.0.0.1", 0, chosen=True)
+        async with served(self.app, socket):
+            yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+
+    async def token(self, who: str) -> str:
         if who not in self.tokens:
             self.tokens[who] = await token_of(self.app, Role(who), who)
         return self.tokens[who]
