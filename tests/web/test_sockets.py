@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Mount
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.web.asgi import ASGI, shake
+from tests.web.asgi import ASGI, HOST, shake
 from tests.web.signed import token_of
 from tidemill import Tidemill
-from tidemill.web import Asked, Event, Events, Problem, Refused, Role, sockets, streams
+from tidemill.web import Asked, Event, Events, Problem, Refused, Role, Who, dashboard, sockets, streams
 from tidemill.web import server as serving
 from tidemill.web.server import listen, served
 from tidemill.web.serving import Server
@@ -225,6 +228,21 @@ async def test_the_server_stops_and_says_so() -> None:
         assert songs.ended == 1
 
 
+async def test_the_stream_of_a_request_ends_with_the_server_as_well() -> None:
+    songs = Songs()
+    async with songs.app:
+        token = await token_of(songs.app, Role.ADMIN)
+        async with at_work(songs):
+            reader, writer = await asyncio.open_connection(*songs.url.split(":"))
+            asked = f"GET {FOLLOW} HTTP/1.1\r\nHost: {songs.url}\r\nAuthorization: Bearer {token}\r\n\r\n"
+            writer.write(asked.encode())
+            songs.told.put_nowait(Event("note", "la"))
+            assert b"event: note\ndata: la\n\n" in await reader.readuntil(b"data: la\n\n")
+        assert (await reader.read()).endswith(b"0\r\n\r\n"), "whole, and not cut off"
+        writer.close()
+        assert songs.ended == 1
+
+
 async def test_who_goes_is_noticed(songs: Songs, token: str) -> None:
     socket = await songs.open(token=token)
     songs.told.put_nowait(Event("note", "la"))
@@ -260,6 +278,30 @@ async def test_who_does_not_read_makes_the_source_wait(
             await songs.gone.wait()  # the reader was given up
         assert songs.made < 800, "the source went on as if somebody had read"
         socket.transport.abort()
+
+
+@pytest.mark.parametrize(("scheme", "origin", "status"), [("wss", "https", 101), ("wss", "http", 403)])
+async def test_a_socket_over_tls_is_of_a_page_over_tls(
+    songs: Songs, token: str, scheme: str, origin: str, status: int
+) -> None:
+    inner: ASGI = Server(songs.app).starlette
+
+    async def over_tls(scope: Any, receive: Any, send: Any) -> None:
+        await inner({**scope, "scheme": scheme}, receive, send)
+
+    headers = {"authorization": f"Bearer {token}", "origin": f"{origin}://{HOST}"}
+    assert (await shake(over_tls, FOLLOW, headers=headers)).status == status
+
+
+async def test_it_is_served_where_it_is_mounted(songs: Songs, token: str) -> None:
+    async def vouched(request: Request) -> Who | None:
+        return Who("ann", Role.OPERATOR) if request.headers.get("x-user") == "ann" else None
+
+    site: ASGI = Starlette(routes=[Mount("/jobs", dashboard(songs.app, auth=vouched))])
+    own = {"origin": f"http://{HOST}", "x-user": "ann"}
+    assert (await shake(site, f"/jobs{FOLLOW}", headers=own)).status == 101
+    assert (await shake(site, f"/jobs{FOLLOW}", headers={"x-user": "ann"})).status == 403
+    assert (await shake(site, f"/jobs{FOLLOW}", headers={**own, "x-user": "bo"})).status == 401
 
 
 async def test_a_server_that_cannot_answer_a_handshake_refuses_it(songs: Songs) -> None:
