@@ -17,10 +17,6 @@ from tidemill_apps.articles.standing import Standing
 from tidemill_apps.articles.vectors import Vectors
 
 
-class Died(BaseException):
-    """As if the process had been killed there: nothing after it happens."""
-
-
 async def change_row(bench: Bench, post_id: int, **values: Any) -> None:
     table = bench.posts.table
     await bench.posts.prepare()
@@ -41,7 +37,7 @@ async def test_a_row_without_a_job_gets_one(tmp_path: Path) -> None:
         async with bench.posts.database.transaction() as connection:
             foreign = {"title": "别的程序", "content": "内容二", "hide": "0", "rag_status": "pending"}
             made = await connection.execute(insert(table).values(foreign))
-        [foreign_id] = made.inserted_primary_key or ()
+        [foreign_id] = made.inserted_primary_key or (0,)
         await run_jobs(bench, written.id, foreign_id)
         assert sorted(text for call in bench.calls for text in call) == ["内容一", "内容二"]
         assert {await first(bench, "内容一"), await first(bench, "内容二")} == {written.id, foreign_id}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, inspect, select
@@ -29,7 +30,7 @@ async def test_a_table_of_the_source_gets_what_it_lacks_and_keeps_what_it_has(tm
         *(Column(name, Text) for name in ("title", "content", "hide", "rag_status", "rag_error", "category")),
     )
     database = Database(f"sqlite:///{tmp_path / 'articles.db'}")
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "id": 7,
             "title": "旧文",

@@ -13,6 +13,7 @@ import pytest
 
 from tests.apps.articles.bench import Bench, bench_in, until
 from tests.apps.articles.qdrant_stand_in import StandIn, stand_in
+from tidemill import ConfigurationError
 from tidemill_apps.articles.posts import Post
 from tidemill_apps.articles.qdrant import VectorsUnavailable, qdrant
 from tidemill_apps.articles.vectors import Piece, Vectors
@@ -79,7 +80,7 @@ async def test_vectors_of_another_size_are_refused(tmp_path: Path) -> None:
         piece = Piece(post_id=1, version=1, index=0, text="潮")
         await vectors.write([piece], [[1.0, 0.0]], {1: post(1)})
         with pytest.raises(
-            VectorsUnavailable, match="blog_posts has vectors of 2 numbers, and the model m gives 3"
+            ConfigurationError, match="blog_posts has vectors of 2 numbers, and the model m gives 3"
         ):
             await vectors.write([piece], [[1.0, 0.0, 0.0]], {1: post(1)})
 
@@ -134,6 +135,17 @@ async def test_a_server_that_is_away_costs_no_call_and_no_attempt(
         await bench.articles.change(made.id, title="新标题")
         served.away = False
         await until(lambda: titled(served, "新标题"))
+        assert len(bench.calls) == 1
+
+
+async def test_a_model_of_another_size_fails_once_and_is_not_paid_for_again(tmp_path: Path) -> None:
+    async with bench_in(tmp_path) as bench, bench.working():
+        piece = Piece(post_id=404, version=1, index=0, text="潮")
+        await bench.articles.vectors.write([piece], [[1.0, 0.0]], {404: post(404)})
+        made = await bench.articles.create("磨坊", "内容")
+        [failed] = await bench.settled(made.id)
+        assert failed.rag_status == "failed"
+        assert "has vectors of 2 numbers" in (failed.rag_error or "")
         assert len(bench.calls) == 1
 
 
