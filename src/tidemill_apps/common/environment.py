@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import FieldInfo, fields
 
 from tidemill import ConfigurationError, Secret, Tidemill
+from tidemill_apps.common.quiet import quieten_clients
 from tidemill_apps.common.wording import is_list, shown, wanted
 
 Read = TypeVar("Read", bound="Settings")
@@ -59,6 +60,7 @@ def read(kind: type[Read], prefix: str, environ: Mapping[str, str] | None = None
 
 def application(default_url: str) -> Tidemill:
     """An application whose jobs are where the environment or tidemill.toml say, else at `default_url`."""
+    quieten_clients()
     app = Tidemill()
     return Tidemill(default_url) if app.settings.origin("url") == "default" else app
 

@@ -21,6 +21,8 @@ SAID = (
     "%s is a SIMULATOR of the %s API, part of tidemill: its answers are made up and nothing is paid for. "
     "Set a key to call the real one."
 )
+DIMENSIONS = 768
+"""Of vectors, where the account names none: in few of them texts that have nothing in common meet."""
 _log = logging.getLogger("tidemill_apps")
 
 
@@ -45,4 +47,5 @@ async def simulated(
 def at_simulator(account: Account, url: str) -> Account:
     """The account as it calls the simulator there: each call says which job it is for."""
     path = "/v1" if account.provider == "openai" else ""
-    return replace(account, base_url=f"{url}{path}", key="simulated", simulator=True)
+    dimensions = account.dimensions or DIMENSIONS
+    return replace(account, base_url=f"{url}{path}", key="simulated", simulator=True, dimensions=dimensions)

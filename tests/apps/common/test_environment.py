@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -117,6 +119,23 @@ def test_secrets_are_never_shown() -> None:
         assert PASSWORD not in text
         assert TOKEN not in text
         assert "潮汐" in text
+
+
+@pytest.fixture
+def httpx2_logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("httpx2")
+    level = logger.level
+    logger.setLevel(logging.NOTSET)
+    yield logger
+    logger.setLevel(level)
+
+
+def test_clients_do_not_tell_of_every_call_unless_somebody_wants_it(httpx2_logger: logging.Logger) -> None:
+    application("memory://")
+    assert not httpx2_logger.isEnabledFor(logging.INFO)
+    httpx2_logger.setLevel(logging.DEBUG)
+    application("memory://")
+    assert httpx2_logger.isEnabledFor(logging.DEBUG)
 
 
 def test_jobs_are_where_the_environment_says_else_where_the_application_does(

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 
 import msgspec
 
@@ -19,9 +20,9 @@ system's first, where there is one."""
 
 DIMENSIONS = 8
 MOST_DIMENSIONS = 4096
-WORD, PAIR = 1.0, 0.3
-"""A shared word says more than two shared letters. Chinese is written without spaces: two characters that
-stand together are its words."""
+BEGINNING = 4
+"""Letters by which a word is known: `tide` and `tides` are one. What is shorter (the, of) hardly counts."""
+SHORT = 0.1
 _WORDS = re.compile(r"[^\W_]+")
 _CHINESE = re.compile(r"[\u3400-\u9fff]+")
 
@@ -53,18 +54,20 @@ def vector(text: str, dimensions: int = 0) -> list[float]:
 
 
 def _features(text: str) -> dict[str, float]:
-    words, pairs = Counter[str](), Counter[str]()
+    """Words by their beginnings. Chinese is written without spaces: its characters, and each two that stand
+    together, are its words."""
+    found = Counter[str]()
     for run, times in Counter(_WORDS.findall(text)).items():
         for chinese in _CHINESE.findall(run):
-            words.update(chinese[at : at + 2] for at in range(max(1, len(chinese) - 1)))
-            pairs.update(chinese)
+            found.update(chinese)
+            found.update(map("".join, pairwise(chinese)))
         for word in filter(None, _CHINESE.split(run)):
-            words[word] += times
-            for at in range(len(word) - 1):
-                pairs[word[at : at + 2]] += times
-    return {f"word {one}": WORD * (1 + math.log(times)) for one, times in words.items()} | {
-        f"pair {one}": PAIR * (1 + math.log(times)) for one, times in pairs.items()
-    }
+            found[word[:BEGINNING]] += times
+    return {one: _weight(one) * (1 + math.log(times)) for one, times in found.items()}
+
+
+def _weight(word: str) -> float:
+    return SHORT if len(word) < BEGINNING and word.isascii() else 1.0
 
 
 @lru_cache(maxsize=65_536)
