@@ -19,8 +19,9 @@ from tidemill_apps.common.providers.embeddings import Embeddings
 from tidemill_apps.music.answers import Answer, Unreadable, read_answer
 from tidemill_apps.music.asking import Reply, ask_metadata, ask_vectors
 from tidemill_apps.music.describing import Description, described, vector_text
-from tidemill_apps.music.library import WAITING, Library
+from tidemill_apps.music.library import Library
 from tidemill_apps.music.outcomes import Outcome
+from tidemill_apps.music.rows import WAITING
 from tidemill_apps.music.songs import Song, Status
 
 NO_VECTOR = "the provider gave no vector for it"

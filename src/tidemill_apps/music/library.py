@@ -8,23 +8,29 @@ units, a retry) keeps its songs and is not sent a second time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-import msgspec
-from sqlalchemy import ColumnElement, Row, and_, case, func, insert, null, or_, select, tuple_, update
+from sqlalchemy import and_, case, func, insert, null, or_, select, tuple_, update
 
 from tidemill_apps.common.database import Database
 from tidemill_apps.music import tables
 from tidemill_apps.music.outcomes import Outcome, before_processing, columns_of
+from tidemill_apps.music.rows import (
+    ARTIST,
+    SHOWN,
+    TITLE,
+    WAITING,
+    held,
+    listed,
+    of_job,
+    pieces,
+    stored_in,
+    was,
+)
 from tidemill_apps.music.songs import Song, Status, Stored, Track
 from tidemill_apps.music.tables import songs
-from tidemill_apps.music.upserts import COLUMNS, compared
-
-AT_ONCE = 500
-"""Songs named in one statement: databases allow only so many values in it."""
-WAITING = (Status.PENDING, Status.DESCRIBED)
-T = TypeVar("T")
+from tidemill_apps.music.upserts import compared
 
 
 class Library:
@@ -43,12 +49,7 @@ class Library:
         """A page of the music server's songs. Answers how many were new, and how many changed. One whose
         title or artist changed is pending again."""
         async with self.database.transaction() as connection:
-            there: dict[str, Any] = {}
-            for some in _pieces([track.id for track in tracks]):
-                query = select(songs).with_only_columns(songs.c.navidrome_id, *_LISTED)
-                rows = await connection.execute(query.where(songs.c.navidrome_id.in_(some)))
-                there |= {row["navidrome_id"]: row for row in rows.mappings()}
-            page = compared(tracks, there)
+            page = compared(tracks, await listed(connection, tracks))
             if page.new:
                 await connection.execute(
                     insert(songs), [{**new, "changed_at": self._now()} for new in page.new]
@@ -57,6 +58,14 @@ class Library:
                 one = update(songs).where(songs.c.navidrome_id == navidrome_id)
                 await connection.execute(one.values({**values, "changed_at": self._now()}))
         return len(page.new), len(page.changed)
+
+    async def foresee(self, tracks: Sequence[Track]) -> int:
+        """How many songs more would be pending after `upsert` of that page. Nothing is written."""
+        async with self.database.reading() as connection:
+            there = await listed(connection, tracks)
+        page = compared(tracks, there)
+        free = {id_ for id_, row in there.items() if (row["status"], row["job_id"]) == (Status.PENDING, None)}
+        return len(page.new) + sum("status" in new for id_, new in page.changed.items() if id_ not in free)
 
     # What there is
 
@@ -81,9 +90,9 @@ class Library:
         """Those that are there, in the order asked for."""
         found: dict[str, Stored] = {}
         async with self.database.reading() as connection:
-            for some in _pieces(navidrome_ids):
-                query = select(*_SHOWN).where(songs.c.navidrome_id.in_(some))
-                found |= {row.navidrome_id: _stored(row) for row in (await connection.execute(query)).all()}
+            for some in pieces(navidrome_ids):
+                query = select(*SHOWN).where(songs.c.navidrome_id.in_(some))
+                found |= {row.navidrome_id: stored_in(row) for row in (await connection.execute(query)).all()}
         return [found[id_] for id_ in navidrome_ids if id_ in found]
 
     async def have(self, batch: Sequence[Song], *statuses: Status) -> int:
@@ -94,12 +103,12 @@ class Library:
     async def left_processing(self) -> dict[str | None, list[str]]:
         """The songs of each job that has some. Those under None are PROCESSING and nobody's: a program that
         knew nothing of jobs left them so."""
-        query = select(songs.c.job_id, songs.c.navidrome_id).where(_held())
-        held: dict[str | None, list[str]] = {}
+        query = select(songs.c.job_id, songs.c.navidrome_id).where(held())
+        by_job: dict[str | None, list[str]] = {}
         async with self.database.reading() as connection:
             for job_id, navidrome_id in (await connection.execute(query)).all():
-                held.setdefault(job_id, []).append(navidrome_id)
-        return held
+                by_job.setdefault(job_id, []).append(navidrome_id)
+        return by_job
 
     # Who has them
 
@@ -109,7 +118,7 @@ class Library:
         async with self.database.transaction() as connection:
             for job_id, ids in jobs.items():
                 free = and_(songs.c.status.in_(WAITING), songs.c.job_id.is_(None))
-                for some in _pieces(list(ids)):
+                for some in pieces(list(ids)):
                     await connection.execute(
                         update(songs).where(songs.c.navidrome_id.in_(some), free).values(job_id=job_id)
                     )
@@ -125,8 +134,8 @@ class Library:
         values = {"status": Status.PROCESSING, "previous_status": before, "job_id": job_id}
         taken: set[str] = set()
         async with self.database.transaction() as connection:
-            for some in _pieces(batch):
-                same = tuple_(songs.c.navidrome_id, _TITLE, _ARTIST).in_(
+            for some in pieces(batch):
+                same = tuple_(songs.c.navidrome_id, TITLE, ARTIST).in_(
                     [(song.navidrome_id, song.title, song.artist) for song in some]
                 )
                 marked = update(songs).where(same, or_(mine, free)).values(values)
@@ -142,19 +151,19 @@ class Library:
     async def release(self, job_id: str | None) -> int:
         """The job is over and its songs are as they were before. Answers how many. None: those that are
         PROCESSING and nobody's."""
-        values = {"status": _was(), "job_id": null()}
-        return await self._settle(update(songs).where(_of_job(job_id), _held()).values(values))
+        values = {"status": was(), "job_id": null()}
+        return await self._settle(update(songs).where(of_job(job_id), held()).values(values))
 
     async def fail(self, job_id: str | None, error: str, answer: str | None = None) -> int:
         """The job failed for good, and with it those songs it still has. `answer` is kept for debugging."""
         values = {
             "status": Status.FAILED.value,
-            "previous_status": _was(),
+            "previous_status": was(),
             "last_error": error,
             "kept_answer": answer,
             "changed_at": self._now(),
         }
-        return await self._settle(update(songs).where(_of_job(job_id), _held()).values(values))
+        return await self._settle(update(songs).where(of_job(job_id), held()).values(values))
 
     async def retry_failed(self) -> int:
         """For a person who has mended what made them fail: they wait again, with all their tries."""
@@ -165,7 +174,7 @@ class Library:
 
     async def save(self, job_id: str, outcomes: Iterable[Outcome]) -> None:
         """In one commit, for those songs the job still has."""
-        mine = and_(songs.c.job_id == job_id, _held())
+        mine = and_(songs.c.job_id == job_id, held())
         async with self.database.transaction() as connection:
             for outcome in outcomes:
                 one = update(songs).where(songs.c.navidrome_id == outcome.navidrome_id, mine)
@@ -173,7 +182,7 @@ class Library:
 
     async def _free(self, status: Status, limit: int | None) -> list[Song]:
         query = (
-            select(songs.c.navidrome_id, _TITLE, _ARTIST)
+            select(songs.c.navidrome_id, TITLE, ARTIST)
             .where(songs.c.status == status.value, songs.c.job_id.is_(None))
             .order_by(func.coalesce(songs.c.changed_at, 0), songs.c.navidrome_id)
             .limit(limit)
@@ -187,41 +196,3 @@ class Library:
 
     def _now(self) -> int:
         return int(self._wall() * 1000)
-
-
-_TITLE, _ARTIST = func.coalesce(songs.c.title, ""), func.coalesce(songs.c.artist, "")
-_LISTED = [songs.c[name] for name in COLUMNS]
-_SHOWN = [songs.c[name] for name in Stored.__struct_fields__]
-
-
-def _held() -> ColumnElement[bool]:
-    waits = and_(songs.c.status.in_(WAITING), songs.c.job_id.is_not(None))
-    return or_(songs.c.status == Status.PROCESSING.value, waits)
-
-
-def _was() -> ColumnElement[str]:
-    """A song that was marked and not begun is what it was all the time."""
-    return case((songs.c.status.in_(WAITING), songs.c.status), else_=before_processing())
-
-
-def _of_job(job_id: str | None) -> ColumnElement[bool]:
-    return songs.c.job_id.is_(None) if job_id is None else songs.c.job_id == job_id
-
-
-def _stored(row: Row[Any]) -> Stored:
-    values = dict(zip(row._fields, row, strict=True))
-    given = {"title": row.title or "", "artist": row.artist or "", "tries": row.tries or 0}
-    return Stored(**{**values, **given, "tags": _list(row.tags)})
-
-
-def _list(tags: str | None) -> list[str]:
-    """A table of another program may have tags in a form of its own."""
-    try:
-        return msgspec.json.decode(tags or "[]", type=list[str])
-    except msgspec.DecodeError:
-        return [tags or ""]
-
-
-def _pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), AT_ONCE):
-        yield items[start : start + AT_ONCE]

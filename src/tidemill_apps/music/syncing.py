@@ -39,8 +39,8 @@ class Synced(NamedTuple):
 async def sync(
     source: Source, library: Library, progress: Callable[[Synced], None] = lambda _: None
 ) -> Synced:
-    mark = f"{await source.last_modified()} {source.url}"
-    if not mark.startswith("0 ") and mark == await _mark(library):
+    mark = await _mark_of(source)
+    if mark and mark == await _mark(library):
         return Synced()
     total = Synced()
     async for page in source.pages():
@@ -49,6 +49,20 @@ async def sync(
         progress(total)
     await _remember(library, mark)
     return total
+
+
+async def foresee(source: Source, library: Library) -> int:
+    """How many songs more would be pending after a sync. The source is read, and nothing is written."""
+    mark = await _mark_of(source)
+    if mark and mark == await _mark(library):
+        return 0
+    return sum([await library.foresee(page) async for page in source.pages()])
+
+
+async def _mark_of(source: Source) -> str:
+    """Empty when the source does not say when it changed last."""
+    modified = await source.last_modified()
+    return f"{modified} {source.url}" if modified else ""
 
 
 async def _mark(library: Library) -> str | None:

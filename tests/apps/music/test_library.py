@@ -8,8 +8,9 @@ from tests.apps.music.entries import entry
 from tests.apps.music.libraries import column, put, stocked, track
 from tidemill_apps.music.answers import Analysis
 from tidemill_apps.music.describing import Description, described
-from tidemill_apps.music.library import AT_ONCE, Library
+from tidemill_apps.music.library import Library
 from tidemill_apps.music.outcomes import MOST_TRIES, Outcome
+from tidemill_apps.music.rows import AT_ONCE
 from tidemill_apps.music.songs import Song, Status
 from tidemill_apps.music.vectors import unpacked
 
