@@ -25,8 +25,9 @@ _RESUME_AT_SAYS = "a time of day and a zone, such as 16:30 Asia/Shanghai"
 
 class CallSettings(Settings, frozen=True, kw_only=True):
     """What the provider allows: MUSIC_CALLS_PER_MINUTE and so on. `per_day` 0: no limit by the day.
-    `breaker_seconds`: how long a refusal that says nothing closes everything. `jitter` and
-    `midnight_seconds` are those of a pool."""
+    `breaker_seconds`: how long a refusal that says nothing closes everything. `jitter` is
+    that of a pool. `midnight_seconds`: for so long before and after the turn of the day no call is made,
+    because the provider's clock is another one."""
 
     per_minute: Counted = 5
     per_day: Natural = 250
@@ -34,7 +35,7 @@ class CallSettings(Settings, frozen=True, kw_only=True):
     zone: str = "America/Los_Angeles"
     breaker_seconds: Positive = 120.0
     jitter: NotNegative = 0.5
-    midnight_seconds: NotNegative = 5.0
+    midnight_seconds: NotNegative = 300.0
 
 
 class SubsonicSettings(Settings, frozen=True, kw_only=True):

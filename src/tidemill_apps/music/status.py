@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     from tidemill_apps.music.music import Music
 
 
-EIGHT_DAYS = 8 * 86_400.0
-
-
 class Status(Struct, frozen=True, kw_only=True, rename="camel"):
-    """`completed_jobs` counts those of the last eight days: their records are removed at once.
+    """`completed_jobs` counts all there ever were: their records are removed at once.
     `pipeline_state` is what the source knew, `state` all of it. `problems` are rows of
     system_settings that cannot hold."""
 
@@ -53,7 +50,7 @@ async def status_of(music: Music) -> Status:
         is_worker_running=stands.served,
         active_jobs=stands.counts[State.RUNNING],
         waiting_jobs=stands.counts[State.READY] + stands.counts[State.WAITING],
-        completed_jobs=await _completed(music),
+        completed_jobs=sum(one.done for one in (await music.app.inspect.totals(*WORK_QUEUES)).values()),
         failed_jobs=stands.counts[State.FAILED],
         delayed_jobs=stands.counts[State.SCHEDULED],
         pending_songs=songs[SongStatus.PENDING],
@@ -66,12 +63,6 @@ async def status_of(music: Music) -> Status:
         simulator=music.simulated,
         problems=list(found.problems),
     )
-
-
-async def _completed(music: Music) -> int:
-    since = max(0.0, music.wall() - EIGHT_DAYS)
-    history = [await music.app.inspect.history(queue, since) for queue in WORK_QUEUES]
-    return sum(minute.done for minutes in history for minute in minutes)
 
 
 def _known_to_the_source(stands: Standing) -> Literal["idle", "syncing", "enqueuing"]:

@@ -1,0 +1,198 @@
+"""States, and what start, pause, resume and stop do; what becomes of songs whose job is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.apps.music.world import World, world
+from tidemill import ConfigurationError, Filter, Job, State
+from tidemill.testing.providers import Faults, Options, Reason, Trouble
+from tidemill_apps.music.limits import FULL, PIPELINE_QUEUE, WORK_QUEUES
+from tidemill_apps.music.pipeline import Start
+from tidemill_apps.music.standing import Stage
+
+
+async def test_the_stages_of_a_run(tmp_path: Path) -> None:
+    async with world(tmp_path) as its:
+        assert await its.stage() is Stage.IDLE
+        started = await its.pipeline.start(Start())
+        assert (started.stage, await its.stage()) == (Stage.SYNCING, Stage.SYNCING)
+        await its.kit.run_until_idle()
+        assert await its.stage() is Stage.RUNNING
+        await its.run_until_idle()
+        assert await its.counts() == {"COMPLETED": 60}
+
+
+async def test_enqueuing_is_a_stage_of_its_own(tmp_path: Path) -> None:
+    async with world(tmp_path, 10) as its:
+        await its.pipeline.start(Start(skip_sync=True))
+        assert await its.stage() is Stage.ENQUEUING
+
+
+async def test_nothing_to_do_is_idle(tmp_path: Path) -> None:
+    async with world(tmp_path) as its:
+        await its.start()
+        assert await its.stage() is Stage.IDLE
+
+
+async def test_start_twice_begins_nothing_twice(tmp_path: Path) -> None:
+    async with world(tmp_path, 40) as its:
+        first = await its.pipeline.start(Start(skip_sync=True))
+        again = await its.pipeline.start(Start(skip_sync=True))
+        assert (again.job, again.existing) == (first.job, True)
+        await its.kit.run_until_idle()
+        await its.start()
+        await its.start()
+        await its.run_until_idle()
+        assert len(its.provider.ledger.bills) == 8
+        assert its.provider.ledger.paid_again() == {}
+
+
+async def test_a_limit_is_of_songs(tmp_path: Path) -> None:
+    async with world(tmp_path, 40) as its:
+        await its.start(limit=15)
+        await its.run_until_idle()
+        assert await its.counts() == {"COMPLETED": 15, "PENDING": 25}
+        with pytest.raises(
+            ConfigurationError, match="limit: must be a whole number of songs, 1 or more, is 0"
+        ):
+            await its.pipeline.start(Start(limit=0))
+
+
+async def test_an_enqueuing_that_is_interrupted_sends_the_same_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, 40) as its:
+        sent = its.music.app.enqueue_many
+        lost = iter([True])
+
+        async def answers_too_late(requests: object) -> object:
+            handles = await sent(requests)  # type: ignore[arg-type]
+            if next(lost, False):
+                raise ConnectionError("gone after the commit")
+            return handles
+
+        monkeypatch.setattr(its.music.app, "enqueue_many", answers_too_late)
+        await its.start()
+        await its.run_until_idle()
+        assert await its.counts() == {"COMPLETED": 40}
+        assert len(its.provider.ledger.bills) == 8
+
+
+async def test_a_pause_is_a_person_s_and_the_breaker_is_its_own(tmp_path: Path) -> None:
+    trouble = Trouble(Reason.RATE, 0.0, 30.0)
+    async with world(tmp_path, 40, options=Options(troubles=(trouble,))) as its:
+        await its.start()
+        assert await its.stage() is Stage.BREAKER
+        assert await its.pipeline.pause("ann") is Stage.PAUSED
+        await its.kit.run_for(300)
+        stands = await its.pipeline.standing()
+        assert (stands.stage, stands.breaker) == (Stage.PAUSED, None)
+        assert stands.paused is not None
+        assert stands.paused.reason == "paused by ann"
+        assert await its.pipeline.resume() is Stage.RUNNING
+        await its.run_until_idle()
+        assert await its.counts() == {"COMPLETED": 40}
+
+
+async def test_resuming_leaves_the_breaker_closed(tmp_path: Path) -> None:
+    async with world(tmp_path, 40, options=Options(troubles=(Trouble(Reason.RATE, 0.0, 30.0),))) as its:
+        await its.start()
+        await its.pipeline.pause("ann")
+        assert await its.pipeline.resume() is Stage.BREAKER
+
+
+async def test_what_is_not_enqueued_cannot_be_paused(tmp_path: Path) -> None:
+    async with world(tmp_path) as its:
+        with pytest.raises(ConfigurationError, match=r"pause: the pipeline is idle, .* start it first"):
+            await its.pipeline.pause("ann")
+        await its.pipeline.start(Start())
+        with pytest.raises(ConfigurationError, match=r"pause: the pipeline is syncing, .* or stop it"):
+            await its.pipeline.pause("ann")
+
+
+async def test_stop_gives_songs_back_and_ends_a_pause(tmp_path: Path) -> None:
+    async with world(tmp_path, 100) as its:
+        await its.start()
+        await its.pipeline.pause("ann")
+        stopped = await its.pipeline.stop("ann")
+        assert await its.stage() is Stage.IDLE
+        assert (stopped.running, stopped.released) == (0, 10 * stopped.cancelled)
+        done = (await its.counts())["COMPLETED"]
+        assert await its.counts() == {"COMPLETED": done, "PENDING": 100 - done}
+        await its.start()
+        await its.run_until_idle()
+        assert await its.counts() == {"COMPLETED": 100}
+
+
+async def test_stop_ends_a_sync_too(tmp_path: Path) -> None:
+    async with world(tmp_path) as its:
+        await its.pipeline.start(Start())
+        await its.pipeline.stop("ann")
+        await its.kit.run_for(60)
+        assert (await its.stage(), await its.counts()) == (Stage.IDLE, {})
+
+
+async def test_missing_and_malformed_answers_leave_no_song_in_work(tmp_path: Path) -> None:
+    faults = Faults(
+        malformed=frozenset({1}),
+        left_out=frozenset({2}),
+        repeated=frozenset({3}),
+        invented=frozenset({4}),
+        cut_off=frozenset({5}),
+        missing_vector=frozenset({2}),
+        null_vector=frozenset({3}),
+    )
+    async with world(tmp_path, 80, options=Options(faults=faults)) as its:
+        await its.start()
+        await its.run_until_idle()
+        await its.music.sweeper.sweep()
+        counts = await its.counts()
+        assert "PROCESSING" not in counts
+        assert sum(counts.values()) == 80
+        assert counts["FAILED"] >= 10
+        await its.music.library.retry_failed()
+        await its.start()
+        await its.run_until_idle()
+        assert await its.counts() == {"COMPLETED": 80}
+
+
+async def test_a_provider_that_is_away_is_tried_three_times(tmp_path: Path) -> None:
+    async with world(tmp_path, 10, options=Options(lost_rate=1.0)) as its:
+        await its.start()
+        await its.kit.run_for(3600, check=False)
+        job = await failed_job(its)
+        assert job.attempts == 3
+        await its.music.sweeper.sweep()
+        assert await its.counts() == {"FAILED": 10}
+
+
+async def failed_job(its: World) -> Job:
+    (job,) = (await its.music.app.inspect.find(Filter(queue=FULL, states=(State.FAILED,)))).jobs
+    return job
+
+
+async def test_songs_of_a_job_that_is_gone_wait_again(tmp_path: Path) -> None:
+    async with world(tmp_path, 40) as its:
+        await its.pipeline.start(Start(skip_sync=True))
+        for queue in WORK_QUEUES:
+            await its.music.app.inspect.pause(queue)
+        await its.kit.run_until_idle()
+        jobs = (await its.music.app.inspect.find(Filter(queue=FULL))).jobs
+        await its.music.app.inspect.cancel(jobs[0].id)
+        await its.music.app.inspect.delete(jobs[1].id)
+        assert await its.music.sweeper.sweep() == 20
+        assert len(await its.music.library.pending()) == 20
+        assert await its.music.sweeper.sweep() == 0
+
+
+async def test_songs_of_jobs_about_to_be_sent_are_left_alone(tmp_path: Path) -> None:
+    async with world(tmp_path, 10) as its:
+        await its.pipeline.start(Start(skip_sync=True))
+        songs = await its.music.library.pending()
+        await its.music.library.mark_queued({"to come": [song.navidrome_id for song in songs]})
+        assert await its.music.sweeper.sweep() == 0
+        await its.music.app.inspect.cancel(Filter(queue=PIPELINE_QUEUE))
+        assert await its.music.sweeper.sweep() == 10

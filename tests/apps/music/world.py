@@ -1,0 +1,80 @@
+"""The music application in one process, with time that passes when the test lets it: the provider counts by
+the same clock, over real HTTP, in windows of real minutes and days."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from tests.apps.music.libraries import track
+from tests.servers.program import HOST, free_port
+from tidemill import Tidemill, testing
+from tidemill.testing.providers import Gemini, Options, Provider, Quota, Server
+from tidemill_apps.common.providers.account import Account
+from tidemill_apps.music.music import Music
+from tidemill_apps.music.pipeline import Start
+from tidemill_apps.music.settings import CallSettings, MusicSettings
+from tidemill_apps.music.simulated import describe_songs
+from tidemill_apps.music.standing import Stage
+
+PER_MINUTE = 5
+
+
+class World:
+    def __init__(self, music: Music, kit: testing.AsyncKit, provider: Provider) -> None:
+        self.music, self.kit, self.provider = music, kit, provider
+        self.pipeline = music.pipeline
+
+    async def start(self, **options: Any) -> None:
+        """Until its jobs are enqueued, and those that may start have."""
+        await self.pipeline.start(Start(skip_sync=True, **options))
+        await self.kit.run_until_idle(check=False)
+
+    async def stage(self) -> Stage:
+        return (await self.pipeline.standing()).stage
+
+    async def counts(self) -> dict[str, int]:
+        return {status.value: n for status, n in (await self.music.library.counts()).items() if n}
+
+    async def run_until_idle(self, seconds: float = 86_400.0, step: float = 60.0) -> float:
+        """How many seconds it took."""
+        for passed in range(int(seconds / step)):
+            if await self.stage() is Stage.IDLE:
+                return passed * step
+            await self.kit.run_for(step, check=False)
+        raise AssertionError(f"not idle after {seconds:g} s: {await self.pipeline.standing()}")
+
+
+@asynccontextmanager
+async def world(
+    folder: Path,
+    count: int = 0,
+    *,
+    quotas: tuple[Quota, ...] = (Quota.rolling("requests", PER_MINUTE),),
+    options: Options | None = None,
+    **settings: Any,
+) -> AsyncIterator[World]:
+    """With so many songs that wait."""
+    port = free_port()
+    account = Account(base_url=f"http://{HOST}:{port}", simulator=True)
+    given = MusicSettings(
+        database_url=f"sqlite:///{folder}/music.db",
+        chat=account,
+        embeddings=account,
+        calls=CallSettings(per_minute=PER_MINUTE, per_day=0),
+    )
+    app = Tidemill(f"sqlite:///{folder}/jobs.db")
+    music = Music(app, replace(given, **settings))
+    async with testing.kit(app) as kit:
+        provider = Provider(Gemini(), quotas, options or Options(), clock=kit.clock, replies=describe_songs)
+        async with Server(provider, port=port):
+            await music.prepare()
+            await music.library.upsert([track(number) for number in range(count)])
+            try:
+                yield World(music, kit, provider)
+            finally:
+                await music.close()
