@@ -86,7 +86,7 @@ def test_a_worker_that_lives_has_some_seconds(cli: Cli, monkeypatch: pytest.Monk
     cli.on_store(lambda store: serve(store, "default"))
     cli.on_store(_download)
     assert found(cli, "flows") == []
-    monkeypatch.setattr("tidemill.cli.doctor.flows.ADVANCED_WITHIN", 0.0)
+    monkeypatch.setattr("tidemill.cli.doctor.flows.ADVANCED_WITHIN", 1e-6)
     (finding,) = found(cli, "flows")
     assert "workers are stuck or cannot write" in finding["remedy"]
 
@@ -96,6 +96,6 @@ def test_a_task_of_a_flow_that_no_worker_knows_is_named(
 ) -> None:
     run_older_code(cli, tmp_path)
     cli.on_store(lambda store: serve(store, "default"))
-    monkeypatch.setattr("tidemill.cli.doctor.flows.ADVANCED_WITHIN", 0.0)
+    monkeypatch.setattr("tidemill.cli.doctor.flows.ADVANCED_WITHIN", 1e-6)
     (finding,) = found(cli, "flows")
     assert finding["remedy"].startswith("start a worker with the code that has studio:cut;")
