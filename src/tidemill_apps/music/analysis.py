@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TypedDict
 
-from tidemill import Context, GiveUp, Pool
+from tidemill import Context, GiveUp, Pool, SnoozeFor
 from tidemill_apps.common.database import DatabaseUnavailable
 from tidemill_apps.common.providers.chat import Chat
 from tidemill_apps.common.providers.embeddings import Embeddings
@@ -25,6 +25,8 @@ from tidemill_apps.music.rows import WAITING
 from tidemill_apps.music.songs import Song, Status
 
 NO_VECTOR = "the provider gave no vector for it"
+AWAY = 15.0
+"""Seconds until it is tried again whether the database is back."""
 
 
 class Counted(TypedDict):
@@ -37,23 +39,23 @@ async def analyse(  # noqa: PLR0917 - each is of a kind of its own
     ctx: Context, library: Library, chat: Chat, embeddings: Embeddings, calls: Pool, songs: Sequence[Song]
 ) -> Counted:
     """Description and vector: two calls."""
-    async with _having(ctx, library, calls, songs) as any_:
-        if any_:
+    async with _having(ctx, library, calls, songs) as mine:
+        if mine:
             answer = await _answer(ctx, library, chat, calls, songs)
             await ctx.progress(0.5, "embedding")
             await library.save(ctx.job_id, await _whole(ctx, embeddings, calls, songs, answer))
-    return {"count": await library.have(songs, Status.COMPLETED)}
+        return {"count": await library.have(songs, Status.COMPLETED)}
 
 
 async def describe(ctx: Context, library: Library, chat: Chat, calls: Pool, songs: Sequence[Song]) -> Counted:
     """The description: one call. The vector is left to another job."""
-    async with _having(ctx, library, calls, songs) as any_:
-        if any_:
+    async with _having(ctx, library, calls, songs) as mine:
+        if mine:
             answer = await _answer(ctx, library, chat, calls, songs)
             said = _descriptions(answer)
             outcomes = [Outcome(navidrome_id=id_, description=said[id_]) for id_ in said]
             await library.save(ctx.job_id, outcomes + _without(answer))
-    return {"count": await library.have(songs, Status.DESCRIBED, Status.COMPLETED)}
+        return {"count": await library.have(songs, Status.DESCRIBED, Status.COMPLETED)}
 
 
 async def embed(
@@ -66,7 +68,7 @@ async def embed(
             texts = {row.navidrome_id: vector_text(row.song, row.description or "", row.tags) for row in rows}
             found = await _vectors(ctx, embeddings, calls, texts)
             await library.save(ctx.job_id, [_embedded(id_, None, found) for id_ in texts])
-    return {"count": await library.have(songs, Status.COMPLETED)}
+        return {"count": await library.have(songs, Status.COMPLETED)}
 
 
 @asynccontextmanager
@@ -74,16 +76,20 @@ async def _having(
     ctx: Context, library: Library, calls: Pool, songs: Sequence[Song], of: Sequence[Status] = WAITING
 ) -> AsyncIterator[list[Song]]:
     """The songs among them that this job has: none of them is any other's meanwhile. With none there is
-    nothing to pay for."""
-    mine = await library.mark_processing(songs, ctx.job_id, of=of)
-    if not mine:
-        ctx.used(calls, requests=0)
+    nothing to pay for. While the database is away the job waits for it: that is no fault of its own, and what
+    it has paid for it will find again."""
     try:
-        yield mine
-    except BaseException:
-        with suppress(DatabaseUnavailable):  # the songs stay as they are, and their job's all the same
-            await library.wait(ctx.job_id)
-        raise
+        mine = await library.mark_processing(songs, ctx.job_id, of=of)
+        if not mine:
+            ctx.used(calls, requests=0)
+        try:
+            yield mine
+        except BaseException:
+            with suppress(DatabaseUnavailable):  # the songs stay as they are, and their job's all the same
+                await library.wait(ctx.job_id)
+            raise
+    except DatabaseUnavailable as error:
+        raise SnoozeFor(AWAY, str(error)) from error
 
 
 async def _answer(ctx: Context, library: Library, chat: Chat, calls: Pool, songs: Sequence[Song]) -> Answer:

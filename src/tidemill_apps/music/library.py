@@ -29,7 +29,7 @@ from tidemill_apps.music.rows import (
     was,
 )
 from tidemill_apps.music.songs import Song, Status, Stored, Track
-from tidemill_apps.music.tables import songs
+from tidemill_apps.music.tables import songs, storable
 from tidemill_apps.music.upserts import compared
 
 
@@ -159,8 +159,8 @@ class Library:
         values = {
             "status": Status.FAILED.value,
             "previous_status": was(),
-            "last_error": error,
-            "kept_answer": answer,
+            "last_error": storable(error),
+            "kept_answer": None if answer is None else storable(answer),
             "changed_at": self._now(),
         }
         return await self._settle(update(songs).where(of_job(job_id), held()).values(values))

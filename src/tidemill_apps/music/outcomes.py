@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, case, func, null
 
 from tidemill_apps.music.describing import Description
 from tidemill_apps.music.songs import Status
-from tidemill_apps.music.tables import songs
+from tidemill_apps.music.tables import songs, storable
 from tidemill_apps.music.vectors import packed
 
 MOST_TRIES = 3
@@ -40,8 +40,8 @@ def columns_of(outcome: Outcome) -> dict[str, Any]:
         return {**values, "status": Status.DESCRIBED.value, "job_id": null(), **_WELL}
     if values:  # from here on answers without its vector count
         awaits = {"status": Status.DESCRIBED.value, "job_id": null(), "tries": 1}
-        return {**values, **awaits, "last_error": outcome.problem}
-    return {**_counted(), "last_error": outcome.problem}
+        return {**values, **awaits, "last_error": storable(outcome.problem)}
+    return {**_counted(), "last_error": storable(outcome.problem)}
 
 
 _WELL = {"tries": 0, "last_error": null(), "kept_answer": null()}
@@ -64,6 +64,8 @@ def _counted() -> dict[str, Any]:
 def _described(description: Description | None) -> dict[str, Any]:
     if description is None:
         return {}
-    values = msgspec.structs.asdict(description)
+    tags = msgspec.json.encode(description.tags).decode()
+    values = {**msgspec.structs.asdict(description), "tags": tags}
+    texts = {name: storable(value) for name, value in values.items() if isinstance(value, str)}
     # The vector of another description would find the song by what it no longer says.
-    return {**values, "tags": msgspec.json.encode(description.tags).decode(), "vector": null()}
+    return {**values, **texts, "vector": null()}

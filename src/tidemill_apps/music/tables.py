@@ -47,9 +47,15 @@ songs = Table(
     Index("songs_by_status", "status", "changed_at"),
 )
 
+
 system_settings = Table(
     "system_settings",
     metadata,
     Column("key", String, primary_key=True),
     Column("value", Text),
 )
+
+
+def storable(text: str) -> str:
+    """PostgreSQL has no place for the character 0 in a text, and a model or a tag may have one."""
+    return text.replace("\0", "")

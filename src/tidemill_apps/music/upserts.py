@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import null
 
 from tidemill_apps.music.songs import Status, Track
+from tidemill_apps.music.tables import storable
 
 
 class Page(NamedTuple):
@@ -40,4 +41,5 @@ COLUMNS = ("title", "artist", "album", "genre", "duration", "path")
 
 def columns_of(track: Track) -> dict[str, Any]:
     values = msgspec.structs.asdict(track)
-    return {name: values[name] for name in COLUMNS}
+    told = {name: values[name] for name in COLUMNS}
+    return {name: storable(value) if isinstance(value, str) else value for name, value in told.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import httpx2
 import numpy as np
@@ -237,6 +238,29 @@ async def test_a_job_that_runs_again_after_its_commit_says_the_same_and_pays_not
         assert at.count(job) == 3
         assert at.billed == ["chat", "embed"]
     assert job.attempts == 2
+
+
+async def test_a_job_waits_for_the_database_and_finds_what_it_has_paid_for(
+    library: Library, tmp_path: Path
+) -> None:
+    songs = await stocked(library, 3)
+    folder, elsewhere = tmp_path, tmp_path.with_name(f"{tmp_path.name}-away")
+
+    async def away() -> None:
+        await library.database.close()
+        folder.rename(elsewhere)
+
+    async with setting(library) as at:
+        at.before["embeddings"] = [away]
+        handle = await at.full.enqueue(songs)
+        await at.kit.run_for(100)
+        assert at.kit.job(handle).state is State.SCHEDULED
+        assert "the file cannot be opened" in str(at.kit.job(handle).note)
+        elsewhere.rename(folder)
+        await at.kit.run_for(100)
+        assert at.kit.job(handle).attempts == 1
+        assert at.billed == ["chat", "embed"]
+    assert await have_their_own_vectors(library) == 3
 
 
 async def while_called(at: Setting, songs: list[Song]) -> tuple[Job, asyncio.Event]:

@@ -223,3 +223,19 @@ async def test_many_songs_at_once(either: Library) -> None:
     await either.mark_queued({"job": ids(songs)})
     assert len(await either.mark_processing(songs, "job")) == count
     assert await either.release("job") == count
+
+
+async def test_the_character_0_is_left_out_of_every_text(either: Library) -> None:
+    await either.upsert([track(0, title="潮\0汐", artist="林\0晚", album="\0")])
+    (song,) = await either.pending()
+    assert song == Song("s0", "潮汐", "林晚")
+    said = description("s\0")
+    await either.mark_processing([song], "job")
+    await either.save("job", [Outcome(navidrome_id="s0", description=said, problem="\0")])
+    await either.mark_processing([song], "job")
+    await either.fail("job", "a\0b", "c\0d")
+    stored = await either.song("s0")
+    assert stored is not None
+    assert (stored.last_error, stored.kept_answer) == ("ab", "cd")
+    assert "\0" not in str(stored.description)
+    assert await either.upsert([track(0, title="潮\0汐", artist="林\0晚", album="\0")]) == (0, 0)
