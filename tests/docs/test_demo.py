@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
+from tidemill.demo import __main__ as demo
+from tidemill.demo.screen import Screen
 from tidemill.demo.story import Told
-from tidemill.demo.summary import promises
+from tidemill.demo.summary import dashboard_step, promises
 from tidemill.demo.witness import Witness
 
 PLAIN = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMILL_")}
@@ -110,6 +115,17 @@ def test_a_promise_that_was_not_kept_is_noticed() -> None:
     """Of a demo in which nothing ran, no promise is called kept but the ones about nobody."""
     kept = [sentence for held, sentence in promises(Told(), Witness(), deaths=0) if held]
     assert kept == ["0 of its 0 neighbours ran exactly as often as they should"]
+
+
+def test_a_report_has_every_promise_and_what_to_do_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `tidemill demo --json` prints it, here of a demo in which nothing ran."""
+    monkeypatch.setattr(demo, "next_steps", lambda _: ["tidemill jobs"])
+    reports: list[dict[str, Any]] = []
+    assert demo.close(Screen(Console(file=io.StringIO())), Told(), 0, reports.append) == 1
+    (report,) = reports
+    assert report["kept"] is False
+    assert [each["kept"] for each in report["promises"]].count(True) == 1
+    assert report["next"] == ["tidemill jobs", dashboard_step()]
 
 
 def test_two_of_one_host_at_once_would_be_noticed() -> None:

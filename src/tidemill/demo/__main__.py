@@ -61,7 +61,7 @@ async def _run(screen: Screen, deaths: Path, report: Report | None) -> int:
             told = await _in_time(tell(screen.say, deaths))
         worker.stop()
         await running
-    return _close(screen, told, _lines(deaths), report)
+    return close(screen, told, _lines(deaths), report)
 
 
 async def _in_time(telling: Coroutine[Any, Any, Told]) -> Told:
@@ -76,7 +76,8 @@ def _lines(file: Path) -> int:
     return len(file.read_text(encoding="utf-8").splitlines()) if file.exists() else 0
 
 
-def _close(screen: Screen, told: Told, deaths: int, report: Report | None) -> int:
+def close(screen: Screen, told: Told, deaths: int, report: Report | None) -> int:
+    """The exit code."""
     kept = promises(told, witness, deaths)
     code = 0 if all(held for held, _ in kept) else 1
     if report is not None:
