@@ -173,8 +173,9 @@ class Library:
     # What was found out
 
     async def save(self, job_id: str, outcomes: Iterable[Outcome]) -> None:
-        """In one commit, for those songs the job still has."""
-        mine = and_(songs.c.job_id == job_id, held())
+        """In one commit, for those songs the job still has. One that was taken for failed with it, by who saw
+        the job fail and not that a person retried it, is its own all the same."""
+        mine = and_(songs.c.job_id == job_id, songs.c.status != Status.COMPLETED.value)
         async with self.database.transaction() as connection:
             for outcome in outcomes:
                 one = update(songs).where(songs.c.navidrome_id == outcome.navidrome_id, mine)

@@ -216,6 +216,18 @@ async def test_an_attempt_that_was_given_up_does_not_take_the_outcome_from_the_n
     assert (await either.counts())[Status.COMPLETED] == 1
 
 
+async def test_a_job_that_a_person_retried_while_its_songs_were_being_failed_writes_their_outcome(
+    either: Library,
+) -> None:
+    songs = await stocked(either, 1)
+    await either.mark_processing(songs, "job")
+    await either.fail("job", "seen before the retry")
+    await either.save("job", [Outcome(navidrome_id="s0", vector=[1.0])])
+    stored = await either.song("s0")
+    assert stored is not None
+    assert (stored.status, stored.last_error) == (Status.COMPLETED, None)
+
+
 async def test_many_songs_at_once(either: Library) -> None:
     count = AT_ONCE * 2 + 1
     songs = await stocked(either, count)
