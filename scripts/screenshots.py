@@ -1,12 +1,16 @@
-"""Pictures of every page of the dashboard, for docs/images/dashboard: `make screenshots`."""
+"""Pictures of every page of the dashboard and of the applications, for docs/images: `make screenshots`."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import shutil
 import sys
 import tempfile
-from asyncio.subprocess import DEVNULL
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,8 @@ sys.path.insert(0, str(ROOT))
 
 from tests.browser.conftest import FLAGS  # noqa: E402 - found only from here on
 
-FOLDER = ROOT / "docs" / "images" / "dashboard"
+IMAGES = ROOT / "docs" / "images"
+FOLDER = IMAGES / "dashboard"
 PORT = 8751
 HERE = f"http://127.0.0.1:{PORT}"
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
@@ -46,22 +51,86 @@ PLACES = {
 
 
 async def main() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    async with async_playwright() as playwright:
+        chromium = shutil.which("chromium")
+        browser = await playwright.chromium.launch(executable_path=chromium, args=[*FLAGS, PLAIN_TEXT])
+        if "applications" not in sys.argv:
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            await _dashboard(browser)
+        (IMAGES / "applications").mkdir(parents=True, exist_ok=True)
+        await _music(browser)
+        await _articles(browser)
+
+
+async def _dashboard(browser: Browser) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/sample.db"
         served = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.web.richer", store, str(PORT)), cwd=ROOT, stderr=DEVNULL
         )
         try:
-            async with async_playwright() as playwright:
-                chromium = shutil.which("chromium")
-                browser = await playwright.chromium.launch(
-                    executable_path=chromium, args=[*FLAGS, PLAIN_TEXT]
-                )
-                await _take_all(browser)
+            await _take_all(browser)
         finally:
             served.kill()
             await served.wait()
+
+
+async def _music(browser: Browser) -> None:
+    """Half of the songs are described: windows of two seconds, so that nobody waits for minutes."""
+    quick = {"MUSIC_MINUTE_SECONDS": "2"}
+    async with _up("music", quick) as link:
+        page = await _signed_in(browser, link)
+        await page.goto(f"{HERE}/music")
+        await page.locator("form[action$='/music/start'] button.primary").click()
+        await page.wait_for_timeout(6000)
+        await _take_of(page, "music")
+
+
+async def _articles(browser: Browser) -> None:
+    async with _up("articles", {}) as link:
+        page = await _signed_in(browser, link)
+        await page.goto(f"{HERE}/articles")
+        await page.locator("form[action$='/articles/samples'] button").click()
+        await page.wait_for_timeout(4000)
+        await _take_of(page, "articles")
+
+
+async def _take_of(page: Page, application: str) -> None:
+    """Of its page, as it is now. Who took the picture is nobody's business."""
+    await page.goto(f"{HERE}/{application}")
+    await page.locator('.live-state[data-state="live"]').wait_for()
+    await page.evaluate("document.querySelector('.row > span > strong').textContent = 'ada'")
+    await page.screenshot(path=IMAGES / "applications" / f"{application}.png")
+
+
+@asynccontextmanager
+async def _up(application: str, environment: dict[str, str]) -> AsyncIterator[str]:
+    """`tidemill up` in an empty folder; the link that signs in."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = (sys.executable, "-m", "tidemill", "up", application, "--port", str(PORT))
+        served = await asyncio.create_subprocess_exec(
+            *command, cwd=folder, env={**os.environ, **environment}, stderr=PIPE
+        )
+        try:
+            yield await _link(served)
+        finally:
+            served.terminate()
+            await served.communicate()
+
+
+async def _signed_in(browser: Browser, link: str) -> Page:
+    page = await _window(browser, viewport=DESK)
+    await page.goto(link)
+    await page.locator("main button.primary").click()
+    return page
+
+
+async def _link(served: asyncio.subprocess.Process) -> str:
+    assert served.stderr is not None  # noqa: S101 - it was asked for
+    async for line in served.stderr:
+        if found := re.search(r"http://\S+/sign-in/\S+", line.decode()):
+            return found[0]
+    raise RuntimeError("it ended before it said where it is")
 
 
 async def _take_all(browser: Browser) -> None:
