@@ -59,11 +59,11 @@ class Requests:
         that were all, behind which to go on."""
         asked = 0
         while ids := await self._posts.with_content(after, PAGE):
+            after = ids[-1]
             try:
                 asked += len(await self._request(ids, priority))
             except QueueFull:
-                return asked, after
-            after = ids[-1]
+                return asked + len(ids), after  # their rows say that they are wanted, and wait for room
         return asked, None
 
     async def refresh_payload(self, post_id: int) -> JobHandle[bool]:

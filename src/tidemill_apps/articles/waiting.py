@@ -66,8 +66,9 @@ class Waiting:
     async def status(self) -> QueueStatus:
         counts = (await self._app.inspect.counts()).get(self._queue, {})
         waiting = sum(counts.get(state, 0) for state in WAITS)
-        first = await self.first() if waiting else ()
         running = await self.running()
+        begun = {job.id for job in running}
+        first = [job for job in await self.first() if job.id not in begun] if waiting else []
         shown = await self._glance.of({post_of(job) for job in (*first, *running)})
         tasks = tuple(EmbedTask(**_task(job, shown)) for job in first if post_of(job) in shown)
         runs = tuple(

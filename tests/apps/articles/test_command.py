@@ -1,0 +1,95 @@
+"""Every article again, from a terminal (E10)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from tests.apps.articles.blog import Blog, blog_in
+from tidemill_apps.articles.reembedding import Reembedding, Standing
+from tidemill_apps.articles.requesting import BULK, CHANGED
+
+
+async def command(blog: Blog, folder: Path, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    """A process of its own, on the blog's files."""
+    surroundings = {
+        **os.environ,
+        "TIDEMILL_URL": f"sqlite:///{blog.app.url.path}",
+        "ARTICLES_DATABASE_URL": blog.articles.settings.database_url,
+        "ARTICLES_QDRANT_PATH": str(folder / "unused"),
+        **environment,
+    }
+    running = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tidemill_apps.articles",
+        *arguments,
+        env=surroundings,
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await running.communicate()
+    assert running.returncode is not None
+    return running.returncode, out.decode(), err.decode()
+
+
+async def test_it_asks_for_all_that_are_shown_and_waits_until_they_are_done(tmp_path: Path) -> None:
+    async with blog_in(tmp_path) as blog:
+        numbers = [await blog.write("一"), await blog.write("Two"), await blog.write("三", hide="1")]
+        await blog.write("空", "")
+        async with blog.working():
+            await blog.embedded(*numbers)
+            code, out, err = await command(blog, tmp_path, "reembed", "--json")
+            assert (code, err) == (0, "")
+            told = json.loads(out)
+            assert (told["asked"], told["left"], told["failed"]) == (2, 0, 0)
+        assert (await blog.articles.posts.counts())["completed"] == 3
+
+
+async def test_what_is_set_wrongly_or_not_there_is_one_sentence(tmp_path: Path) -> None:
+    async with blog_in(tmp_path) as blog:
+        code, out, err = await command(blog, tmp_path, "reembed", "--no-wait", ARTICLES_TIMEOUT="soon")
+        assert (code, out) == (2, "")
+        assert "ARTICLES_TIMEOUT: must be a number" in err
+        away = f"sqlite:///{tmp_path}/nowhere/a.db"
+        code, out, err = await command(blog, tmp_path, "reembed", "--json", ARTICLES_DATABASE_URL=away)
+        assert (code, out) == (1, "")
+        assert "nowhere/a.db" in err
+        assert len(err.splitlines()) == 1
+
+
+async def test_without_a_worker_nobody_waits_for_ever(tmp_path: Path) -> None:
+    async with blog_in(tmp_path) as blog:
+        await blog.write()
+        ended = await Reembedding(blog.articles, unserved=0.1).wait(lambda _: None)
+        assert (ended.asked, ended.left, ended.served) == (1, 1, False)
+
+
+async def test_in_a_queue_that_is_full_the_rest_is_asked_for_later(tmp_path: Path) -> None:
+    async with blog_in(tmp_path, queue_limit=2) as blog:
+        numbers = [(await blog.articles.posts.create(f"{n}", "text")).id for n in range(5)]
+        told: list[Standing] = []
+        work = Reembedding(blog.articles, unserved=30)
+        assert (await work.ask()).rest
+        async with blog.working(), asyncio.timeout(60):
+            ended = await work.wait(told.append)
+        assert (ended.left, ended.failed, ended.rest) == (0, 0, False)
+        posts = await blog.articles.posts.many(numbers)
+        assert {post.rag_status for post in posts} == {"completed"}
+        assert (await blog.app.inspect.queue(blog.articles.queue)).processed == len(numbers)
+
+
+async def test_it_lets_what_is_more_urgent_go_first(tmp_path: Path) -> None:
+    async with blog_in(tmp_path) as blog:
+        old = (await blog.articles.posts.create("旧", "text")).id
+        await Reembedding(blog.articles).ask()
+        new = await blog.write("新")
+        data = (await blog.call("GET", "/api/embedding/queue/status")).json["data"]
+        assert [(task["postId"], task["priority"]) for task in data["queueTasks"]] == [
+            (new, CHANGED),
+            (old, BULK),
+        ]
