@@ -132,6 +132,14 @@ async def test_processes_that_start_together_make_the_tables_once_and_wait_for_e
     await first.close()
 
 
+async def test_many_may_prepare_at_once(url: str) -> None:
+    many = [Database(url) for _ in range(8)]
+    await asyncio.gather(*(one.prepare(METADATA) for one in many))
+    assert await _titles(many[0]) == []
+    for one in many:
+        await one.close()
+
+
 async def test_a_table_that_is_there_keeps_what_it_has_and_gets_what_it_lacks(url: str) -> None:
     theirs = MetaData()
     table = Table(

@@ -101,6 +101,7 @@ ALIKE = [
     ("Invoices are paid within thirty days", "When are invoices paid?", "The cat sleeps on the warm roof"),
     ("月亮引起潮汐的涨落", "潮汐为什么会涨落", "用橄榄做面包的方法"),
     ("发票在三十天内支付", "发票什么时候支付", "猫在温暖的屋顶上睡觉"),
+    ("上海天气", "上海天气好", "海上气天"),
     ("用 PostgreSQL 做任务队列", "PostgreSQL 任务队列怎么做", "周末去海边看日出"),
 ]
 
