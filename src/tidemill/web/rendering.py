@@ -38,6 +38,8 @@ class Renderer:
         """Those that are live, each by itself."""
         template = self._template(page)
         context = template.new_context(self._around(prefix, asked) | dict(page.shows))
+        # Blocks use what the template imports at its top, and that is run on the way to the first text.
+        next(iter(template.root_render_func(context)), None)
         return {name: "".join(template.blocks[name](context)) for name in page.live}
 
     def problem(self, request: Request, problem: Problem, *, language: str) -> str:
