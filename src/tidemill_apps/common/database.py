@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from tidemill import ConfigurationError
 from tidemill_apps.common.database_errors import DatabaseUnavailable, place_of, sentence
 from tidemill_apps.common.tables import create_missing
 
@@ -109,9 +110,17 @@ def _sqlite(url: str) -> AsyncEngine:
 
 
 def _postgres(url: str) -> AsyncEngine:
-    """Tried before each use: a server that was restarted meanwhile has forgotten its connections."""
-    at = make_url(url).set(drivername="postgresql+asyncpg")
-    return create_async_engine(at, pool_pre_ping=True, connect_args={"timeout": WAIT})
+    """Tried before each use: a server that was restarted meanwhile has forgotten its connections. The driver
+    reads the address itself: SQLAlchemy would not know what `sslmode=require` is."""
+    try:
+        import asyncpg
+    except ModuleNotFoundError:
+        raise ConfigurationError("PostgreSQL needs a driver; pip install 'tidemill[postgres]'") from None
+
+    def connect(**_: object) -> Any:
+        return asyncpg.connect(url, timeout=WAIT)
+
+    return create_async_engine("postgresql+asyncpg://", async_creator=connect, pool_pre_ping=True)
 
 
 def _connected(connection: Any, _: object) -> None:

@@ -7,6 +7,7 @@ async with simulated("gemini", quotas, replies=described, clock=app.clock) as se
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -39,9 +40,34 @@ async def simulated(
     """`server.url` is where it is, `server.provider.ledger` what it saw."""
     speaking = DIALECTS[dialect]()
     provider = Simulator(speaking, quotas, options, clock=clock, scale=scale, replies=replies)
-    async with Server(provider) as server:
+    async with _beside(Server(provider)) as server:
         _log.warning(SAID, server.url, dialect)
         yield server
+
+
+@asynccontextmanager
+async def _beside(server: Server) -> AsyncIterator[Server]:
+    """In a thread with a loop of its own: to make up a hundred vectors takes a while, and whoever saves an
+    article meanwhile must not wait for that."""
+    here = asyncio.get_running_loop()
+    opened: asyncio.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = here.create_future()
+
+    async def serve() -> None:
+        over = asyncio.Event()
+        async with server:
+            here.call_soon_threadsafe(opened.set_result, (asyncio.get_running_loop(), over))
+            await over.wait()
+
+    serving = here.run_in_executor(None, asyncio.run, serve())
+    await asyncio.wait({opened, serving}, return_when=asyncio.FIRST_COMPLETED)
+    try:
+        if opened.done():
+            yield server
+    finally:
+        if opened.done():
+            there, over = opened.result()
+            there.call_soon_threadsafe(over.set)
+        await serving
 
 
 def at_simulator(account: Account, url: str) -> Account:

@@ -24,10 +24,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from tests.servers.postgres import DATABASE, USER, Postgres
+from tests.servers.postgres import DATABASE, PASSWORD, USER, Postgres
 from tests.servers.program import free_port
 from tests.servers.proxy import Proxy
 from tidemill import ConfigurationError
+from tidemill_apps.common import database as common
 from tidemill_apps.common.database import Database, DatabaseUnavailable
 
 METADATA = MetaData()
@@ -213,6 +214,32 @@ async def test_a_database_the_server_does_not_have_is_told_in_one_sentence(postg
         DatabaseUnavailable, match='/nowhere cannot be used: database "nowhere" does not exist'
     ):
         await Database(f"{there}/nowhere").prepare(METADATA)
+
+
+async def test_a_wrong_password_is_told_without_any_password(postgres_server: Postgres) -> None:
+    wrong = postgres_server.guarded_url.replace(PASSWORD, "hunter2")
+    with pytest.raises(DatabaseUnavailable, match="cannot be used: password authentication failed") as caught:
+        await Database(wrong).prepare(METADATA)
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_options_of_an_address_are_the_driver_s(postgres_url: str) -> None:
+    database = Database(f"{postgres_url}?sslmode=prefer&application_name=music")
+    async with database.reading() as connection:
+        name = await connection.execute(select(func.current_setting("application_name")))
+        assert name.scalar_one() == "music"
+    await database.close()
+    with pytest.raises(DatabaseUnavailable, match="cannot be reached: "):
+        await Database(f"{postgres_url}?sslmode=require").prepare(METADATA)
+
+
+async def test_who_waits_too_long_for_a_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "WAIT", 0.05)
+    url = f"sqlite:///{tmp_path}/music.db"
+    async with Database(url).transaction():
+        with pytest.raises(DatabaseUnavailable, match="somebody else has been writing for too long"):
+            async with Database(url).transaction():
+                pass
 
 
 async def test_a_connection_that_breaks_is_told_and_the_next_one_works(postgres_server: Postgres) -> None:
