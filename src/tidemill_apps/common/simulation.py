@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
+from threading import Thread
 
 from msgspec.structs import replace
 
@@ -50,24 +52,31 @@ async def _beside(server: Server) -> AsyncIterator[Server]:
     """In a thread with a loop of its own: to make up a hundred vectors takes a while, and whoever saves an
     article meanwhile must not wait for that."""
     here = asyncio.get_running_loop()
-    opened: asyncio.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = here.create_future()
+    opened: asyncio.Future[Callable[[], object]] = here.create_future()
+    closed: asyncio.Future[None] = here.create_future()
 
     async def serve() -> None:
-        over = asyncio.Event()
+        over, there = asyncio.Event(), asyncio.get_running_loop()
         async with server:
-            here.call_soon_threadsafe(opened.set_result, (asyncio.get_running_loop(), over))
+            here.call_soon_threadsafe(opened.set_result, partial(there.call_soon_threadsafe, over.set))
             await over.wait()
 
-    serving = here.run_in_executor(None, asyncio.run, serve())
-    await asyncio.wait({opened, serving}, return_when=asyncio.FIRST_COMPLETED)
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except OSError as error:  # no port, no more files
+            here.call_soon_threadsafe(opened.set_exception, error)
+        else:
+            here.call_soon_threadsafe(closed.set_result, None)
+
+    # Nobody waits for a daemon: a process that ends without closing anything ends.
+    Thread(target=run, name="simulator", daemon=True).start()
+    close = await opened
     try:
-        if opened.done():
-            yield server
+        yield server
     finally:
-        if opened.done():
-            there, over = opened.result()
-            there.call_soon_threadsafe(over.set)
-        await serving
+        close()
+        await closed
 
 
 def at_simulator(account: Account, url: str) -> Account:

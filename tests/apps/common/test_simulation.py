@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import subprocess
+import sys
+import threading
 
 import httpx2
 import pytest
@@ -42,6 +46,37 @@ async def test_it_says_what_it_is_in_the_log_and_at_its_address(caplog: pytest.L
     assert "This is a simulator of the gemini API" in page
     assert f"{url} is a SIMULATOR of the gemini API" in caplog.text
     assert "nothing is paid for" in caplog.text
+
+
+async def test_it_keeps_nobody_waiting_in_the_application_s_own_loop() -> None:
+    def slow(asked: Asked) -> str:
+        here.call_soon_threadsafe(begun.set)
+        assert released.wait(timeout=30)
+        return "{}"
+
+    here, begun, released = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    async with simulated("gemini", QUOTAS, replies=slow, clock=SystemClock()) as server:
+        chat = chosen.chat(at_simulator(Account(), server.url))
+        asking = asyncio.create_task(chat.complete("", "海", {}, mark="a"))
+        await begun.wait()
+        released.set()
+        assert (await asking).text == "{}"
+        await chat.close()
+
+
+def test_a_process_that_ends_without_closing_it_ends() -> None:
+    program = (
+        "import asyncio\n"
+        "from tidemill.clock import SystemClock\n"
+        "from tidemill_apps.common.simulation import simulated\n"
+        "async def main():\n"
+        "    kept.append(opened := simulated('gemini', [], clock=SystemClock()))\n"
+        "    print((await opened.__aenter__()).url)\n"
+        "kept = []\n"
+        "asyncio.run(main())\n"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=True)
+    assert b"http://127.0.0.1:" in found.stdout
 
 
 async def test_windows_pass_faster_by_its_scale() -> None:
