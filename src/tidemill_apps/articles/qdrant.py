@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -43,10 +44,11 @@ class Served:
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncQdrantClient] = WeakKeyDictionary()
 
     async def __call__(self, method: str, /, **arguments: Any) -> Any:
+        client = await self._client()
         from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
         try:
-            return await getattr(self._client(), method)(**arguments)
+            return await getattr(client, method)(**arguments)
         except UnexpectedResponse as error:
             raise VectorsUnavailable(
                 f"Qdrant at {self._url} answered {error.status_code} to {method}: {_said(error)}"
@@ -61,11 +63,13 @@ class Served:
         if client is not None:
             await client.close()
 
-    def _client(self) -> AsyncQdrantClient:
-        from qdrant_client import AsyncQdrantClient
-
+    async def _client(self) -> AsyncQdrantClient:
+        """Its package takes seconds to load, which an event loop does not have."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
+            await asyncio.to_thread(import_module, "qdrant_client")
+            from qdrant_client import AsyncQdrantClient
+
             try:
                 self._clients[loop] = AsyncQdrantClient(
                     url=self._url, api_key=self._key or None, timeout=PATIENCE, check_compatibility=False

@@ -74,11 +74,11 @@ class Vectors:
         self, pieces: Sequence[Piece], vectors: Sequence[list[float]], posts: dict[int, Post]
     ) -> None:
         """Labelled as their articles are in `posts`."""
-        from qdrant_client import models
-
         if not pieces:
             return
         await self._prepare(len(vectors[0]))
+        from qdrant_client import models
+
         points = [
             models.PointStruct(
                 id=piece.name, vector=vector, payload=self._payload(piece, posts[piece.post_id])
@@ -99,18 +99,18 @@ class Vectors:
 
     async def forget(self, post_id: int) -> None:
         """Every point of an article that is gone."""
-        from qdrant_client import models
-
         if await self._exists():
+            from qdrant_client import models
+
             of_it = models.FieldCondition(key="postId", match=models.MatchValue(value=post_id))
             await self._call("delete", points_selector=models.Filter(must=[of_it]), wait=True)
 
     async def search(self, vector: list[float], limit: int, offset: int = 0) -> list[Hit]:
         """The nearest points of articles that are not hidden, of whatever version."""
-        from qdrant_client import models
-
         if not await self._exists():
             return []
+        from qdrant_client import models
+
         shown = models.FieldCondition(key="hide", match=models.MatchValue(value="0"))
         answer = await self._call(
             "query_points", query=vector, query_filter=models.Filter(must=[shown]), limit=limit, offset=offset
@@ -139,9 +139,9 @@ class Vectors:
         return swept
 
     async def _delete(self, names: Iterable[str]) -> None:
-        from qdrant_client import models
-
         if (points := list(names)) and await self._exists():
+            from qdrant_client import models
+
             await self._call("delete", points_selector=models.PointIdsList(points=list(points)), wait=True)
 
     async def _exists(self) -> bool:

@@ -1,0 +1,132 @@
+"""Articles, as they were asked for: as few calls as there can be, the newest text, no hole in search, and
+nothing lost when processes die. The provider's own books are the witness."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from asyncio.subprocess import Process, create_subprocess_exec
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from subprocess import DEVNULL
+
+from tests.apps.articles.bench import Bench, bench_in, simulator, until
+from tests.apps.articles.qdrant_stand_in import stand_in
+from tests.apps.articles.thousand import fill
+from tidemill import Filter, State
+from tidemill_apps.articles.requesting import MANUAL
+
+ALL = int(os.environ.get("TIDEMILL_ARTICLES", "1000"))
+HANDFUL = 30
+
+
+async def test_a_thousand_articles_in_as_few_calls_as_there_can_be(tmp_path: Path) -> None:
+    async with (
+        stand_in() as served,
+        bench_in(
+            tmp_path,
+            options={"latency": (0.2, 0.3)},
+            qdrant_url=served.url,
+            linger=0.5,
+            minding_seconds=5.0,
+        ) as bench,
+    ):
+        ids = await fill(bench, ALL)
+        assert await bench.articles.requests.request_all() == ALL
+        waiting, running, last = ids[ALL // 2], ids[0], ids[-1]
+        await bench.articles.change(waiting, content="等待时改过的文章")
+        for _ in range(5):
+            assert await bench.articles.requests.request(last, MANUAL) is not None
+        async with bench.working():
+            await until(lambda: is_processing(bench, running))
+            await bench.articles.change(running, content="嵌入时改过的文章")
+            await until(lambda: all_completed(bench), 60)
+            least = math.ceil(await chunks_of_all(bench, ids) / bench.articles.settings.inputs_per_call)
+            assert least <= len(bench.calls) <= 1.1 * least
+            times = Counter(text for call in bench.calls for text in call)
+            assert (times["等待时改过的文章"], times["嵌入时改过的文章"]) == (1, 1)
+            assert any(f"article{last}" in text for call in bench.calls[:2] for text in call)
+            await hides_without_a_call(bench, waiting, "等待时改过的文章")
+        counts = (await bench.app.inspect.counts())[bench.articles.queue]
+        assert (counts[State.DONE], counts.get(State.FAILED, 0)) == (
+            ALL + 1,
+            0,
+        )  # one was edited while it ran
+
+
+async def all_completed(bench: Bench) -> bool:
+    return (await bench.posts.counts())["completed"] == ALL
+
+
+async def chunks_of_all(bench: Bench, ids: list[int]) -> int:
+    return sum(post.rag_chunks for post in await bench.posts.many(ids))
+
+
+async def hides_without_a_call(bench: Bench, post_id: int, text: str) -> None:
+    assert (await bench.found(text))[0] == post_id
+    calls = len(bench.calls)
+    await bench.articles.change(post_id, hide="1")
+    assert post_id not in await bench.found(text)
+    assert len(bench.calls) == calls
+
+
+async def is_processing(bench: Bench, post_id: int) -> bool:
+    return (await bench.post(post_id)).rag_status == "processing"
+
+
+async def test_killed_workers_lose_nothing_and_leave_nothing_processing(tmp_path: Path) -> None:
+    """Two of three processes are killed while their calls are under way: paid for, and never answered."""
+    async with stand_in() as served, simulator(latency=(0.2, 0.3)) as server:
+        bench = Bench(tmp_path, server, qdrant_url=served.url, inputs_per_call=8)
+        async with bench.app:
+            ids = await fill(bench, HANDFUL)
+            await bench.articles.requests.request_all()
+            async with workers_of(bench, tmp_path, server.url, served.url) as workers:
+                for _ in range(2):
+                    killed = workers.pop(await until(lambda: who_has_a_call(bench, workers)))
+                    killed.kill()
+                    await killed.wait()
+                await bench.settled(*ids)
+            posts = await bench.posts.many(ids)
+            assert {post.rag_status for post in posts} == {"completed"}
+            await bench.articles.vectors.sweep(bench.posts)
+            points, _ = served.client.scroll("blog_posts", limit=10_000)
+            found = Counter((point.payload or {})["postId"] for point in points)
+            chunking = bench.articles.packing.chunking
+            assert found == {post.id: len(chunking.of(post.content)) for post in posts}
+            await bench.articles.close()
+
+
+async def who_has_a_call(bench: Bench, workers: dict[str, Process]) -> str | None:
+    page = await bench.app.inspect.find(Filter(queue=bench.articles.queue, states=(State.RUNNING,)))
+    return next((name for job in page.jobs for name in workers if f"{job.worker}".startswith(name)), None)
+
+
+@asynccontextmanager
+async def workers_of(
+    bench: Bench, folder: Path, provider: str, qdrant: str
+) -> AsyncIterator[dict[str, Process]]:
+    """Nobody begins before all are there."""
+    program = str(Path(__file__).with_name("worker_program.py"))
+    await bench.app.inspect.pause(bench.articles.queue)
+    workers = {
+        name: await create_subprocess_exec(
+            sys.executable, program, name, str(folder), provider, qdrant, stdout=DEVNULL, stderr=DEVNULL
+        )
+        for name in ("one", "two", "three")
+    }
+    try:
+        await until(lambda: are_there(bench, len(workers)))
+        await bench.app.inspect.resume(bench.articles.queue)
+        yield workers
+    finally:
+        for worker in workers.values():
+            worker.terminate()
+            await worker.wait()
+
+
+async def are_there(bench: Bench, count: int) -> bool:
+    return len(await bench.app.inspect.workers()) == count
