@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.client.support import Watched
-from tidemill import QueueFull, State, Tidemill
+from tidemill import Limit, QueueFull, State, Tidemill
 from tidemill.stores.memory import MemoryStore
 
 
@@ -59,6 +59,24 @@ async def test_a_queue_declared_late_is_declared_by_the_next_use(app: Tidemill) 
     assert isinstance(refused[0], QueueFull)
     (info,) = await app.store.queues()
     assert info.declared.max_length == 1
+
+
+async def test_whoever_only_looked_first_declares_when_something_is_sent(url: str) -> None:
+    """A plan, or a question about health: neither declares anything, nor keeps others from it."""
+    app = Tidemill(url)
+    app.queue("calls", max_length=5)
+
+    @app.task(queue="calls", pool=app.pool("api", Limit.requests(5, per="minute")))
+    async def call() -> None: ...
+
+    try:
+        assert (await app.plan(call, count=3)).count == 3
+        assert await (await app.client.look()).pools() == []
+        await call.enqueue()
+        assert [view.name for view in await app.store.pools()] == ["api"]
+        assert [info.declared.max_length for info in await app.store.queues()] == [5]
+    finally:
+        await app.close()
 
 
 def test_a_queue_declared_late_is_declared_without_a_loop_too(url: str) -> None:

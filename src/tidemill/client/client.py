@@ -68,6 +68,10 @@ class Client:
         """The running loop's store, opened."""
         return (await self.session(declare=declare)).store
 
+    async def look(self) -> Store:
+        """The same to read one thing: queues and pools are declared by whoever uses it next."""
+        return (self._sessions.here() or await self._sessions.look()).store
+
     async def session(self, *, declare: bool = True) -> Session:
         return self._sessions.here() or await self._sessions.open(declare=declare)
 

@@ -67,8 +67,14 @@ class Sessions:
         session = self.here() or self._behind.get(asyncio.get_running_loop())
         return None if session is None else session.store
 
+    async def look(self) -> Session:
+        """For whoever only reads: looking must never change a setting. The next use declares what is new."""
+        loop = asyncio.get_running_loop()
+        async with self._opening.setdefault(loop, asyncio.Lock()):
+            return self._open.get(loop) or self._behind.get(loop) or await self._begin(loop)
+
     async def open(self, *, declare: bool = True) -> Session:
-        """Whoever only reads does not `declare`: looking must never change a setting."""
+        """Without `declare` nothing is declared later either: for a command that only looks."""
         loop = asyncio.get_running_loop()
         async with self._opening.setdefault(loop, asyncio.Lock()):
             if session := self._open.get(loop):

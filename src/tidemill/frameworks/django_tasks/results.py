@@ -37,7 +37,7 @@ class _Payload(msgspec.Struct):
 
 
 async def read(app: Tidemill, id_: str, alias: str) -> TaskResult[Any]:
-    store = await app.client.store(declare=False)
+    store = await app.client.look()
     (job,) = await store.get([id_])
     if job is None or not job.task.startswith(PREFIX):
         raise TaskResultDoesNotExist(id_)

@@ -19,7 +19,7 @@ async def health(_: Asked) -> Text:
 async def readiness(asked: Asked) -> Text:
     """It reaches its store. No more is said: this answers anybody."""
     try:
-        await (await asked.app.client.store(declare=False)).read_clock()
+        await (await asked.app.client.look()).read_clock()
     except StoreError:
         return Text("not ready\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
     return Text("ok\n")
