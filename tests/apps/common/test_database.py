@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,15 @@ async def database(url: str) -> AsyncIterator[Database]:
     await made.prepare(METADATA)
     yield made
     await made.close()
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Database]:
+    database = Database(url)
+    try:
+        yield database
+    finally:
+        await database.close()
 
 
 async def _titles(database: Database) -> list[str]:
@@ -191,12 +201,12 @@ def test_one_object_serves_several_event_loops(url: str) -> None:
 
 
 async def test_who_only_looks_waits_for_no_writer(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path}/music.db")
-    await database.prepare(METADATA)
-    async with database.transaction() as connection:
-        await connection.execute(insert(SONGS).values(TIDE))
-        assert await _titles(database) == []
-    assert await _titles(database) == ["潮汐"]
+    async with opened(f"sqlite:///{tmp_path}/music.db") as database:
+        await database.prepare(METADATA)
+        async with database.transaction() as connection:
+            await connection.execute(insert(SONGS).values(TIDE))
+            assert await _titles(database) == []
+        assert await _titles(database) == ["潮汐"]
 
 
 async def test_a_server_that_is_not_there_is_told_in_one_sentence() -> None:
@@ -236,9 +246,9 @@ async def test_options_of_an_address_are_the_driver_s(postgres_url: str) -> None
 async def test_who_waits_too_long_for_a_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "WAIT", 0.05)
     url = f"sqlite:///{tmp_path}/music.db"
-    async with Database(url).transaction():
+    async with opened(url) as one, opened(url) as other, one.transaction():
         with pytest.raises(DatabaseUnavailable, match="somebody else has been writing for too long"):
-            async with Database(url).transaction():
+            async with other.transaction():
                 pass
 
 
@@ -261,23 +271,26 @@ async def test_a_connection_that_breaks_is_told_and_the_next_one_works(postgres_
 
 
 async def test_a_full_disk_is_told_in_one_sentence_and_heals(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path}/music.db")
-    await database.prepare(METADATA)
-    with pytest.raises(DatabaseUnavailable, match="the disk is full; make room, work goes on by itself"):
+    async with opened(f"sqlite:///{tmp_path}/music.db") as database:
+        await database.prepare(METADATA)
+        with pytest.raises(DatabaseUnavailable, match="the disk is full; make room, work goes on by itself"):
+            async with database.transaction() as connection:
+                await connection.exec_driver_sql("PRAGMA max_page_count = 10")
+                await connection.execute(insert(SONGS).values(TIDE | {"title": "潮" * 100_000}))
         async with database.transaction() as connection:
-            await connection.exec_driver_sql("PRAGMA max_page_count = 10")
-            await connection.execute(insert(SONGS).values(TIDE | {"title": "潮" * 100_000}))
-    async with database.transaction() as connection:
-        await connection.execute(insert(SONGS).values(TIDE))
-    assert await _titles(database) == ["潮汐"]
+            await connection.exec_driver_sql("PRAGMA max_page_count = 1000")
+            await connection.execute(insert(SONGS).values(TIDE))
+        assert await _titles(database) == ["潮汐"]
 
 
 async def test_files_that_cannot_be_used_are_told_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseUnavailable, match=r"the file cannot be opened; is its folder there"):
-        await Database(f"sqlite:///{tmp_path}/none/music.db").prepare(METADATA)
     (tmp_path / "notes.txt").write_text("这不是数据库" * 200)
-    with pytest.raises(DatabaseUnavailable, match="the file is no SQLite database"):
-        await Database(f"sqlite:///{tmp_path}/notes.txt").prepare(METADATA)
+    url = f"sqlite:///{tmp_path}"
+    async with opened(f"{url}/none/music.db") as nowhere, opened(f"{url}/notes.txt") as notes:
+        with pytest.raises(DatabaseUnavailable, match=r"the file cannot be opened; is its folder there"):
+            await nowhere.prepare(METADATA)
+        with pytest.raises(DatabaseUnavailable, match="the file is no SQLite database"):
+            await notes.prepare(METADATA)
 
 
 async def test_an_error_of_the_program_s_own_stays_what_it_is(database: Database) -> None:
