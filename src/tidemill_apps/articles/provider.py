@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from msgspec.structs import replace
-
 from tidemill.testing.providers import Clock, Options, Quota
 from tidemill_apps.articles.settings import ArticlesSettings
 from tidemill_apps.common.providers.chosen import embeddings
@@ -15,8 +13,6 @@ from tidemill_apps.common.simulation import at_simulator, simulated
 
 MINUTE = 60.0
 LATENCY = (0.1, 0.4)
-DIMENSIONS = 512
-"""Numbers in a simulated vector: enough to tell the sample articles apart."""
 
 
 @asynccontextmanager
@@ -33,7 +29,7 @@ async def opened(settings: ArticlesSettings, clock: Clock) -> AsyncIterator[Embe
                     scale=MINUTE / settings.window_seconds,
                 )
             )
-            account = replace(at_simulator(account, server.url), dimensions=account.dimensions or DIMENSIONS)
+            account = at_simulator(account, server.url)
         made = embeddings(account)
         stack.push_async_callback(made.close)
         yield made

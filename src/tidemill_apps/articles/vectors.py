@@ -106,14 +106,18 @@ class Vectors:
             await self._call("delete", points_selector=models.Filter(must=[of_it]), wait=True)
 
     async def search(self, vector: list[float], limit: int, offset: int = 0) -> list[Hit]:
-        """The nearest points of articles that are not hidden, of whatever version."""
+        """The nearest points of articles that are not hidden, of whatever version, and of this model: what
+        another one means by its numbers is another thing."""
         if not await self._exists():
             return []
         from qdrant_client import models
 
         shown = models.FieldCondition(key="hide", match=models.MatchValue(value="0"))
+        ours = models.FieldCondition(key="model", match=models.MatchValue(value=self._model))
+        unnamed = models.IsEmptyCondition(is_empty=models.PayloadField(key="model"))
+        meant = models.Filter(must=[shown, models.Filter(should=[ours, unnamed])])
         answer = await self._call(
-            "query_points", query=vector, query_filter=models.Filter(must=[shown]), limit=limit, offset=offset
+            "query_points", query=vector, query_filter=meant, limit=limit, offset=offset
         )
         return [_hit(point) for point in answer.points]
 
@@ -177,7 +181,11 @@ class Vectors:
         return size
 
     async def _call(self, method: str, **arguments: Any) -> Any:
-        return await self._qdrant(method, collection_name=self._collection, **arguments)
+        try:
+            return await self._qdrant(method, collection_name=self._collection, **arguments)
+        except VectorsUnavailable:
+            self._size = 0  # the collection may be gone when the server is back
+            raise
 
     def _payload(self, piece: Piece, post: Post) -> dict[str, Any]:
         return {

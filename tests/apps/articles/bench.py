@@ -28,9 +28,13 @@ class Recording(Provider):
     def __init__(self, *quotas: Quota, scale: float, options: Options) -> None:
         super().__init__(OpenAI(), quotas, options, clock=SystemClock(), scale=scale)
         self.calls: list[list[str]] = []
+        self.most_at_once = self._at_once = 0
 
     async def serve(self, request: Request) -> Served:
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
         served = await super().serve(request)
+        self._at_once -= 1
         if served.bill is not None:
             self.calls.append(request.body["input"])
         return served
@@ -46,11 +50,14 @@ class Bench:
         self.posts = self.articles.posts
 
     @property
+    def provider(self) -> Recording:
+        assert isinstance(self.server.provider, Recording)
+        return self.server.provider
+
+    @property
     def calls(self) -> list[list[str]]:
         """The texts of every call that was paid for."""
-        provider = self.server.provider
-        assert isinstance(provider, Recording)
-        return provider.calls
+        return self.provider.calls
 
     @asynccontextmanager
     async def working(self, **options: Any) -> AsyncIterator[None]:

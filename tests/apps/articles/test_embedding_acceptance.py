@@ -46,6 +46,7 @@ async def test_a_thousand_articles_in_as_few_calls_as_there_can_be(tmp_path: Pat
             await until(lambda: all_completed(bench), 60)
             least = math.ceil(await chunks_of_all(bench, ids) / bench.articles.settings.inputs_per_call)
             assert least <= len(bench.calls) <= 1.1 * least
+            assert bench.provider.most_at_once == 2
             times = Counter(text for call in bench.calls for text in call)
             assert (times["等待时改过的文章"], times["嵌入时改过的文章"]) == (1, 1)
             assert any(f"article{last}" in text for call in bench.calls[:2] for text in call)

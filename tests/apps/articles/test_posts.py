@@ -17,19 +17,28 @@ from tidemill_apps.articles.tables import posts_table
 from tidemill_apps.common.database import Database
 
 
-def posts_in(folder: Path, table: str = "tb_post") -> Posts:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'articles.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+def posts_at(place: str) -> Posts:
     ids = iter(f"job-{number}" for number in range(1_000))
-    return Posts(Database(f"sqlite:///{folder / 'articles.db'}"), posts_table(table), lambda: next(ids))
+    return Posts(Database(place), posts_table("tb_post"), lambda: next(ids))
 
 
-async def test_a_table_of_the_source_gets_what_it_lacks_and_keeps_what_it_has(tmp_path: Path) -> None:
+async def test_a_table_of_the_source_gets_what_it_lacks_and_keeps_what_it_has(
+    tmp_path: Path, place: str
+) -> None:
     source = Table(
         "my_posts",
         MetaData(),
         Column("id", Integer, primary_key=True),
         *(Column(name, Text) for name in ("title", "content", "hide", "rag_status", "rag_error", "category")),
     )
-    database = Database(f"sqlite:///{tmp_path / 'articles.db'}")
+    database = Database(place)
     rows: list[dict[str, Any]] = [
         {
             "id": 7,
@@ -45,7 +54,7 @@ async def test_a_table_of_the_source_gets_what_it_lacks_and_keeps_what_it_has(tm
     async with database.transaction() as connection:
         await connection.run_sync(source.metadata.create_all)
         await connection.execute(insert(source), rows)
-    async with bench_in(tmp_path, table="my_posts") as bench:
+    async with bench_in(tmp_path, table="my_posts", database_url=place) as bench:
         async with bench.working():
             [done] = await bench.settled(7)
             assert (done.rag_status, done.rag_current) == ("completed", 1)
@@ -62,10 +71,11 @@ async def test_a_table_of_the_source_gets_what_it_lacks_and_keeps_what_it_has(tm
         )
     assert kept == ["生活", None, None]
     assert names[:7] == [column.name for column in source.columns]
+    await database.close()
 
 
-async def test_a_run_of_the_old_text_does_not_complete_the_new_one(tmp_path: Path) -> None:
-    posts = posts_in(tmp_path)
+async def test_a_run_of_the_old_text_does_not_complete_the_new_one(place: str) -> None:
+    posts = posts_at(place)
     standing = Standing(posts)
     post = await posts.create("磨坊", "第一版")
     begun = (await standing.begin({post.id: "a"}))[post.id]
@@ -79,8 +89,8 @@ async def test_a_run_of_the_old_text_does_not_complete_the_new_one(tmp_path: Pat
     await posts.database.close()
 
 
-async def test_a_row_that_another_program_sets_to_pending_gets_a_version(tmp_path: Path) -> None:
-    posts = posts_in(tmp_path)
+async def test_a_row_that_another_program_sets_to_pending_gets_a_version(place: str) -> None:
+    posts = posts_at(place)
     standing = Standing(posts)
     post = await posts.create("磨坊", "第一版")
     begun = (await standing.begin({post.id: "a"}))[post.id]
@@ -89,6 +99,30 @@ async def test_a_row_that_another_program_sets_to_pending_gets_a_version(tmp_pat
     [wanted] = await posts.want([post.id])
     assert (wanted.rag_status, wanted.rag_version) == ("pending", 1)
     assert (await standing.begin({post.id: "c"}))[post.id].rag_version == 2
+    await posts.database.close()
+
+
+async def test_rows_are_written_found_counted_and_deleted(place: str) -> None:
+    posts = posts_at(place)
+    one = await posts.create("一", "内容")
+    two = await posts.create("二")
+    assert (one.rag_status, one.rag_job, two.rag_status) == ("pending", "job-0", None)
+    assert [post.id for post in await posts.recent()] == [two.id, one.id]
+    assert await posts.counts() == {"pending": 1, "processing": 0, "completed": 0, "failed": 0}
+    changed = await posts.change(two.id, title="贰", content="新的", hide="1")
+    assert changed is not None
+    assert (changed.text, changed.label, changed.post.hidden, changed.post.unlabelled) == (
+        True,
+        True,
+        True,
+        True,
+    )
+    assert await posts.with_content() == [one.id]
+    again = await Standing(posts).again([one])
+    assert again == [one.id]
+    assert await Standing(posts).again([one]) == []  # it is not as it was
+    assert await posts.delete(one.id)
+    assert await posts.get(one.id) is None
     await posts.database.close()
 
 

@@ -73,6 +73,7 @@ async def test_another_text_or_another_model_is_not_what_was_paid_for(tmp_path: 
         assert not await vectors.written([Piece(post_id=1, version=1, index=0, text="汐")])
         vectors._model = "another"
         assert not await vectors.written([piece])
+        assert await vectors.search([1.0], 5) == []
 
 
 async def test_vectors_of_another_size_are_refused(tmp_path: Path) -> None:
