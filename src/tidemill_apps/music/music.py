@@ -44,7 +44,7 @@ class Music:
         self.sweeper = Sweeper(app, self.library, ENQUEUE)
         self.follower = Follower(app, self.system_settings, self.pools)
         enqueuer = Enqueuer(app, self.library, self.system_settings, self.tasks)
-        planner = Planner(app, settings, enqueuer, self.tasks, self.pools.calls)
+        planner = Planner(app, settings, enqueuer, self.tasks, self.search.task)
         self.pipeline = Pipeline(app, enqueuer, self.sweeper, planner, self._synchronise)
         self._prepared = False
         app.lifespan(self.opened)

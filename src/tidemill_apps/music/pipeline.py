@@ -87,7 +87,7 @@ class Pipeline:
 
     async def resume(self) -> Stage:
         """Ends a person's pause. The breaker is left to its own time."""
-        for queue in WORK_QUEUES:
+        for queue in await self._known(WORK_QUEUES):
             await self._app.inspect.resume(queue)
         return (await self.standing()).stage
 
@@ -95,7 +95,7 @@ class Pipeline:
         """What waits is cancelled and its songs wait again. What runs goes on to its end: its call is paid
         for. A pause ends with it."""
         cancelled = 0
-        for queue in (PIPELINE_QUEUE, *WORK_QUEUES):
+        for queue in await self._known((PIPELINE_QUEUE, *WORK_QUEUES)):
             states = LIVE if queue == PIPELINE_QUEUE else PENDING
             changed = await self._app.inspect.cancel(
                 Filter(queue=queue, states=states), reason=f"the pipeline was stopped by {by}"
@@ -112,6 +112,11 @@ class Pipeline:
         return standing(
             await self._app.inspect.overview(sparing=True), Stage.IDLE if job is None else _stage_of(job)
         )
+
+    async def _known(self, queues: tuple[str, ...]) -> list[str]:
+        """Those there are: before the first worker or job there may be none."""
+        there = await self._app.inspect.counts()
+        return [queue for queue in queues if queue in there]
 
     async def _own_job(self) -> Job | None:
         found = await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE, states=LIVE), limit=10)

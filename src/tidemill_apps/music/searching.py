@@ -24,7 +24,7 @@ class Search:
             to = await connections.open()
             return (await ask_vectors(ctx, to.embeddings, calls, [text])).vectors[0]
 
-        self._embed = app.task(
+        self.task = app.task(
             name=NAME,
             queue=QUEUE,
             pool=calls,
@@ -34,7 +34,7 @@ class Search:
         )(embed_text)
 
     async def find(self, text: str, count: int) -> list[Match]:
-        job = await self._embed.enqueue(text)
+        job = await self.task.enqueue(text)
         try:
             vector = await job.result(timeout=WITHIN)
         except ResultTimeout:

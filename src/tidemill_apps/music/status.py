@@ -44,13 +44,14 @@ async def status_of(music: Music) -> Status:
     stands = await music.pipeline.standing()
     songs = await music.library.counts()
     found = await music.system_settings.read()
+    totals = await music.app.inspect.totals()
     held = stands.held
     return Status(
         is_paused=stands.paused is not None,
         is_worker_running=stands.served,
         active_jobs=stands.counts[State.RUNNING],
         waiting_jobs=stands.counts[State.READY] + stands.counts[State.WAITING],
-        completed_jobs=sum(one.done for one in (await music.app.inspect.totals(*WORK_QUEUES)).values()),
+        completed_jobs=sum(totals[queue].done for queue in WORK_QUEUES if queue in totals),
         failed_jobs=stands.counts[State.FAILED],
         delayed_jobs=stands.counts[State.SCHEDULED],
         pending_songs=songs[SongStatus.PENDING],

@@ -69,7 +69,7 @@ async def test_an_enqueuing_that_is_interrupted_sends_the_same_jobs(
         lost = iter([True])
 
         async def answers_too_late(requests: object) -> object:
-            handles = await sent(requests)  # type: ignore[arg-type]
+            handles: object = await sent(requests)  # type: ignore[arg-type]
             if next(lost, False):
                 raise ConnectionError("gone after the commit")
             return handles
