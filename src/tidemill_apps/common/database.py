@@ -21,7 +21,7 @@ from sqlalchemy import MetaData, event
 from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from tidemill import ConfigurationError
 from tidemill_apps.common.database_errors import DatabaseUnavailable, place_of, sentence
@@ -31,6 +31,8 @@ __all__ = ["Database", "DatabaseUnavailable"]
 
 WAIT = 30.0
 """Seconds a writer waits for others to finish with the file."""
+KEPT = 4
+"""Connections to a file; more are opened when they are needed, and closed again."""
 
 
 class _Opened:
@@ -100,10 +102,11 @@ class Database:
 
 
 def _sqlite(url: str) -> AsyncEngine:
-    """A connection per transaction: opening a file takes a millisecond, and a process that ends without
-    closing anything leaves no thread behind."""
+    """A few connections are kept: each has a thread, and whoever starts one waits for it on the event loop,
+    a tenth of a second where others are at work."""
     at = make_url(url).set(drivername="sqlite+aiosqlite")
-    engine = create_async_engine(at, poolclass=NullPool, connect_args={"timeout": WAIT})
+    kept = {"poolclass": AsyncAdaptedQueuePool, "pool_size": KEPT, "max_overflow": -1}
+    engine = create_async_engine(at, connect_args={"timeout": WAIT}, **kept)
     event.listen(engine.sync_engine, "connect", _connected)
     event.listen(engine.sync_engine, "begin", _begin)
     return engine

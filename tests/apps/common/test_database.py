@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -198,6 +200,20 @@ def test_one_object_serves_several_event_loops(url: str) -> None:
         return int(count)
 
     assert [asyncio.run(prepared()) for _ in range(2)] == [0, 0]
+
+
+def test_a_process_that_ends_without_closing_it_ends(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from tidemill_apps.common.database import Database\n"
+        "database = Database(sys.argv[1])\n"
+        "async def main():\n"
+        "    async with database.transaction():\n"
+        "        print('opened')\n"
+        "asyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", program, f"sqlite:///{tmp_path}/music.db"]
+    assert subprocess.run(command, capture_output=True, timeout=60, check=True).stdout == b"opened\n"
 
 
 async def test_who_only_looks_waits_for_no_writer(tmp_path: Path) -> None:
