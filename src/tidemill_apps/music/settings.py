@@ -37,6 +37,10 @@ class CallSettings(Settings, frozen=True, kw_only=True):
     jitter: NotNegative = 0.5
     midnight_seconds: NotNegative = 300.0
 
+    def __post_init__(self) -> None:
+        if problem := TimeOfDay(0, 0, self.zone).problem():
+            raise ConfigurationError(f"MUSIC_CALLS_ZONE: {problem}; name one such as America/Los_Angeles")
+
 
 class SubsonicSettings(Settings, frozen=True, kw_only=True):
     """Where the songs come from: MUSIC_SUBSONIC_URL and so on. Without an address, the sample songs."""

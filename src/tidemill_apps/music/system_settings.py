@@ -61,10 +61,11 @@ class SystemSettings:
         return found
 
     async def write(self, key: str, value: int) -> None:
+        text = str(checked(key, value))
         async with self._database.transaction() as connection:
-            done = await connection.execute(update(table).where(table.c.key == key).values(value=str(value)))
+            done = await connection.execute(update(table).where(table.c.key == key).values(value=text))
             if not done.rowcount:
-                await connection.execute(insert(table).values(key=key, value=str(value)))
+                await connection.execute(insert(table).values(key=key, value=text))
 
 
 def understood(rows: Mapping[str, str | None], last: Live) -> Found:

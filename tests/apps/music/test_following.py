@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, insert, select, update
 
 from tests.apps.music.libraries import track
 from tests.web.asgi import ask
@@ -154,7 +154,8 @@ async def test_rows_that_are_there_before_us_are_kept(tmp_path: Path) -> None:
     await database.prepare(metadata)
     before = SystemSettings(database, Live())
     await before.write(BATCH, 25)
-    await before.write("theme", 1)
+    async with database.transaction() as connection:
+        await connection.execute(insert(system_settings).values(key="theme", value="1"))
     await SystemSettings(database, Live()).prepare()
     assert await rows(database) == {CONCURRENCY: "1", STARTS: "2", BATCH: "25", "theme": "1"}
     await database.close()

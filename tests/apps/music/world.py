@@ -3,6 +3,7 @@ the same clock, over real HTTP, in windows of real minutes and days."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,8 +13,13 @@ from msgspec.structs import replace
 
 from tests.apps.music.libraries import track
 from tests.servers.program import HOST, free_port
+from tests.web.asgi import Answer, ask
+from tests.web.signed import Browser, token_of
 from tidemill import Tidemill, testing
-from tidemill.testing.providers import Gemini, Options, Provider, Quota, Server
+from tidemill.testing.providers import Gemini, Options, Provider, Quota
+from tidemill.testing.providers import Server as ProviderServer
+from tidemill.web import Role
+from tidemill.web.serving import Server
 from tidemill_apps.common.providers.account import Account
 from tidemill_apps.music.music import Music
 from tidemill_apps.music.pipeline import Start
@@ -28,6 +34,8 @@ class World:
     def __init__(self, music: Music, kit: testing.AsyncKit, provider: Provider) -> None:
         self.music, self.kit, self.provider = music, kit, provider
         self.pipeline = music.pipeline
+        self.visitors = Visitors(music.app)
+        self.call = self.visitors.call
 
     async def start(self, **options: Any) -> None:
         """Until its jobs are enqueued, and those that may start have."""
@@ -71,10 +79,40 @@ async def world(
     music = Music(app, replace(given, **settings))
     async with testing.kit(app) as kit:
         provider = Provider(Gemini(), quotas, options or Options(), clock=kit.clock, replies=describe_songs)
-        async with Server(provider, port=port):
+        async with ProviderServer(provider, port=port):
             await music.prepare()
             await music.library.upsert([track(number) for number in range(count)])
             try:
                 yield World(music, kit, provider)
             finally:
                 await music.close()
+
+
+class Visitors:
+    """Who asks the API and the pages: an operator, somebody who may only look, and nobody."""
+
+    def __init__(self, app: Tidemill) -> None:
+        self._app, self._server = app, Server(app)
+        self._tokens: dict[str, str] = {}
+
+    async def call(
+        self, method: str, path: str, body: Any = None, *, who: str = "operator", **headers: str
+    ) -> Answer:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if who:
+            named["authorization"] = f"Bearer {await self._token(who)}"
+        if body is not None:
+            named.setdefault("content-type", "application/json")
+        sent = b"" if body is None else json.dumps(body).encode()
+        return await ask(self._server.starlette, method, path, headers=named, body=sent)
+
+    async def _token(self, who: str) -> str:
+        if who not in self._tokens:
+            self._tokens[who] = await token_of(self._app, Role(who), who)
+        return self._tokens[who]
+
+    async def browser(self, who: str = "operator") -> Browser:
+        """Somebody who is signed in."""
+        browser = Browser(self._server)
+        await browser.sign_in(await self._token(who))
+        return browser
