@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -220,6 +221,7 @@ class Articles:
 
     async def _lifespan(self) -> AsyncIterator[Any]:
         await self.posts.prepare()
+        await asyncio.to_thread(import_module, "qdrant_client")  # a second: now, and not while somebody saves
         async with opened(self.settings, self.app.clock) as embeddings, running(self.loops):
             yield embeddings
         await self.close()
