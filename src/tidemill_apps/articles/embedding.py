@@ -46,11 +46,13 @@ class Embedding:
         try:
             return await self._run(ctx, embeddings, ids)
         except VectorsUnavailable as error:
-            for job in ctx.batch:
-                await self._standing.wait(job, str(error))
-            raise SnoozeFor(AWAY, str(error)) from error
+            away = str(error)
         except ConfigurationError as error:  # every further attempt would be paid for, and fail
             raise GiveUp(str(error)) from error
+        for job in ctx.batch:
+            await self._standing.wait(job, away)
+        # Not from the error itself: what Qdrant answered would be read as the provider's answer.
+        raise SnoozeFor(AWAY, away)
 
     async def _run(self, ctx: Context, embeddings: Embeddings, ids: Sequence[int]) -> list[int | Failed]:
         posts = await self._standing.begin(dict(zip(ids, ctx.batch, strict=True)))

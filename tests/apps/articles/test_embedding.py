@@ -117,7 +117,7 @@ async def test_a_vector_that_is_left_out_fails_its_own_article_only(tmp_path: Pa
 
 
 async def test_an_edit_while_it_waits_is_one_run_and_an_edit_while_it_runs_one_more(tmp_path: Path) -> None:
-    async with bench_in(tmp_path, options={"latency": (0.3, 0.3)}) as bench:
+    async with bench_in(tmp_path, options={"latency": (0.3, 0.3)}, minding_seconds=60.0) as bench:
         post = await bench.articles.create("磨坊", "第一版")
         for text in ("第二版", "第三版"):
             await bench.articles.change(post.id, content=text)

@@ -126,6 +126,8 @@ async def test_a_server_that_is_away_costs_no_call_and_no_attempt(
         made = await bench.articles.create("磨坊", "退潮时放水冲动水轮")
         told = await until(lambda: error_of(bench, made.id))
         assert told.startswith(f"Qdrant at {served.url} answered 503")
+        asked = len(served.calls)
+        await until(lambda: has_been_asked(served, asked + 4))
         assert bench.calls == []
         served.away = False
         [done] = await bench.settled(made.id)
@@ -148,6 +150,10 @@ async def test_a_model_of_another_size_fails_once_and_is_not_paid_for_again(tmp_
         assert failed.rag_status == "failed"
         assert "has vectors of 2 numbers" in (failed.rag_error or "")
         assert len(bench.calls) == 1
+
+
+async def has_been_asked(served: StandIn, times: int) -> bool:
+    return len(served.calls) >= times
 
 
 async def error_of(bench: Bench, post_id: int) -> str | None:
