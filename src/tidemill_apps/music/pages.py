@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlencode
 
+import msgspec
 from msgspec import Meta, Struct
 
 from tidemill import Filter, Job, State
@@ -32,6 +34,9 @@ class Form(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def start(self) -> Start:
         return Start(skip_sync=not self.sync, limit=self.limit, work=self.work)
+
+    def query(self) -> str:
+        return urlencode({name: value for name, value in msgspec.to_builtins(self).items() if value})
 
 
 class Searched(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,6 +103,12 @@ def _steering(music: Music) -> None:
         await music.prepare()
         started = await pipeline.start(asked.body.start())
         return _back(asked, "under_way" if started.existing else "started")
+
+    @web.route(
+        "POST", "/music/plan", role=Role.OPERATOR, says="Dry run, from the page.", takes=Form, audited=False
+    )
+    async def plan(asked: Asked) -> Go:
+        return Go(f"/music/plan?{asked.body.query()}")
 
     @web.route("POST", "/music/pause", role=Role.OPERATOR, says="Pause, from the page.")
     async def pause(asked: Asked) -> Go:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.apps.music.fleet import Shifted
 from tests.apps.music.music_server import MusicServer
-from tests.apps.music.studio import CALLS, MINUTE, gemini, studio, wrong_vectors
+from tests.apps.music.studio import CALLS, FULL_LENGTH, MINUTE, gemini, studio, wrong_vectors
 from tidemill import TimeOfDay
 from tidemill.testing.providers import Quota, Reason
 from tidemill_apps.music.pipeline import Start
@@ -19,7 +19,8 @@ from tidemill_apps.music.standing import Stage, Standing
 from tidemill_apps.music.syncing import sync
 
 SONGS = 500
-TO_MIDNIGHT = 20.0
+TO_MIDNIGHT = 300.0 if FULL_LENGTH else 20.0
+"""Seconds in which workers start and use up the day."""
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(4000)]
 

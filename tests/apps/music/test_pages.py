@@ -60,7 +60,11 @@ async def test_a_breaker_and_its_time_are_shown(tmp_path: Path) -> None:
 
 async def test_a_dry_run_is_shown_and_sends_nothing(tmp_path: Path) -> None:
     async with world(tmp_path, 100) as its:
-        page = (await (await its.visitors.browser()).get("/music/plan?limit=50&work=full")).text
+        browser = await its.visitors.browser()
+        form = {"csrf": await browser.csrf(), "limit": "50", "work": "full", "sync": "true"}
+        there = (await browser.post("/music/plan", form)).headers["location"]
+        assert there == "/music/plan?limit=50&sync=True&work=full"
+        page = (await browser.get(there)).text
         figures = dict(re.findall(r"<dt>(\w+)</dt><dd>([\d.]+)", page))
         assert (figures["Songs"], figures["Jobs"], figures["Calls"]) == ("50", "5", "10")
         assert "2 jobs per minute of metadata-generation-starts" in page

@@ -80,7 +80,7 @@ async def test_a_dry_run_sends_nothing(tmp_path: Path) -> None:
 async def test_who_may(tmp_path: Path) -> None:
     async with world(tmp_path) as its:
         for verb in STEERING:
-            body = {} if verb == "start" else None
+            body: dict[str, object] | None = {} if verb == "start" else None
             assert (await its.call("POST", f"/api/queue/{verb}", body, who="")).status == 401
             assert (await its.call("POST", f"/api/queue/{verb}", body, who="viewer")).status == 403
         assert (await its.call("GET", "/api/queue/status", who="")).status == 401
