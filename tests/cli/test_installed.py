@@ -88,6 +88,15 @@ def test_what_no_extra_would_bring_is_told_as_it_is(cli: Cli, name: str) -> None
     assert "pip install" not in ran.err
 
 
+def test_a_setting_that_is_wrong_is_told_and_not_where_in_the_package(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "picky.py").write_text(
+        "from tidemill import ConfigurationError\nraise ConfigurationError('PICKY_SIZE: must be 1 or more')\n"
+    )
+    offer(tmp_path, "pickykit", "[tidemill.applications]\npicky = picky:app\n")
+    assert cli("up", "picky").err.startswith("tidemill: PICKY_SIZE: must be 1 or more (see tidemill up")
+    assert "picky.py:2" in cli("up", "picky:app").err
+
+
 def test_two_packages_with_one_name(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mart.py").write_text(APPLICATION)
     offer(tmp_path, "othershop", "[tidemill.applications]\nstore = mart:app\n")

@@ -44,6 +44,33 @@ def test_a_file_says_everything(folder: Path) -> None:
     assert loaded.value("queues.with.dot.max_length") == 10
 
 
+def test_applications_have_tables_of_their_own(folder: Path) -> None:
+    """What stands in one is not for Tidemill to judge."""
+    (folder / "tidemill.toml").write_text(
+        "worker.lease = 9\n[applications.music]\nbatch = 7\n[applications.music.calls]\nper_day = 250\n"
+    )
+    loaded = Settings.load()
+    assert loaded.application("music") == {"batch": 7, "calls": {"per_day": 250}}
+    assert loaded.application("shop") == {}
+    assert loaded.value("worker.lease") == 9.0
+    assert "applications" not in {entry.name.partition(".")[0] for entry in loaded.effective()}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("applications = 7", "tidemill.toml: applications must be a table"),
+        ("[applications]\nmusic = 7", "tidemill.toml: applications.music must be a table"),
+        ("[aplications.music]\na = 7", "unknown key 'aplications'; did you mean 'applications'?"),
+    ],
+)
+def test_a_table_of_an_application_is_a_table(folder: Path, text: str, says: str) -> None:
+    (folder / "tidemill.toml").write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.load()
+    assert says in str(caught.value)
+
+
 def test_pyproject_has_a_table_for_it(folder: Path) -> None:
     (folder / "pyproject.toml").write_text("[tool.tidemill.worker]\nlease = 9\n")
     loaded = Settings.load()

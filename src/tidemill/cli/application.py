@@ -42,9 +42,11 @@ def load(spec: str) -> Tidemill:
     try:
         return _loaded(f"{offer.module}:{offer.attr}")
     except click.UsageError as error:
-        missing = error.__cause__
-        if isinstance(missing, ModuleNotFoundError) and (told := installed.remedy(offer, missing.name)):
-            raise click.UsageError(told) from missing
+        why = error.__cause__
+        if isinstance(why, TidemillError):  # of a setting: where in the package it was found is no help
+            raise click.UsageError(str(why)) from why
+        if isinstance(why, ModuleNotFoundError) and (told := installed.remedy(offer, why.name)):
+            raise click.UsageError(told) from why
         raise
 
 

@@ -37,7 +37,8 @@ class Settings:
         self._arguments = {name: value for name, value in arguments.items() if value is not None}
         self._environment = environment
         self._read_as: dict[str, str] = {}
-        self._in_file = toml.read(file) if file is not None else {}
+        read = toml.read(file) if file is not None else toml.NOTHING
+        self._in_file, self._applications = read.values, read.applications
         for setting in CATALOGUE.values():  # what is wrong is told at the start, not at its first use
             self._found(setting)
 
@@ -68,6 +69,11 @@ class Settings:
         """What was set of a section such as `worker`, by the last part of its names."""
         settings = [s for s in CATALOGUE.values() if s.name.startswith(f"{section}.")]
         return self._given(settings)
+
+    def application(self, name: str) -> Mapping[str, Any]:
+        """The table `[applications.NAME]` of the file, for settings of an application's own; empty when there
+        is none. What may stand in it is the application's affair."""
+        return self._applications.get(name, {})
 
     def queue(self, name: str) -> dict[str, Any]:
         """What was set of one queue."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidemill.errors import ConfigurationError
 from tidemill.hints import close_to
@@ -13,6 +13,7 @@ from tidemill.settings.kinds import quoted
 from tidemill.urls import holds_secrets
 
 OWN, SHARED = "tidemill.toml", "pyproject.toml"
+APPLICATIONS = "applications"
 
 
 def find(config: str | Path | None, environment: Mapping[str, str]) -> Path | None:
@@ -37,10 +38,24 @@ def _in_working_directory() -> Path | None:
     return shared if shared.is_file() and b"tool.tidemill" in shared.read_bytes() else None
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Values by the names of their settings."""
-    where = path.name
-    return {setting.name: _value(where, setting, value) for setting, value in _entries(where, _table(path))}
+class File(NamedTuple):
+    """`values` by the names of their settings. What is below `applications` is theirs: what it may say is for
+    each of them to judge."""
+
+    values: dict[str, Any]
+    applications: dict[str, dict[str, Any]]
+
+
+NOTHING = File({}, {})
+
+
+def read(path: Path) -> File:
+    where, table = path.name, _table(path)
+    applications = _as_table(where, APPLICATIONS, table.pop(APPLICATIONS, {}))
+    return File(
+        {setting.name: _value(where, setting, value) for setting, value in _entries(where, table)},
+        {name: _as_table(where, f"{APPLICATIONS}.{name}", its) for name, its in applications.items()},
+    )
 
 
 def _table(path: Path) -> dict[str, Any]:
@@ -92,7 +107,7 @@ def _known(where: str, name: str, settings: Mapping[str, Setting]) -> Setting:
 
 def _instead(name: str, known: Iterable[str]) -> str:
     """`concurency` stands for `worker.concurrency` as well as `worker.concurency` does."""
-    names = [*known, "queues"]
+    names = [*known, "queues", APPLICATIONS]
     by_end = {known.rpartition(".")[2]: known for known in names}
     if near := close_to(name, [*SECTIONS, *names]):
         return f"did you mean {near[0]!r}?"

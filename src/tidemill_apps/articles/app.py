@@ -8,9 +8,10 @@ from tidemill.telemetry.events import WorkerStarted
 from tidemill_apps.articles.articles import Articles
 from tidemill_apps.articles.settings import from_environment
 from tidemill_apps.common.environment import application
+from tidemill_apps.common.toml import table
 
 app = application("sqlite:///articles-jobs.db")
-articles = Articles(app, from_environment())
+articles = Articles(app, from_environment(toml=table(app, "articles")))
 
 
 @app.on(WorkerStarted)

@@ -1,4 +1,4 @@
-"""What can be set, by variables that begin with ARTICLES_."""
+"""What can be set, by variables that begin with ARTICLES_, or in `[applications.articles]` of a file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tidemill import ConfigurationError, Secret
 from tidemill_apps.common.environment import Settings, read
 from tidemill_apps.common.providers.account import Account
 from tidemill_apps.common.providers.chosen import account
+from tidemill_apps.common.toml import NOTHING, Table, naming
 
 PREFIX = "ARTICLES_"
 Count = Annotated[int, Meta(ge=1)]
@@ -85,7 +86,9 @@ class ArticlesSettings(Settings, frozen=True, kw_only=True):
         return self
 
 
-def from_environment(environ: Mapping[str, str] | None = None) -> ArticlesSettings:
+def from_environment(environ: Mapping[str, str] | None = None, toml: Table = NOTHING) -> ArticlesSettings:
     environment = os.environ if environ is None else environ
-    found = read(ArticlesSettings, PREFIX, environment)
-    return replace(found, embeddings=account(f"{PREFIX}EMBEDDINGS_", environment)).checked()
+    found = read(ArticlesSettings, PREFIX, environment, toml)
+    embeddings = account(f"{PREFIX}EMBEDDINGS_", environment, toml.inner("embeddings"))
+    with naming(PREFIX, environment, toml):
+        return replace(found, embeddings=embeddings).checked()

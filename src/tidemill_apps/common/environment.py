@@ -1,10 +1,11 @@
-"""Settings of an application from environment variables, and the application itself.
+"""Settings of an application from environment variables and a file, and the application itself.
 
 class MusicSettings(Settings, frozen=True, kw_only=True):
     batch_size: Annotated[int, Meta(ge=1)] = 10
     password: Annotated[str, Secret] = ""
 
 settings = read(MusicSettings, "MUSIC_")  # MUSIC_BATCH_SIZE, MUSIC_PASSWORD
+settings = read(MusicSettings, "MUSIC_", toml=table(app, "music"))  # or batch_size in [applications.music]
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from msgspec.structs import FieldInfo, fields
 
 from tidemill import ConfigurationError, Secret, Tidemill
 from tidemill_apps.common.quiet import quieten_clients
+from tidemill_apps.common.toml import NOTHING, Table, naming
 from tidemill_apps.common.wording import is_list, shown, wanted
 
 Read = TypeVar("Read", bound="Settings")
@@ -41,18 +43,38 @@ def told(settings: Settings) -> dict[str, str]:
     }
 
 
-def read(kind: type[Read], prefix: str, environ: Mapping[str, str] | None = None) -> Read:
-    """Each field from the variable of its name behind `prefix`. An empty variable is as good as none: shells
-    and compose files leave such behind."""
+def read(
+    kind: type[Read], prefix: str, environ: Mapping[str, str] | None = None, toml: Table = NOTHING
+) -> Read:
+    """Each field from the variable of its name behind `prefix`, else from its name in the table. An empty
+    variable is as good as none: shells and compose files leave such behind."""
     environment = os.environ if environ is None else environ
+    _check(kind, prefix, toml)
+    with naming(prefix, environment, toml):
+        return _read(kind, prefix, environment, toml)
+
+
+def _check(kind: type[Settings], prefix: str, toml: Table) -> None:
+    toml.require(kind.__struct_fields__)
+    for name, annotation in _annotations(kind).items():
+        variable = f"{prefix}{name}".upper()
+        if _is_settings(annotation):
+            _check(annotation, f"{variable}_", toml.inner(name))
+        else:
+            toml.refuse_secret(name, variable, secret=Secret in get_args(annotation))
+
+
+def _read(kind: type[Read], prefix: str, environment: Mapping[str, str], toml: Table) -> Read:
     given: dict[str, Any] = {}
     for field in fields(kind):
         variable = f"{prefix}{field.name}".upper()
         annotation = _annotations(kind)[field.name]
-        if isinstance(annotation, type) and issubclass(annotation, Settings):
-            given[field.name] = read(annotation, f"{variable}_", environment)
+        if _is_settings(annotation):
+            given[field.name] = _read(annotation, f"{variable}_", environment, toml.inner(field.name))
         elif text := environment.get(variable, "").strip():
             given[field.name] = _value(annotation, field, variable, text)
+        elif field.name in toml.values:
+            given[field.name] = _value(annotation, field, variable, toml.values[field.name])
         elif field.required:
             raise ConfigurationError(f"{variable} is not set; set it to {wanted(annotation)}")
     return kind(**given)
@@ -65,18 +87,25 @@ def application(default_url: str) -> Tidemill:
     return Tidemill(default_url) if app.settings.origin("url") == "default" else app
 
 
-def _value(annotation: Any, field: FieldInfo, variable: str, text: str) -> Any:
-    parts = [part for piece in text.split(",") if (part := piece.strip())]
+def _value(annotation: Any, field: FieldInfo, variable: str, given: Any) -> Any:
+    """Text is read as a variable is; what is no text is of a file, and has to be what it should be."""
+    text = isinstance(given, str)
     try:
-        return msgspec.convert(parts if is_list(annotation) else text, annotation, strict=False)
+        if text and is_list(annotation):
+            given = [part for piece in given.split(",") if (part := piece.strip())]
+        return msgspec.convert(given, annotation, strict=not text)
     except msgspec.ValidationError:
         secret = Secret in get_args(annotation)
         otherwise = "" if field.required or secret else f", or leave it out for {field.default!r}"
         # Not the cause: it may quote more of the value than may be shown.
         raise ConfigurationError(
-            f"{variable}: must be {wanted(annotation)}, is {'***' if secret else shown(text)}; "
+            f"{variable}: must be {wanted(annotation)}, is {'***' if secret else shown(given)}; "
             f"set such a value{otherwise}"
         ) from None
+
+
+def _is_settings(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Settings)
 
 
 def _annotations(kind: type[Settings]) -> dict[str, Any]:

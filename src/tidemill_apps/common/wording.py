@@ -21,9 +21,9 @@ def is_list(annotation: Any) -> bool:
     return isinstance(found.type if isinstance(found, inspect.Metadata) else found, inspect.CollectionType)
 
 
-def shown(text: str) -> str:
+def shown(value: Any) -> str:
     """A wrong value as it may be shown: a secret may have got into the wrong variable."""
-    return "***" if _SECRET.search(text) else repr(text)[:_SHOWN]
+    return "***" if _SECRET.search(str(value)) else repr(value)[:_SHOWN]
 
 
 def _words(found: inspect.Type) -> str:

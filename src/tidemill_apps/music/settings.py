@@ -1,4 +1,5 @@
-"""What the music application is told by its environment. Every variable begins with MUSIC_."""
+"""What the music application is told by its environment, by variables that begin with MUSIC_, or by the table
+`[applications.music]` of tidemill.toml."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from tidemill import ConfigurationError, Secret, TimeOfDay
 from tidemill_apps.common.environment import Settings, read
 from tidemill_apps.common.providers.account import Account, Address
 from tidemill_apps.common.providers.chosen import account
+from tidemill_apps.common.toml import NOTHING, Table
 
 Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
@@ -87,10 +89,10 @@ class MusicSettings(Settings, frozen=True, kw_only=True):
         return TimeOfDay(int(found[1]), int(found[2]), found[3]) if found and self.resume_at else None
 
 
-def from_environment(environ: Mapping[str, str] | None = None) -> MusicSettings:
-    found = read(MusicSettings, "MUSIC_", environ)
+def from_environment(environ: Mapping[str, str] | None = None, toml: Table = NOTHING) -> MusicSettings:
+    found = read(MusicSettings, "MUSIC_", environ, toml)
     return replace(
         found,
-        chat=account("MUSIC_CHAT_", environ),
-        embeddings=account("MUSIC_EMBEDDINGS_", environ),
+        chat=account("MUSIC_CHAT_", environ, toml.inner("chat")),
+        embeddings=account("MUSIC_EMBEDDINGS_", environ, toml.inner("embeddings")),
     )
