@@ -77,6 +77,7 @@ async def studio(
             "MUSIC_CHAT_SIMULATOR": "true",
             "MUSIC_EMBEDDINGS_BASE_URL": server.url,
             "MUSIC_EMBEDDINGS_SIMULATOR": "true",
+            "MUSIC_EMBEDDINGS_DIMENSIONS": "128",
             "MUSIC_MINUTE_SECONDS": str(MINUTE),
             "MUSIC_CALLS_PER_MINUTE": str(CALLS),
             "MUSIC_CALLS_PER_DAY": "0",

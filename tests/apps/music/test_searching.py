@@ -1,0 +1,94 @@
+"""Songs like what a text says: a call within the same limits as all others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.apps.music.libraries import track
+from tests.apps.music.world import Visitors
+from tidemill import Tidemill
+from tidemill.clock import SystemClock
+from tidemill.testing.providers import Gemini, Options, Provider, Quota, Server
+from tidemill_apps.common.providers.account import Account
+from tidemill_apps.music import searching
+from tidemill_apps.music.music import Music
+from tidemill_apps.music.pipeline import Start
+from tidemill_apps.music.settings import CallSettings, MusicSettings
+from tidemill_apps.music.simulated import describe_songs
+from tidemill_apps.music.songs import Status, Track
+
+SONGS = (
+    Track(id="rain", title="Raindrop at Midnight", artist="Mara Quill"),
+    Track(id="雨", title="雨夜的钢琴", artist="林晚"),
+    Track(id="march", title="Marching Home", artist="The Lanterns"),
+)
+
+
+@pytest.fixture
+def provider() -> Provider:
+    quotas = [Quota.rolling("requests", 100)]
+    return Provider(Gemini(), quotas, Options(), clock=SystemClock(), replies=describe_songs)
+
+
+@pytest.fixture
+async def music(tmp_path: Path, provider: Provider) -> AsyncIterator[Music]:
+    async with Server(provider) as server:
+        account = Account(base_url=server.url, simulator=True, dimensions=256)
+        settings = MusicSettings(
+            database_url=f"sqlite:///{tmp_path}/music.db",
+            chat=account,
+            embeddings=account,
+            calls=CallSettings(per_minute=50, per_day=0),
+        )
+        app = Tidemill(f"sqlite:///{tmp_path}/jobs.db")
+        music = Music(app, settings)
+        async with app:
+            await music.prepare()
+            await music.library.upsert([*SONGS, *[track(number) for number in range(7)]])
+            yield music
+            await music.close()
+
+
+async def test_a_text_finds_what_it_speaks_of_in_either_language(music: Music, provider: Provider) -> None:
+    worker = music.app.worker()
+    running = asyncio.create_task(worker.run())
+    await (music.app.job((await music.pipeline.start(Start(skip_sync=True))).job)).result(timeout=20)
+    while (await music.library.counts())[Status.COMPLETED] < 10:  # noqa: ASYNC110 - a worker goes on
+        await asyncio.sleep(0.05)
+    ask = Visitors(music.app).call
+    for text, found in (("raindrop midnight", "rain"), ("雨夜 钢琴", "雨")):
+        answer = await ask("GET", f"/api/songs/search?text={quote(text)}&count=3", who="viewer")
+        assert answer.json["songs"][0]["navidrome_id"] == found
+        assert len(answer.json["songs"]) == 3
+    assert len(provider.ledger.bills) == 4
+    worker.stop()
+    await running
+
+
+async def test_when_no_call_is_free_that_is_told_and_nothing_is_left_behind(
+    music: Music, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "WITHIN", 0.05)
+    answer = await Visitors(music.app).call("GET", "/api/songs/search?text=rain", who="viewer")
+    assert (answer.status, answer.headers["retry-after"]) == (503, "60")
+    assert answer.json["detail"].startswith("text: within 0.05 s no call was free for its vector")
+    counts = (await music.app.inspect.counts())[searching.QUEUE]
+    assert {state.value: number for state, number in counts.items() if number} == {"cancelled": 1}
+
+
+async def test_a_process_without_a_worker_serves_everything_on_a_fresh_store(music: Music) -> None:
+    """As `tidemill web music` before anything else was started."""
+    visitors = Visitors(music.app)
+    status = await visitors.call("GET", "/api/queue/status")
+    assert (status.status, status.json["isWorkerRunning"]) == (200, False)
+    for verb in ("resume", "stop"):
+        assert (await visitors.call("POST", f"/api/queue/{verb}")).json["state"] == "idle"
+    browser = await visitors.browser()
+    for path in ("/music", "/music/plan", "/music/search", "/music/songs/rain"):
+        assert (await browser.get(path)).status == 200
+    assert (await visitors.call("POST", "/api/queue/start", {})).json["started"]["stage"] == "syncing"
