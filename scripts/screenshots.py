@@ -82,7 +82,7 @@ async def _music(browser: Browser) -> None:
         page = await _signed_in(browser, link)
         await page.goto(f"{HERE}/music")
         await page.locator("form[action$='/music/start'] button.primary").click()
-        await page.wait_for_timeout(6000)
+        await page.wait_for_timeout(12_000)
         await _take_of(page, "music")
 
 
