@@ -469,7 +469,8 @@ async def test_a_stream_ends_when_its_viewer_may_no_longer_look(
     request = Request({"type": "http", "method": "GET", "path": "/", "headers": headers, MORE: []})
     [route] = [each for each in server.routes if each.path == "/api/v1/events"]
     seen = 0
-    stream = server.streams.follow(endless(), partial(server.gate.still_admits, request, route))
+    who = await server.gate.admit(request, route)
+    stream = server.streams.follow(endless(), partial(server.gate.still_admits, request, route, who), "ann")
     async for _ in stream:
         seen += 1
         if seen == 3:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from tidemill.errors import ConfigurationError
+
+_LINE_ENDS = re.compile(r"[\r\n\0]")
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,19 @@ class Text:
 
 @dataclass(frozen=True)
 class Event:
-    """One of a stream. Whoever comes back names the `id` of the last one it saw."""
+    """One of a stream. Whoever comes back names the `id` of the last one it saw. `data` may have lines, the
+    others may not: they would be read as more of the stream."""
 
     name: str
     data: str
     id: str | None = None
+
+    def __post_init__(self) -> None:
+        for field_name, value in (("name", self.name), ("id", self.id or "")):
+            if _LINE_ENDS.search(value):
+                raise ConfigurationError(
+                    f"{field_name}: of an Event must be one line, is {value[:50]!r}; lines are for data"
+                )
 
 
 @dataclass(frozen=True)

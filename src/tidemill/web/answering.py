@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -21,6 +22,8 @@ from tidemill.web.streams import Stream
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 NOTICE = "tidemill-notice"
+_ENDS = re.compile(r"\r\n|\r|\n")
+"""Of lines in a stream. Python knows more, U+2028 among them, which texts may have in their middle."""
 
 
 def respond(renderer: Renderer, request: Request, route: Route, asked: Asked, answer: Any) -> Response:
@@ -84,7 +87,8 @@ def _go(request: Request, answer: Go) -> Response:
     return response
 
 
-def streamed(stream: Stream) -> Response:
+def streamed(stream: Stream | None) -> Response:
+    """None: what would be sent with a stream, which is what HEAD asks for."""
     return StreamingResponse(
         _lines(stream),
         media_type="text/event-stream",
@@ -92,7 +96,9 @@ def streamed(stream: Stream) -> Response:
     )
 
 
-async def _lines(stream: Stream) -> AsyncIterator[str]:
+async def _lines(stream: Stream | None) -> AsyncIterator[str]:
+    if stream is None:
+        return
     async with aclosing(aiter(stream)) as events:
         async for event in events:
             yield written(event)
@@ -104,5 +110,5 @@ def written(event: Event) -> str:
     if not event.name:
         return ": still here\n\n"
     lines = [f"event: {event.name}", *([f"id: {event.id}"] if event.id else [])]
-    lines += [f"data: {line}" for line in event.data.splitlines() or [""]]
+    lines += [f"data: {line}" for line in _ENDS.split(event.data)]
     return "\n".join(lines) + "\n\n"

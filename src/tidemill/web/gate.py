@@ -87,11 +87,18 @@ class Gate:
                 await csrf.require(request, found.csrf)
         return found.who
 
-    async def still_admits(self, request: Request, route: Route) -> bool:
+    async def still_admits(self, request: Request, route: Route, who: Who) -> bool:
+        """Whether a stream that was begun for `who` may go on: what it tells was made for that role."""
+        if route.role is Role.ANYBODY:
+            return True
         try:
-            return (await self._find(request)).who.role.may(route.role)
+            if self._auth is not None:
+                found = await self._vouched(request, self._auth)
+            else:
+                found = (await self._find(request)).who
         except Refused:
             return False
+        return found.name == who.name and found.role.may(who.role)
 
     def place(self, request: Request) -> Place:
         prefix = request.scope.get("root_path", "")
@@ -141,9 +148,7 @@ class Gate:
     async def _by_hook(self, request: Request, auth: Auth, *, needs_csrf: bool) -> _Found:
         """Theirs may know people by a cookie, so a write has to be meant here too. The value is made from a
         cookie of our own, which comes with the first page."""
-        who = await auth(request)
-        if who is None or who.role is Role.ANYBODY:
-            raise Refused(HTTPStatus.UNAUTHORIZED, "nobody is signed in; sign in where this is mounted")
+        who = await self._vouched(request, auth)
         if not needs_csrf:
             return _Found(who, None)
         place = self.place(request)
@@ -153,6 +158,12 @@ class Gate:
             cookie = place.write(_HOOK_COOKIE, secret, _LONG)
             request.scope[MORE].append((b"set-cookie", cookie.encode("latin-1")))
         return _Found(who, csrf_of(secret))
+
+    async def _vouched(self, request: Request, auth: Auth) -> Who:
+        who = await auth(request)
+        if who is None or who.role is Role.ANYBODY:
+            raise Refused(HTTPStatus.UNAUTHORIZED, "nobody is signed in; sign in where this is mounted")
+        return who
 
     def _used(self, found: _Found) -> _Found:
         if found.who.token is not None:

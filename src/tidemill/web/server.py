@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -13,6 +15,7 @@ import uvicorn
 from tidemill.app import Tidemill
 from tidemill.errors import ConfigurationError
 from tidemill.web.serving import Server
+from tidemill.web.sockets import SLOW
 
 TRIED = 20
 """So many ports from the usual one on, when nobody said which."""
@@ -21,6 +24,11 @@ LEAVE = 1
 
 HEARD = 64 * 1024
 """Bytes of a message by WebSocket, which nobody reads: longer ones end the connection."""
+
+
+_LOG = logging.getLogger("uvicorn.error")
+_ANSWERED = "ASGI callable returned without completing handshake."
+"""uvicorn calls it an error that a handshake was answered with a response: anybody could fill the log."""
 
 
 class _Quiet(uvicorn.Server):
@@ -49,6 +57,7 @@ async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]
         ws_per_message_deflate=False,
     )
     runs = _Quiet(config)
+    _LOG.addFilter(_is_told)
     running = asyncio.create_task(runs.serve([listening]), name="tidemill web")
     counting = asyncio.create_task(app.tally.keep_telling(await app.client.store()), name="tidemill tally")
     try:
@@ -59,6 +68,11 @@ async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]
         await running
         counting.cancel()
         await asyncio.gather(counting, return_exceptions=True)
+        _LOG.removeFilter(_is_told)
+
+
+def _is_told(record: logging.LogRecord) -> bool:
+    return record.msg != _ANSWERED
 
 
 def listen(host: str, port: int, *, chosen: bool) -> socket.socket:
@@ -80,6 +94,7 @@ def _bound(host: str, port: int) -> socket.socket:
     found = socket.socket(family, kind, protocol)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _let_go_of_who_does_not_read(found)
         found.bind(address)
         found.listen(socket.SOMAXCONN)
     except BaseException:
@@ -87,6 +102,13 @@ def _bound(host: str, port: int) -> socket.socket:
         raise
     found.setblocking(False)
     return found
+
+
+def _let_go_of_who_does_not_read(listening: socket.socket) -> None:
+    """Nothing else ends a connection that somebody holds open without reading: what is to be sent first keeps
+    it from being closed. Connections have it from the socket that listens; only Linux can."""
+    if sys.platform == "linux":
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SLOW * 1000))
 
 
 def address_of(listening: socket.socket, host: str) -> str:

@@ -21,6 +21,7 @@ from starlette.staticfiles import StaticFiles
 from tidemill.app import Tidemill
 from tidemill.seam.answers import Events
 from tidemill.seam.refusals import Refused, Told
+from tidemill.seam.roles import NOBODY
 from tidemill.seam.routes import Route
 from tidemill.web.answering import refuse, respond, streamed
 from tidemill.web.asked import Asked
@@ -88,15 +89,18 @@ class Server:
             asked = await self._read(request, route)
             answer = await route.handler(asked)
             if isinstance(answer, Events):
-                return self._stream(request, route, answer)
+                return self._stream(request, route, asked, answer)
             if route.is_for_the_log(asked.body):
                 await self.gate.record(request, route, asked, route.made(answer))
             return respond(self._renderer, request, route, asked, answer)
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets a problem document
             return self._refuse(request, error, route.problem)
 
-    def _stream(self, request: Request, route: Route, answer: Events) -> Response:
-        stream = self.streams.follow(answer.stream, partial(self.gate.still_admits, request, route))
+    def _stream(self, request: Request, route: Route, asked: Asked, answer: Events) -> Response:
+        if request.method == "HEAD":
+            return streamed(None)
+        still = partial(self.gate.still_admits, request, route, asked.who)
+        stream = self.streams.follow(answer.stream, still, _viewer(asked))
         return Frames(stream) if is_handshake(request) else streamed(stream)
 
     async def _read(self, request: Request, route: Route) -> Asked:
@@ -147,6 +151,13 @@ class Server:
                 raise
             _log("%s %s: its problem= could not say what went wrong", request, wrong)
             return refuse(self._renderer, request, error, language=language)
+
+
+def _viewer(asked: Asked) -> str:
+    """Whose a stream is, for counting. Who needs no sign-in has only an address."""
+    if asked.who is NOBODY:
+        return f"at {asked.address}"
+    return asked.who.token or asked.who.name
 
 
 def _log(says: str, request: Request, error: Exception) -> None:

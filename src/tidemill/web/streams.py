@@ -1,4 +1,5 @@
-"""Open streams: each ends with its source, with the server, and when its viewer may no longer look."""
+"""Open streams: so many and no more. Each ends with its source, with the server, and when its viewer may no
+longer look."""
 
 from __future__ import annotations
 
@@ -6,12 +7,17 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from enum import StrEnum
+from http import HTTPStatus
+from weakref import WeakSet
 
 from tidemill.clock import Clock
 from tidemill.seam.answers import Event
+from tidemill.seam.refusals import Refused
 
 LOOK_AGAIN = 30.0
 """Seconds after which a stream asks whether its viewer may still look, also when it has nothing to tell."""
+OF_ONE, OF_ALL = 50, 500
+"""Streams of one viewer, and of all: each is a file of the process, which often may have 1024."""
 
 MayLook = Callable[[], Awaitable[bool]]
 
@@ -25,30 +31,48 @@ class Why(StrEnum):
 class Streams:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._open: set[Stream] = set()
+        self._open: WeakSet[Stream] = WeakSet()  # one that nobody reads, since they have gone, is none
+        self._closed = False
 
-    def follow(self, source: AsyncIterator[Event], may_look: MayLook) -> Stream:
-        return Stream(source, may_look, self._clock, self._open)
+    def follow(self, source: AsyncIterator[Event], may_look: MayLook, viewer: str) -> Stream:
+        self._refuse_more(viewer)
+        stream = Stream(source, may_look, self._clock, viewer)
+        self._open.add(stream)
+        if self._closed:
+            stream.end(Why.CLOSED)
+        return stream
 
     def close(self) -> None:
+        """Those that begin later end at once: who came just before the server stopped listening."""
+        self._closed = True
         for stream in [*self._open]:
             stream.end(Why.CLOSED)
 
-    def __len__(self) -> int:
-        return len(self._open)
+    def _refuse_more(self, viewer: str) -> None:
+        there = [stream.viewer for stream in self._open if not stream.ended]
+        if there.count(viewer) >= OF_ONE:
+            status, whose = HTTPStatus.TOO_MANY_REQUESTS, f"{OF_ONE} streams of yours"
+        elif len(there) >= OF_ALL:
+            status, whose = HTTPStatus.SERVICE_UNAVAILABLE, f"{OF_ALL} streams"
+        else:
+            return
+        raise Refused(
+            status,
+            f"{whose} are open, and more are not served; end one, or ask again later",
+            headers={"retry-after": str(int(LOOK_AGAIN))},
+        )
 
 
 class Stream:
     """The source is read in one task from beginning to end, two events ahead of the viewer and no more: who
     reads slowly makes it wait. `why` is why the stream ended."""
 
-    def __init__(
-        self, source: AsyncIterator[Event], may_look: MayLook, clock: Clock, among: set[Stream]
-    ) -> None:
-        self._source, self._may_look, self._clock, self._among = source, may_look, clock, among
+    def __init__(self, source: AsyncIterator[Event], may_look: MayLook, clock: Clock, viewer: str) -> None:
+        self._source, self._may_look, self._clock, self.viewer = source, may_look, clock, viewer
         self._came: asyncio.Queue[Event | None] = asyncio.Queue(1)
         self._failed: Exception | None = None
         self.why = Why.OVER
+        self.ended = False
 
     def end(self, why: Why) -> None:
         """What was not yet sent is not sent any more."""
@@ -58,13 +82,12 @@ class Stream:
         self._came.put_nowait(None)
 
     async def __aiter__(self) -> AsyncGenerator[Event]:
-        self._among.add(self)
         reading = asyncio.create_task(self._read(), name="a stream that somebody follows")
         try:
             async for event in self._admitted():
                 yield event
         finally:
-            self._among.discard(self)
+            self.ended = True
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
         if self._failed is not None:
