@@ -7,10 +7,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import pytest
 from click.testing import CliRunner
 
 from tests.testing.providers.calling import GEMINI, chat
+from tidemill.clock import SystemClock
 from tidemill.testing import VirtualClock, run_virtual
 from tidemill.testing.providers import (
     DIALECTS,
@@ -19,8 +21,10 @@ from tidemill.testing.providers import (
     CalledProvider,
     Faults,
     Options,
+    Provider,
     Quota,
     Request,
+    Server,
     vector,
 )
 from tidemill.testing.providers.__main__ import main
@@ -184,3 +188,23 @@ def test_replies_that_are_none_are_refused_in_a_sentence(text: str, problem: str
     found = CliRunner().invoke(main, ["--dialect", "gemini", "--replies", text])
     assert found.exit_code == 2
     assert problem in " ".join(found.output.split())
+
+
+@pytest.mark.parametrize(
+    ("fault", "body"), [("missing_vector", {}), ("null_vector", {"embedding": {"values": None}})]
+)
+def test_a_fault_of_a_call_for_one_vector_is_an_answer(fault: str, body: dict[str, Any]) -> None:
+    one = Request(f"{GEMINI}:embedContent", {"content": {"parts": [{"text": "潮"}]}})
+    assert answers("gemini", [one], Faults(**{fault: frozenset({1})}))[0] == [body]
+
+
+async def test_what_keeps_a_simulator_from_answering_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    def wrong(asked: Asked) -> str:
+        raise KeyError(asked.texts[-1])
+
+    provider = Provider(DIALECTS["openai"](), MANY, clock=SystemClock(), replies=wrong)
+    async with Server(provider) as server, httpx2.AsyncClient(base_url=server.url) as client:
+        asked = {"model": "m", "messages": [{"role": "user", "content": "潮汐"}]}
+        answer = await client.post("/v1/chat/completions", json=asked)
+    assert (answer.status_code, answer.json()) == (500, {"error": "the simulator failed: KeyError('潮汐')"})
+    assert "the simulated provider could not answer" in caplog.text

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Self
 
 import msgspec
@@ -75,7 +76,12 @@ class Server:
         if request.method == "GET":
             writer.write(self._page(request))
         else:
-            served = await self.provider.serve(request)
+            try:
+                served = await self.provider.serve(request)
+            except Exception as error:
+                logging.getLogger("tidemill").exception("the simulated provider could not answer")
+                writer.write(written(Answer(500, _json(), {"error": f"the simulator failed: {error!r}"})))
+                return False
             if served.answer is None:
                 writer.transport.abort()
                 return False

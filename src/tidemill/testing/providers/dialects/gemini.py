@@ -79,7 +79,9 @@ class Gemini(Dialect):
     def answer(self, asked: Asked, told: Told) -> Answer:
         if asked.kind == "embed":
             vectors = [{"values": vector} for _, vector in told.content.vectors]
-            return Answer(200, {}, {"embedding": vectors[0]} if asked.single else {"embeddings": vectors})
+            if asked.single:
+                return Answer(200, {}, {"embedding": vectors[0]} if vectors else {})
+            return Answer(200, {}, {"embeddings": vectors})
         usage = {
             "promptTokenCount": asked.input_tokens,
             "candidatesTokenCount": asked.output_tokens,
