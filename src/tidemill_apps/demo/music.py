@@ -26,7 +26,7 @@ from tidemill_apps.music.songs import Status
 from tidemill_apps.music.standing import Stage
 from tidemill_apps.music.syncing import sync
 
-MIDNIGHT = 15.0
+MIDNIGHT = 16.0
 """Seconds from the beginning until the provider's day turns."""
 BATCH, FIRST = 5, 30
 CALLS_A_BATCH = 2
