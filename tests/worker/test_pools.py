@@ -6,6 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from tests.worker.bench import Bench, Unreliable, Virtually
 from tests.worker.provider import Provider, Refused
 from tidemill.core.changes import Cancel
@@ -13,6 +15,7 @@ from tidemill.core.filters import Filter
 from tidemill.core.limits import Limit
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
+from tidemill.errors import SnoozeFor
 from tidemill.tasks.context import Context
 from tidemill.telemetry.events import JobReleased, JobRetrying, PoolClosed, PoolOpened
 from tidemill.testing.virtual import VirtualLoop
@@ -345,6 +348,34 @@ def test_a_refusal_inside_spend_closes_that_pool_only(virtually: Virtually) -> N
         assert (await bench.job(job)).attempts == 0
         worker.stop_now()
         await running
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize(("how", "closed"), [("cause", True), ("none", False), ("handled", False)])
+def test_a_pool_hears_what_a_handler_names_as_the_cause_and_nothing_else(
+    virtually: Virtually, how: str, *, closed: bool
+) -> None:
+    """Another service's refusal is raised again from None, and is not the provider's."""
+
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.requests(10, per="minute"))
+
+        async def call() -> None:
+            try:
+                raise Refused(503, {})
+            except Refused as error:
+                if how == "cause":
+                    raise SnoozeFor(MINUTE) from error
+                if how == "none":
+                    raise SnoozeFor(MINUTE) from None
+                raise SnoozeFor(MINUTE)  # noqa: B904 - what is merely being handled is the point
+
+        bench.task(call, pool=pool)
+        job = await bench.enqueue("call")
+        await bench.run_until_idle()
+        assert (await bench.job(job)).state is State.SCHEDULED
+        assert bool(bench.told(PoolClosed)) is closed
 
     virtually(scenario)
 
