@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx2
 import pytest
 from jinja2 import Environment
 
-from tests.apps.articles.blog import VIEWER, Blog, blog_in
+from tests.apps.articles.blog import ADMIN, VIEWER, Blog, blog_in
 from tests.web.asgi import Answer
 from tests.web.signed import FORM
 from tidemill_apps.articles import words
@@ -107,6 +109,30 @@ async def test_who_may_only_look_does_not_see_the_page(blog: Blog) -> None:
         assert (await blog.call("GET", path, who=VIEWER, accept="text/html")).status == 403
     listed = (await blog.call("GET", "/queues", who=VIEWER, accept="text/html")).text
     assert 'href="/articles"' not in listed
+
+
+@pytest.mark.parametrize(
+    ("page", "parts"),
+    [("/articles", {"figures", "failures", "queue", "newest"}), ("/articles/1", {"standing"})],
+)
+async def test_the_parts_of_a_page_are_drawn_while_somebody_looks(
+    blog: Blog, page: str, parts: set[str]
+) -> None:
+    await blog.write("活的")
+    shown = {"authorization": f"Bearer {await blog.token(ADMIN)}"}
+    async with asyncio.timeout(30), blog.listening() as address, httpx2.AsyncClient() as client:
+        async with client.stream("GET", f"{address}/live{page}", headers=shown) as answer:
+            told: dict[str, str] = {}
+            async for line in answer.aiter_lines():
+                key, _, value = line.partition(": ")
+                if key == "event":
+                    name = value
+                elif key == "data":
+                    told[name] = told.get(name, "") + value
+                elif parts | {"trouble"} <= told.keys():
+                    break
+    assert told["trouble"] == ""
+    assert parts < told.keys()
 
 
 def test_every_word_is_there_in_both_languages_and_used() -> None:
