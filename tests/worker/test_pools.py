@@ -361,9 +361,12 @@ def test_a_pool_hears_what_a_handler_names_as_the_cause_and_nothing_else(
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", Limit.requests(10, per="minute"))
 
+        def elsewhere() -> None:
+            raise Refused(503)
+
         async def call() -> None:
             try:
-                raise Refused(503, {})
+                elsewhere()
             except Refused as error:
                 if how == "cause":
                     raise SnoozeFor(MINUTE) from error
