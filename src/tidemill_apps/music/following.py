@@ -6,7 +6,6 @@ import structlog
 
 from tidemill import PoolStatus, QueueView, Tidemill
 from tidemill_apps.music.limits import RATED_BY_SETTING, WORK_QUEUES, Pools
-from tidemill_apps.music.looping import every
 from tidemill_apps.music.system_settings import Found, SystemSettings
 
 log = structlog.get_logger("tidemill_apps.music")
@@ -23,9 +22,6 @@ class Follower:
     def __init__(self, app: Tidemill, settings: SystemSettings, pools: Pools) -> None:
         self._app, self._settings, self._pools = app, settings, pools
         self._told: tuple[str, ...] = ()
-
-    async def run(self) -> None:
-        await every(LOOK_EVERY, self.follow, "system_settings cannot be followed")
 
     async def follow(self) -> None:
         found = await self._settings.read()

@@ -3,19 +3,19 @@ them, routes and pages."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tidemill import Context, Tidemill
 from tidemill.telemetry.events import JobFailed, JobLost
 from tidemill_apps.common.database import Database
-from tidemill_apps.music import pages, routes, settings_page
+from tidemill_apps.music import following, pages, routes, settings_page, sweeping
 from tidemill_apps.music.connections import Connections, is_simulated
 from tidemill_apps.music.enqueuing import Enqueuer
 from tidemill_apps.music.following import Follower
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.limits import Pools, declare_queues
+from tidemill_apps.music.looping import Repeated
 from tidemill_apps.music.pipeline import ENQUEUE, Pipeline
 from tidemill_apps.music.planning import Planner
 from tidemill_apps.music.searching import Search
@@ -46,6 +46,10 @@ class Music:
         enqueuer = Enqueuer(app, self.library, self.system_settings, self.tasks)
         planner = Planner(app, settings, enqueuer, self.tasks, self.search.task)
         self.pipeline = Pipeline(app, enqueuer, self.sweeper, planner, self._synchronise)
+        self._following = Repeated(
+            self.follower.follow, following.LOOK_EVERY, failing="settings_cannot_be_followed"
+        )
+        self._sweeping = Repeated(self.sweeper.sweep, sweeping.LOOK_EVERY, failing="songs_cannot_be_swept")
         self._prepared = False
         app.lifespan(self.opened)
         app.on(JobFailed, JobLost)(self._ended_badly)
@@ -80,13 +84,10 @@ class Music:
         """As long as a worker runs."""
         await self.prepare()
         await self.connections.open()
-        beside = [asyncio.create_task(self.follower.run()), asyncio.create_task(self.sweeper.run())]
         try:
-            yield self
+            async with self._following.going_on(), self._sweeping.going_on():
+                yield self
         finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
             await self.close()
 
     async def _synchronise(self, ctx: Context) -> Synced:
@@ -98,4 +99,4 @@ class Music:
         return await sync(source, self.library, progress)
 
     def _ended_badly(self, _: JobFailed | JobLost) -> None:
-        self.sweeper.wake()
+        self._sweeping.wake()

@@ -7,15 +7,13 @@ one that was cancelled, is done or is not there any more gives them back.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import structlog
 
 from tidemill import Filter, Job, State, Tidemill
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.limits import PIPELINE_QUEUE
-from tidemill_apps.music.looping import every
 
 log = structlog.get_logger("tidemill_apps.music")
 
@@ -28,24 +26,6 @@ class Sweeper:
     def __init__(self, app: Tidemill, library: Library, enqueues: str) -> None:
         """`enqueues` is the task that marks songs and then sends their jobs."""
         self._app, self._library, self._enqueues = app, library, enqueues
-        self._wake: Callable[[], object] | None = None
-
-    async def run(self) -> None:
-        woken = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        self._wake = lambda: loop.call_soon_threadsafe(woken.set)
-        try:
-            await every(LOOK_EVERY, self._look, "songs_cannot_be_swept", woken)
-        finally:
-            self._wake = None
-
-    def wake(self) -> None:
-        """Look now, if somebody looks in this process. From any thread."""
-        if self._wake is not None:
-            self._wake()
-
-    async def _look(self) -> None:
-        await self.sweep()
 
     async def sweep(self) -> int:
         """Answers how many songs were set right. The order matters: songs are read, then it is asked whether
