@@ -120,17 +120,21 @@ async def test_the_parts_of_a_page_are_drawn_while_somebody_looks(
 ) -> None:
     await blog.write("活的")
     shown = {"authorization": f"Bearer {await blog.token(ADMIN)}"}
-    async with asyncio.timeout(30), blog.listening() as address, httpx2.AsyncClient() as client:
-        async with client.stream("GET", f"{address}/live{page}", headers=shown) as answer:
-            told: dict[str, str] = {}
-            async for line in answer.aiter_lines():
-                key, _, value = line.partition(": ")
-                if key == "event":
-                    name = value
-                elif key == "data":
-                    told[name] = told.get(name, "") + value
-                elif parts | {"trouble"} <= told.keys():
-                    break
+    told: dict[str, str] = {}
+    async with (
+        asyncio.timeout(30),
+        blog.listening() as address,
+        httpx2.AsyncClient() as client,
+        client.stream("GET", f"{address}/live{page}", headers=shown) as answer,
+    ):
+        async for line in answer.aiter_lines():
+            key, _, value = line.partition(": ")
+            if key == "event":
+                name = value
+            elif key == "data":
+                told[name] = told.get(name, "") + value
+            elif parts | {"trouble"} <= told.keys():
+                break
     assert told["trouble"] == ""
     assert parts < told.keys()
 
