@@ -80,9 +80,15 @@ class Planner:
         jobs = await self._planned(requests)
         call = self._one_call.using(priority=USUAL).job("")
         bare = await self._planned([call] * (calls + await self._full_jobs_waiting()))
-        if jobs.seconds is None or (bare.seconds is not None and bare.seconds <= jobs.seconds):
+        slowest = bare.bottleneck
+        if jobs.seconds is None or slowest is None:
             return jobs
-        return replace(jobs, done_at=bare.done_at, seconds=bare.seconds, bottleneck=bare.bottleneck)
+        if slowest.seconds is None:
+            return replace(jobs, done_at=None, seconds=None, bottleneck=slowest)
+        seconds = slowest.seconds + (bare.takes or 0.0)
+        if seconds <= jobs.seconds:
+            return jobs
+        return replace(jobs, done_at=jobs.now + seconds, seconds=seconds, bottleneck=slowest)
 
     async def _planned(self, requests: list[JobRequest[Any]]) -> Plan:
         """Done jobs are removed at once, so often nobody knows what one takes: then as long as its calls are

@@ -17,9 +17,9 @@ from tidemill_apps.music.settings import CallSettings, PriceSettings
 @pytest.mark.parametrize(
     ("before", "more", "settings", "bottleneck"),
     [
-        (0, 300, {}, "2 jobs per minute of metadata-generation-starts"),
+        (0, 200, {}, "2 jobs per minute of metadata-generation-starts"),
         (100, 100, {}, "2 jobs per minute of metadata-generation-starts"),
-        (0, 300, {"metadata_starts": 20}, "5 requests per minute of music-calls"),
+        (0, 200, {"metadata_starts": 20}, "5 requests per minute of music-calls"),
         (200, 100, {"metadata_starts": 20}, "5 requests per minute of music-calls"),
     ],
     ids=["starts", "starts with a backlog", "calls", "calls with a backlog"],
@@ -35,7 +35,7 @@ async def test_the_end_is_foretold_within_a_tenth(
         foretold = await its.pipeline.preview(Start())
         began, paid = its.kit.now, len(its.provider.ledger.bills)
         await its.start()
-        await its.run_until_idle(step=10.0)
+        await its.run_until_idle(step=20.0)
         assert foretold.seconds == pytest.approx(its.kit.now - began, rel=0.1)
         assert (foretold.songs, foretold.jobs, foretold.calls) == (more, more // 10, more // 5)
         assert foretold.bottleneck == bottleneck
