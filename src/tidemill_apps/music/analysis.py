@@ -89,7 +89,7 @@ async def _having(
                 await library.wait(ctx.job_id)
             raise
     except DatabaseUnavailable as error:
-        raise SnoozeFor(AWAY, str(error)) from error
+        raise SnoozeFor(AWAY, str(error)) from None  # what it was raised from would be read as the provider's
 
 
 async def _answer(ctx: Context, library: Library, chat: Chat, calls: Pool, songs: Sequence[Song]) -> Answer:
