@@ -17,86 +17,79 @@ from tidemill_apps.articles.samples import samples
 from tidemill_apps.demo.articles import ASKED
 from tidemill_apps.music.sample import tracks
 
-pytestmark = pytest.mark.alone
-
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
+FOREIGN = {"TIDEMILL_URL": "redis://127.0.0.1:1", "MUSIC_CALLS_PER_MINUTE": "none", "DATABASE_URL": "x://"}
+"""What is set for other programs is not meant for it."""
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("demo")
+@pytest.mark.alone
+def test_it_keeps_its_promises_and_leaves_behind_what_it_says(tmp_path: Path) -> None:
+    """One test, because it is played once: half a minute in which one mostly waits."""
+    done = demo(tmp_path, **FOREIGN)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    _judges(done.stdout)
+    _tells(done.stdout)
+    _left_behind(tmp_path / "tidemill-demo")
+    _is_served(done.stdout, tmp_path / "tidemill-demo")
 
 
-@pytest.fixture(scope="module")
-def shown(folder: Path) -> str:
-    """What it prints where there is no terminal. What is set for other programs is not meant for it."""
-    foreign = {
-        "TIDEMILL_URL": "redis://127.0.0.1:1",
-        "MUSIC_CALLS_PER_MINUTE": "none",
-        "DATABASE_URL": "x://",
-    }
-    done = subprocess.run(
+def demo(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-m", "tidemill_apps.demo"],
         cwd=folder,
-        env=environment() | foreign,
+        env=environment() | variables,
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
-    return done.stdout
 
 
-def test_every_promise_was_kept(shown: str) -> None:
+def _judges(shown: str) -> None:
     verdicts = [line for line in shown.splitlines() if line.startswith(("ok ", "NOT"))]
     assert len(verdicts) == 13
     assert all(line.startswith("ok ") for line in verdicts)
 
 
-def test_the_provider_is_called_a_simulator(shown: str) -> None:
+def _tells(shown: str) -> None:
+    """Where there is no terminal: in lines."""
     assert "SIMULATOR" in shown.partition("Music:")[0]
     assert "a minute of its takes 2 seconds here" in shown
-
-
-def test_the_day_ends_and_the_next_one_begins(shown: str) -> None:
-    told = [line for line in shown.splitlines() if "BREAKER" in line or "midnight" in line]
-    assert told
-    assert re.search(r"BREAKER: the day's quota is gone. All wait [\d.]+ s", shown)
-    assert shown.index("BREAKER: ") < shown.index("midnight: one job tries")
-
-
-def test_it_shows_progress_and_counts(shown: str) -> None:
     assert re.search(r"songs: \d+ of 60, RUNNING", shown)
-    assert "songs: 60 of 60, IDLE" in shown
+    assert re.search(r"BREAKER: the day's quota is gone. All wait [\d.]+ s", shown)
+    assert (
+        shown.index("BREAKER: ")
+        < shown.index("midnight: one job tries")
+        < shown.index("songs: 60 of 60, IDLE")
+    )
     assert "articles: 40 of 40, 0 in a call" in shown
 
 
-def test_what_it_says_is_in_its_tables(shown: str, folder: Path) -> None:
+def _left_behind(folder: Path) -> None:
     query = "SELECT status, count(*), count(vector) FROM songs GROUP BY status"
-    assert _asked_of(folder / "tidemill-demo" / "music.db", query) == "COMPLETED|60|60"
+    assert _asked_of(folder / "music.db", query) == "COMPLETED|60|60"
     query = "SELECT rag_status, hide, count(*) FROM tb_post GROUP BY 1, 2 ORDER BY 2"
-    assert _asked_of(folder / "tidemill-demo" / "articles.db", query) == "completed|0|39\ncompleted|1|1"
+    assert _asked_of(folder / "articles.db", query) == "completed|0|39\ncompleted|1|1"
 
 
-@pytest.mark.parametrize("application", ["music", "articles"])
-def test_the_dashboard_it_ends_with_serves_what_it_left(shown: str, folder: Path, application: str) -> None:
-    [command] = [line.strip() for line in shown.splitlines() if line.endswith(f" up {application}")]
-    enter, _, up = command.partition(" && ")
-    assert enter == "cd tidemill-demo"
-    with subprocess.Popen(
-        [*shlex.split(up), "--port", "0"],
-        cwd=folder / "tidemill-demo",
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as serving:
-        try:
-            assert serving.stderr is not None
-            assert any("/sign-in/" in line for line in serving.stderr)
-        finally:
-            serving.terminate()
+def _is_served(shown: str, folder: Path) -> None:
+    """By the commands it ends with."""
+    commands = [line.strip().partition(" && ") for line in shown.splitlines() if " up " in line]
+    assert [enter for enter, _, _ in commands] == ["cd tidemill-demo"] * 2
+    for _, _, up in commands:
+        with subprocess.Popen(
+            [*shlex.split(up), "--port", "0"],
+            cwd=folder,
+            env=environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as serving:
+            try:
+                assert serving.stderr is not None
+                assert any("/sign-in/" in line for line in serving.stderr)
+            finally:
+                serving.terminate()
 
 
 def test_half_of_what_it_works_on_is_chinese() -> None:
@@ -114,14 +107,7 @@ def test_make_demo_is_this_demo() -> None:
 
 def test_a_folder_of_somebody_else_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "tidemill-demo").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "tidemill_apps.demo"],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = demo(tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "move it away" in done.stderr
     assert not list((tmp_path / "tidemill-demo").iterdir())
