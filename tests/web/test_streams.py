@@ -8,6 +8,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 
+import httpx2
 import pytest
 import pytest_asyncio
 from starlette.requests import Request
@@ -16,6 +17,7 @@ from tests.web.asgi import ask, shake
 from tests.web.signed import token_of
 from tests.web.songs import FOLLOW, Songs, at_work, code_of, heard
 from tidemill import ConfigurationError
+from tidemill.errors import StoreUnavailable
 from tidemill.web import Asked, Event, Events, Role, Who, server, streams
 from tidemill.web.answering import written
 from tidemill.web.serving import Server
@@ -119,6 +121,41 @@ async def test_who_comes_while_the_server_stops_is_told_so(songs: Songs) -> None
     stream = stopping.streams.follow(songs.notes(), _always, token)
     assert [event async for event in stream] == []
     assert stream.why is streams.Why.CLOSED
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"), [(StoreUnavailable("the store is away"), 1), (ZeroDivisionError("ours"), 3)]
+)
+async def test_nobody_looks_on_while_it_is_not_known_that_they_may(
+    songs: Songs,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    error: Exception,
+    lines: int,
+) -> None:
+    async def unknown() -> bool:
+        raise error
+
+    monkeypatch.setattr(streams, "LOOK_AGAIN", 1e-6)
+    songs.told.put_nowait(Event("note", "la"))
+    stream = streams.Streams(songs.app.clock).follow(songs.notes(), unknown, "ann")
+    assert [event async for event in stream] == []
+    assert (stream.why, songs.ended) == (streams.Why.FAILED, 1)
+    assert f"a stream could not go on: {error}" in caplog.text
+    assert min(len(caplog.text.splitlines()), 3) == lines, "a store that is away needs no traceback"
+
+
+async def test_a_request_hears_what_came_before_a_failure(
+    songs: Songs, caplog: pytest.LogCaptureFixture
+) -> None:
+    for told in (Event("note", "la"), Event("note", "le"), ZeroDivisionError("ours")):
+        songs.told.put_nowait(told)
+    with caplog.at_level(logging.WARNING):
+        async with at_work(songs), httpx2.AsyncClient(base_url=f"http://{songs.url}") as client:
+            said = (await client.get(OPEN)).text
+    assert said == "event: note\ndata: la\n\nevent: note\ndata: le\n\n"
+    assert [record.name for record in caplog.records] == ["tidemill"], "told once"
 
 
 async def test_who_does_not_read_keeps_no_connection(songs: Songs, monkeypatch: pytest.MonkeyPatch) -> None:

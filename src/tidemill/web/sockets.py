@@ -26,8 +26,7 @@ SLOW = 30.0
 _SOCKET = "tidemill.socket"
 _DENIAL = "websocket.http.response"
 _LAST = "last_event_id"
-_FAILED = 1011
-_CODES = {Why.OVER: 1000, Why.CLOSED: 1001, Why.UNADMITTED: 1008}
+_CODES = {Why.OVER: 1000, Why.CLOSED: 1001, Why.UNADMITTED: 1008, Why.FAILED: 1011}
 
 
 def is_handshake(request: HTTPConnection) -> bool:
@@ -85,19 +84,12 @@ class Socket:
             await asyncio.gather(sending, hearing, return_exceptions=True)
 
     async def _frames(self, stream: Stream) -> None:
-        try:
-            async with aclosing(aiter(stream)) as events:
-                async for event in events:
-                    if event.name and not await self._sent(
-                        {"type": "websocket.send", "text": written(event)}
-                    ):
-                        return
-        except Exception:
-            logging.getLogger("tidemill").exception("a stream could not go on")
-            code = _FAILED
-        else:
-            code = _CODES[stream.why]
-        await self._sent({"type": "websocket.close", "code": code})
+        async with aclosing(aiter(stream)) as events:
+            async for event in events:
+                message = {"type": "websocket.send", "text": written(event)}
+                if event.name and not await self._sent(message):
+                    return
+        await self._sent({"type": "websocket.close", "code": _CODES[stream.why]})
 
     async def _sent(self, message: Message) -> bool:
         try:

@@ -4,6 +4,7 @@ longer look."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from enum import StrEnum
@@ -11,6 +12,7 @@ from http import HTTPStatus
 from weakref import WeakSet
 
 from tidemill.clock import Clock
+from tidemill.errors import TidemillError
 from tidemill.seam.answers import Event
 from tidemill.seam.refusals import Refused
 
@@ -26,6 +28,7 @@ class Why(StrEnum):
     OVER = "over"
     CLOSED = "closed"
     UNADMITTED = "unadmitted"
+    FAILED = "failed"
 
 
 class Streams:
@@ -70,7 +73,6 @@ class Stream:
     def __init__(self, source: AsyncIterator[Event], may_look: MayLook, clock: Clock, viewer: str) -> None:
         self._source, self._may_look, self._clock, self.viewer = source, may_look, clock, viewer
         self._came: asyncio.Queue[Event | None] = asyncio.Queue(1)
-        self._failed: Exception | None = None
         self.why = Why.OVER
         self.ended = False
 
@@ -90,8 +92,6 @@ class Stream:
             self.ended = True
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
-        if self._failed is not None:
-            raise self._failed
 
     async def _admitted(self) -> AsyncIterator[Event]:
         seen = self._clock.boot()
@@ -99,13 +99,23 @@ class Stream:
             event = await self._next(seen + LOOK_AGAIN - self._clock.boot())
             if self._clock.boot() - seen >= LOOK_AGAIN:
                 seen = self._clock.boot()
-                if not await self._may_look():
-                    self.end(Why.UNADMITTED)
+                if not await self._still_admitted():
                     return
             if event is None:
                 return
             if event is not _NOTHING:
                 yield event
+
+    async def _still_admitted(self) -> bool:
+        try:
+            if await self._may_look():
+                return True
+        except Exception as error:  # noqa: BLE001 - nobody looks on while it cannot be known that they may
+            _log(error)
+            self.end(Why.FAILED)
+        else:
+            self.end(Why.UNADMITTED)
+        return False
 
     async def _next(self, within: float) -> Event | None:
         """None when there are no more."""
@@ -115,15 +125,28 @@ class Stream:
         return _NOTHING
 
     async def _read(self) -> None:
+        """What came before a failure is sent before it."""
+        why = Why.OVER
         try:
             async for event in self._source:
                 await self._came.put(event)
-        except Exception as error:  # noqa: BLE001 - it is raised where the stream is followed
-            self._failed = error
+        except Exception as error:  # noqa: BLE001 - whatever it is, the stream ends by it
+            _log(error)
+            why = Why.FAILED
         finally:
             if isinstance(self._source, AsyncGenerator):
                 await self._source.aclose()
         await self._came.put(None)
+        if self.why is Why.OVER:
+            self.why = why
+
+
+def _log(error: Exception) -> None:
+    """A store that is away ends every stream: a line of each is enough."""
+    known = isinstance(error, TidemillError)
+    logging.getLogger("tidemill").error(
+        "a stream could not go on: %s", error, exc_info=None if known else error
+    )
 
 
 _NOTHING = Event("", "")
