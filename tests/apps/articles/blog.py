@@ -87,5 +87,7 @@ class Blog:
 async def blog_in(folder: Path, **settings: Any) -> AsyncIterator[Blog]:
     blog = Blog(folder, **settings)
     async with blog.app:
-        yield blog
-        await blog.articles.close()
+        try:
+            yield blog
+        finally:
+            await blog.articles.close()

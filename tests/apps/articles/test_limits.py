@@ -56,13 +56,19 @@ async def test_a_user_may_trigger_so_often_in_a_minute(tmp_path: Path) -> None:
         assert (await blog.call("POST", f"/api/post/{number}/embed", who="another")).status == 200
 
 
-async def test_the_limit_of_a_user_holds_over_processes_and_over_many_at_once(tmp_path: Path) -> None:
-    async with (
-        blog_in(tmp_path, triggers_per_minute=3) as one,
-        blog_in(tmp_path, triggers_per_minute=3) as two,
-    ):
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'articles.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+async def test_the_limit_of_a_user_holds_over_processes_and_over_many_at_once(
+    tmp_path: Path, database: str
+) -> None:
+    same = {"triggers_per_minute": 3, "database_url": database}
+    async with blog_in(tmp_path, **same) as one, blog_in(tmp_path, **same) as two:
         number = await one.write()
-        await one.call("GET", f"/api/post/{number}")
         two.tokens = one.tokens
         answers = await asyncio.gather(
             *(blog.call("POST", f"/api/post/{number}/embed") for blog in (one, two) for _ in range(5))
