@@ -104,6 +104,18 @@ async def test_search_shows_what_is_near(blog: Blog) -> None:
     assert "<pond>" not in shown.text
 
 
+async def test_the_page_is_the_same_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
+    async with blog_in(tmp_path, database_url=postgres_url) as blog:
+        number = await blog.write("磨坊")
+        await _failed(blog, number, "away")
+        assert (await press(blog, "/articles/samples")).status == 303
+        shown = (await look(blog, "/articles")).text
+        assert ("磨坊" in shown, "away" in shown, "冰川怎样塑造山谷" in shown) == (True, True, True)
+        assert (await press(blog, "/articles/retry")).status == 303
+        assert (await press(blog, "/articles/embed")).status == 303
+        assert (await blog.call("GET", "/api/embedding/queue/status")).json["data"]["queueLength"] == 41
+
+
 async def test_who_may_only_look_does_not_see_the_page(blog: Blog) -> None:
     for path in ("/articles", "/articles/search?text=x"):
         assert (await blog.call("GET", path, who=VIEWER, accept="text/html")).status == 403
