@@ -7,20 +7,19 @@ the next attempt finds again: only what dies between the answer and the write is
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
-from tidemill import ConfigurationError, Context, Failed, GiveUp, Pool, SnoozeFor
+from tidemill import ConfigurationError, Context, Failed, GiveUp, Pool, SnoozeFor, StoreUnavailable
 from tidemill_apps.articles.metrics import Measures
 from tidemill_apps.articles.packing import Packing
 from tidemill_apps.articles.posts import Post, Posts, Status
-from tidemill_apps.articles.qdrant import VectorsUnavailable
 from tidemill_apps.articles.standing import Standing
 from tidemill_apps.articles.underway import Input, Underway, take_up
 from tidemill_apps.articles.vectors import Vectors
 from tidemill_apps.common.providers.embeddings import Embedded, Embeddings
 
 AWAY = 15.0
-"""Seconds until articles come back when the vectors cannot be written."""
+"""Seconds until articles come back when they cannot be written."""
 
 
 class Embedding:
@@ -41,18 +40,18 @@ class Embedding:
         self._pool, self._counts_tokens = pool, counts_tokens
 
     async def run(self, ctx: Context, embeddings: Embeddings, ids: Sequence[int]) -> list[int | Failed]:
-        """How many chunks each article has. Vectors that cannot be written are nobody's fault: the articles
-        come back, and no attempt is spent."""
+        """How many chunks each article has. Rows or vectors that cannot be written are nobody's fault: the
+        articles come back, and no attempt is spent."""
         try:
             return await self._run(ctx, embeddings, ids)
-        except VectorsUnavailable as error:
-            away = str(error)
+        except StoreUnavailable as error:
+            with suppress(StoreUnavailable):
+                for job in ctx.batch:
+                    await self._standing.wait(job, str(error))
+            # Not from the error: what Qdrant answered would be read as the provider's answer.
+            raise SnoozeFor(AWAY, str(error)) from None
         except ConfigurationError as error:  # every further attempt would be paid for, and fail
-            raise GiveUp(str(error)) from error
-        for job in ctx.batch:
-            await self._standing.wait(job, away)
-        # Not from the error itself: what Qdrant answered would be read as the provider's answer.
-        raise SnoozeFor(AWAY, away)
+            raise GiveUp(str(error)) from None
 
     async def _run(self, ctx: Context, embeddings: Embeddings, ids: Sequence[int]) -> list[int | Failed]:
         posts = await self._standing.begin(dict(zip(ids, ctx.batch, strict=True)))

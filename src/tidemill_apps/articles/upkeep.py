@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tidemill import SnoozeFor
+from tidemill import SnoozeFor, StoreUnavailable
 from tidemill_apps.articles.posts import Posts
-from tidemill_apps.articles.qdrant import VectorsUnavailable
 from tidemill_apps.articles.requesting import Requests
 from tidemill_apps.articles.standing import Standing
 from tidemill_apps.articles.vectors import Vectors
@@ -27,7 +26,7 @@ async def refresh(posts: Posts, vectors: Vectors, post_id: int) -> bool:
             if await standing.labelled(post):
                 return post.rag_chunks > 0
         await vectors.forget(post_id)
-    except VectorsUnavailable as error:
+    except StoreUnavailable as error:
         raise SnoozeFor(AWAY, str(error)) from error
     return False
 

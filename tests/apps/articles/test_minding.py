@@ -15,6 +15,7 @@ from tidemill import Filter, State
 from tidemill_apps.articles.requesting import Requests
 from tidemill_apps.articles.standing import Standing
 from tidemill_apps.articles.vectors import Vectors
+from tidemill_apps.common.database import DatabaseUnavailable
 
 
 async def change_row(bench: Bench, post_id: int, **values: Any) -> None:
@@ -86,19 +87,20 @@ async def test_a_death_between_two_steps_leaves_one_version_to_search(
     """The attempt ends where the process would have died, and the next one is another process's. What is
     written and not yet searched outlives a sweep."""
     old, new = "旧的内容是潮水", "新的内容是面粉"
-    async with bench_in(tmp_path, retry_seconds=60.0) as bench, bench.working():
+    async with bench_in(tmp_path, retry_seconds=60.0, minding_seconds=60.0) as bench:
         post = await bench.articles.create("磨坊", old)
-        await bench.settled(post.id)
-        dying(monkeypatch, *STEPS[step])
-        await bench.articles.change(post.id, content=new)
-        job = (await bench.post(post.id)).rag_job or ""
-        await until(lambda: waits_again(bench, job))
-        expected, other = (new, old) if step == "before the old ones are deleted" else (old, new)
-        assert [hit.chunkText for hit in await bench.articles.search(other)] == [expected]
-        await bench.articles.vectors.sweep(bench.posts)
-        await bench.app.inspect.run(job)
-        await bench.app.job(job).result(10)
-        assert [hit.chunkText for hit in await bench.articles.search(old)] == [new]
+        async with bench.working():
+            await bench.app.job(post.rag_job or "").result(10)
+            dying(monkeypatch, *STEPS[step])
+            await bench.articles.change(post.id, content=new)
+            job = (await bench.post(post.id)).rag_job or ""
+            await until(lambda: waits_again(bench, job))
+            expected, other = (new, old) if step == "before the old ones are deleted" else (old, new)
+            assert [hit.chunkText for hit in await bench.articles.search(other)] == [expected]
+            await bench.articles.vectors.sweep(bench.posts)
+            await bench.app.inspect.run(job)
+            await bench.app.job(job).result(10)
+            assert [hit.chunkText for hit in await bench.articles.search(old)] == [new]
         paid = bench.calls.count([new]) - (other == new)  # without the question
         assert paid == (2 if step == "before the vectors are written" else 1)
         assert await bench.articles.vectors.count() == 1
@@ -108,13 +110,13 @@ async def waits_again(bench: Bench, job: str) -> bool:
     return (await bench.app.job(job).status()).state is State.SCHEDULED
 
 
-def dying(monkeypatch: pytest.MonkeyPatch, owner: type, method: str) -> None:
+def dying(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, error: Exception | None = None) -> None:
     """Once: whoever comes next lives. An attempt that was cut off is one that timed out."""
     alive: Callable[..., Awaitable[Any]] = getattr(owner, method)
 
     async def die(*_: Any, **__: Any) -> None:
         monkeypatch.setattr(owner, method, alive)
-        raise TimeoutError("died here")
+        raise error or TimeoutError("died here")
 
     monkeypatch.setattr(owner, method, die)
 
@@ -138,6 +140,21 @@ async def test_a_full_queue_keeps_articles_waiting_until_there_is_room(tmp_path:
         assert counts[State.READY] == 2
         await run_jobs(bench, *ids)
         assert {post.rag_status for post in await bench.posts.many(ids)} == {"completed"}
+
+
+async def test_a_database_that_is_away_costs_no_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill_apps.articles.embedding.AWAY", 0.2)
+    async with bench_in(tmp_path) as bench, bench.working():
+        dying(monkeypatch, Standing, "finish", DatabaseUnavailable("the database is away"))
+        post = await bench.articles.create("磨坊", "内容")
+        [done] = await bench.settled(post.id)
+        assert (done.rag_status, done.rag_error) == ("completed", None)
+        job = bench.app.job(done.rag_job or "")
+        assert await job.result(10) == 1
+        assert (await job.status()).attempts == 1
+        assert len(bench.calls) == 1
 
 
 async def test_points_of_other_versions_and_of_articles_that_are_gone_are_swept(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.apps.articles.bench import Bench, bench_in, until
 from tests.apps.articles.qdrant_stand_in import StandIn, stand_in
 from tidemill import ConfigurationError
+from tidemill.telemetry.events import PoolClosed
 from tidemill_apps.articles.posts import Post
 from tidemill_apps.articles.qdrant import VectorsUnavailable, qdrant
 from tidemill_apps.articles.vectors import Piece, Vectors
@@ -122,6 +123,8 @@ async def test_a_server_that_is_away_costs_no_call_and_no_attempt(
     monkeypatch.setattr("tidemill_apps.articles.embedding.AWAY", 0.2)
     monkeypatch.setattr("tidemill_apps.articles.upkeep.AWAY", 0.2)
     async with stand_in() as served, bench_in(tmp_path, qdrant_url=served.url) as bench, bench.working():
+        closed: list[PoolClosed] = []
+        bench.app.on(PoolClosed)(closed.append)
         served.away = True
         made = await bench.articles.create("磨坊", "退潮时放水冲动水轮")
         told = await until(lambda: error_of(bench, made.id))
@@ -132,13 +135,15 @@ async def test_a_server_that_is_away_costs_no_call_and_no_attempt(
         served.away = False
         [done] = await bench.settled(made.id)
         assert (done.rag_status, done.rag_error) == ("completed", None)
-        job = await bench.app.job(done.rag_job or "").status()
-        assert job.attempts == 1
+        job = bench.app.job(done.rag_job or "")
+        assert await job.result(10) == 1
+        assert (await job.status()).attempts == 1
         served.away = True
         await bench.articles.change(made.id, title="新标题")
         served.away = False
         await until(lambda: titled(served, "新标题"))
         assert len(bench.calls) == 1
+        assert closed == []  # the provider has nothing to do with it
 
 
 async def test_a_model_of_another_size_fails_once_and_is_not_paid_for_again(tmp_path: Path) -> None:
