@@ -9,10 +9,11 @@ from sqlalchemy import delete, select, update
 
 from tests.apps.music.world import World, world
 from tidemill import ConfigurationError, TimeOfDay
+from tidemill_apps.music.following import Follower
 from tidemill_apps.music.limits import EMBEDDING, FULL, METADATA
 from tidemill_apps.music.pipeline import Start
 from tidemill_apps.music.settings import from_environment
-from tidemill_apps.music.system_settings import Live
+from tidemill_apps.music.system_settings import Live, SystemSettings
 from tidemill_apps.music.tables import system_settings
 
 
@@ -91,6 +92,19 @@ async def test_a_row_that_cannot_hold_changes_nothing_and_is_told(tmp_path: Path
         )
         assert at_once.startswith("system_settings: queue_concurrency is 'many', must be jobs of one queue")
         assert at_once.endswith("3 holds until it is corrected")
+
+
+async def test_after_a_restart_a_row_that_cannot_hold_leaves_what_is_in_force(tmp_path: Path) -> None:
+    async with world(tmp_path, 10) as its:
+        await its.start()
+        await put(its, "queue_concurrency", "3")
+        await put(its, "queue_rate_limit_max", "7")
+        await its.music.follower.follow()
+        await put(its, "queue_concurrency", "many")
+        await put(its, "queue_rate_limit_max", "-1")
+        another = SystemSettings(its.music.database, Live())
+        await Follower(its.music.app, another, its.music.pools).follow()
+        assert await in_force(its) == ([3, 3, 3], [7, 7, 10])
 
 
 async def test_the_dashboard_writes_to_the_table(tmp_path: Path) -> None:
