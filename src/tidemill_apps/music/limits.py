@@ -6,7 +6,8 @@ queues with limits of their own would still be one account.
 
 from __future__ import annotations
 
-from tidemill import Day, Limit, Pool, Reason, Refusal, Retention, Tidemill
+from tidemill import Day, Limit, Pool, Refusal, Retention, Tidemill
+from tidemill_apps.music.refusals import without_hint
 from tidemill_apps.music.settings import MusicSettings
 
 FULL, METADATA, EMBEDDING = "metadata-generation", "metadata-only", "embedding-only"
@@ -19,10 +20,6 @@ RATED_BY_SETTING = (FULL, METADATA)
 FAILED_KEPT = 1000
 CRASHES = 3
 """A job whose worker died runs again twice at most: the third death is its last."""
-
-TOO_MANY = 429
-SAYS_WHY = ("retrydelay", "retry in", "perday", "per day", "daily", "perminute", "per minute", "billing")
-"""Words of a refusal that says for how long, or for what."""
 
 
 class Pools:
@@ -77,21 +74,4 @@ def _calls(app: Tidemill, settings: MusicSettings) -> Pool:
         midnight=calls.midnight_seconds,
         resumes=settings.resumes,
         classify=judge,
-    )
-
-
-def without_hint(error: object, seconds: float) -> Refusal | None:
-    """A refusal that says neither for how long nor for what: so many seconds, and the day if it comes again
-    after them. Whatever says more is for those who know the provider's words."""
-    response = getattr(error, "response", error)
-    headers = getattr(response, "headers", None) or {}
-    if getattr(response, "status_code", None) != TOO_MANY or "retry-after" in {
-        name.lower() for name in headers
-    }:
-        return None
-    said = str(getattr(response, "text", "")).lower()
-    if any(word in said for word in SAYS_WHY):
-        return None
-    return Refusal(
-        reason=Reason.UNKNOWN, retry_after=seconds, then=Reason.DAY_QUOTA, status=TOO_MANY, text=said[:200]
     )

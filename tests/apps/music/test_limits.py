@@ -9,9 +9,10 @@ import httpx2
 import pytest
 
 from tests.apps.music.world import PER_MINUTE, world
+from tidemill import Reason as Why
 from tidemill import TimeOfDay
 from tidemill.testing.providers import Answer, Gemini, Options, Quota, Reason, Trouble
-from tidemill_apps.music.limits import without_hint
+from tidemill_apps.music.refusals import without_hint
 from tidemill_apps.music.settings import CallSettings
 from tidemill_apps.music.standing import Stage
 
@@ -115,11 +116,48 @@ async def test_a_time_of_day_may_be_set_instead(tmp_path: Path) -> None:
         ("please retry in 20 s", {}),
         ("", {"Retry-After": "7"}),
         ("PerMinute", {}),
+        ("", {"retry-after-ms": "900"}),
+        ("Rate limit reached on requests per min (RPM): Limit 3, Used 3.", {}),
+        ("Too many requests, please try again in 20s.", {}),
+        (
+            '{"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}',
+            {},
+        ),
+        ('{"error": {"code": "1113", "message": "您的账户已欠费"}}', {}),
     ],
 )
 def test_whoever_says_more_is_left_to_who_knows_the_words(said: str, headers: dict[str, str]) -> None:
     refused = httpx2.Response(429, headers=headers, text=said)
     assert without_hint(refused, 120.0) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "too many",
+        '{"error": "too many"}',
+        '{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED"}}',
+        "[1]",
+    ],
+)
+def test_whoever_says_neither_how_long_nor_what_for_closes_everything_for_so_long(said: str) -> None:
+    refusal = without_hint(httpx2.Response(429, text=said), 120.0)
+    assert refusal is not None
+    assert (refusal.retry_after, refusal.then) == (120.0, Why.DAY_QUOTA)
+
+
+async def test_openai_s_refusal_is_read_in_its_own_words(tmp_path: Path) -> None:
+    """A minute that is used up is a minute: neither two of them, nor the day when it comes again."""
+    async with world(tmp_path, 40, calls=CallSettings(per_minute=15, per_day=0), metadata_starts=20) as its:
+        its.provider.dialect = SaysWhen()
+        await its.start()
+        stands = await its.pipeline.standing()
+        assert stands.breaker is not None
+        assert stands.breaker.until is not None
+        assert stands.breaker.until <= its.kit.now + 60
+        await its.run_until_idle(600)
+        assert await its.counts() == {"COMPLETED": 40}
 
 
 def test_429_in_an_id_is_no_refusal() -> None:
@@ -129,3 +167,13 @@ def test_429_in_an_id_is_no_refusal() -> None:
 class Bare(Gemini):
     def refuse(self, asked: Any, told: Any) -> Answer:
         return Answer(429, {}, {"error": "too many"})
+
+
+class SaysWhen(Gemini):
+    """Refuses as OpenAI does without its headers."""
+
+    def refuse(self, asked: Any, told: Any) -> Answer:
+        said = "Rate limit reached on requests per min (RPM): Limit 5. Please try again in 20s."
+        return Answer(
+            429, {}, {"error": {"message": said, "type": "requests", "code": "rate_limit_exceeded"}}
+        )
