@@ -3,7 +3,9 @@ backlog and within the same limits."""
 
 from __future__ import annotations
 
-from tidemill import Context, JobFailed, Pool, ResultTimeout, Retry, Tidemill, Unique
+import hashlib
+
+from tidemill import Context, JobCancelled, JobFailed, Pool, ResultTimeout, Retry, Tidemill, Unique
 from tidemill.web import Refused
 from tidemill_apps.music.asking import ask_vectors
 from tidemill_apps.music.connections import Connections
@@ -30,14 +32,14 @@ class Search:
             pool=calls,
             priority=URGENT,
             retry=Retry(attempts=1),
-            unique=lambda text: Unique(text[:200]),
+            unique=lambda text: Unique(hashlib.sha256(text.encode()).hexdigest()),
         )(embed_text)
 
     async def find(self, text: str, count: int) -> list[Match]:
         job = await self.task.enqueue(text)
         try:
             vector = await job.result(timeout=WITHIN)
-        except ResultTimeout:
+        except (ResultTimeout, JobCancelled):  # who asked the same and waited for longer has cancelled it
             await job.cancel("nobody waits for it any more")
             raise Refused(
                 UNAVAILABLE,
@@ -45,5 +47,7 @@ class Search:
                 headers={"retry-after": "60"},
             ) from None
         except JobFailed as error:
-            raise Refused(UNAVAILABLE, f"text: its vector could not be made: {error}") from error
-        return [] if vector is None else await self._similar.to_vector(vector, count)
+            raise Refused(UNAVAILABLE, f"text: its vector could not be made: {error}; try later") from error
+        if vector is None:
+            raise Refused(UNAVAILABLE, "text: the provider gave no vector for it; say it in other words")
+        return await self._similar.to_vector(vector, count)

@@ -11,9 +11,10 @@ import pytest
 
 from tests.apps.music.libraries import track
 from tests.apps.music.world import Visitors
-from tidemill import Tidemill
+from tidemill import Filter, Tidemill
 from tidemill.clock import SystemClock
 from tidemill.testing.providers import Gemini, Options, Provider, Quota, Server
+from tidemill.web import Refused
 from tidemill_apps.common.providers.account import Account
 from tidemill_apps.music import searching
 from tidemill_apps.music.music import Music
@@ -79,6 +80,25 @@ async def test_when_no_call_is_free_that_is_told_and_nothing_is_left_behind(
     assert answer.json["detail"].startswith("text: within 0.05 s no call was free for its vector")
     counts = (await music.app.inspect.counts())[searching.QUEUE]
     assert {state.value: number for state, number in counts.items() if number} == {"cancelled": 1}
+
+
+async def test_two_long_texts_that_begin_alike_are_two(music: Music) -> None:
+    beginning = "the rain that falls " * 20
+    first, second = (
+        await music.search.task.enqueue(beginning),
+        await music.search.task.enqueue(f"{beginning}雨"),
+    )
+    assert first.id != second.id
+    assert (await music.search.task.enqueue(beginning)).id == first.id
+
+
+async def test_who_waits_for_what_another_has_cancelled_is_told_the_same(music: Music) -> None:
+    asking = asyncio.create_task(music.search.find("rain", 3))
+    while not (jobs := (await music.app.inspect.find(Filter(queue=searching.QUEUE))).jobs):  # noqa: ASYNC110 - it is in the store
+        await asyncio.sleep(0.01)
+    await music.app.inspect.cancel(jobs[0].id)
+    with pytest.raises(Refused, match="text: within 20 s no call was free for its vector"):
+        await asking
 
 
 async def test_a_process_without_a_worker_serves_everything_on_a_fresh_store(music: Music) -> None:
