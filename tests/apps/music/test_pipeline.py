@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.apps.music.world import World, world
+from tests.servers.program import HOST, free_port
 from tidemill import ConfigurationError, Filter, Job, State
 from tidemill.testing.providers import Faults, Options, Reason, Trouble
 from tidemill_apps.music.limits import FULL, PIPELINE_QUEUE, WORK_QUEUES
 from tidemill_apps.music.pipeline import Start
+from tidemill_apps.music.settings import SubsonicSettings
 from tidemill_apps.music.standing import Stage
 
 
@@ -172,6 +174,19 @@ async def test_a_provider_that_is_away_is_tried_three_times(tmp_path: Path) -> N
 async def failed_job(its: World) -> Job:
     (job,) = (await its.music.app.inspect.find(Filter(queue=FULL, states=(State.FAILED,)))).jobs
     return job
+
+
+async def test_a_music_server_that_is_away_is_told_and_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    nobody = SubsonicSettings(url=f"http://{HOST}:{free_port()}", user="ann", password="sesame")  # noqa: S106 - nobody's
+    async with world(tmp_path, 10, subsonic=nobody) as its:
+        await its.pipeline.start(Start())
+        await its.kit.run_for(60, check=False)
+        (job,) = (await its.music.app.inspect.find(Filter(states=(State.FAILED,)))).jobs
+        assert (job.task, job.attempts) == ("music-sync", 3)
+        assert job.error is not None
+        assert job.error.message.startswith(f"the music server {nobody.url} cannot be reached")
+        assert "sesame" not in job.error.message
+        assert (await its.stage(), await its.counts()) == (Stage.IDLE, {"PENDING": 10})
 
 
 async def test_songs_of_a_job_that_is_gone_wait_again(tmp_path: Path) -> None:
