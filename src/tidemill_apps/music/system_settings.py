@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tidemill import ConfigurationError
 from tidemill_apps.common.database import Database
@@ -50,8 +52,7 @@ class SystemSettings:
         async with self._database.transaction() as connection:
             there = set((await connection.execute(select(table.c.key))).scalars())
             for key in TYPES.keys() - there:
-                value = str(getattr(self._defaults, key))
-                await connection.execute(insert(table).values(key=key, value=value))
+                await _insert(connection, key, str(getattr(self._defaults, key)))
 
     async def read(self) -> Found:
         async with self._database.reading() as connection:
@@ -65,18 +66,29 @@ class SystemSettings:
         async with self._database.transaction() as connection:
             done = await connection.execute(update(table).where(table.c.key == key).values(value=text))
             if not done.rowcount:
-                await connection.execute(insert(table).values(key=key, value=text))
+                await _insert(connection, key, text)
 
 
-def understood(rows: Mapping[str, str | None], last: Live) -> Found:
+async def _insert(connection: AsyncConnection, key: str, value: str) -> None:
+    """Unless somebody else was quicker: processes that start together find the same row missing."""
+    insert = _INSERTS[connection.dialect.name]
+    await connection.execute(insert(table).values(key=key, value=value).on_conflict_do_nothing())
+
+
+_INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+def understood(rows: Mapping[str, object], last: Live) -> Found:
+    """A table that another program made may hold numbers in place of texts."""
     values: dict[str, int] = {}
     problems = []
-    for key, text in rows.items():
+    for key, value in rows.items():
+        text = "" if value is None else str(value).strip()
         try:
-            values[key] = msgspec.convert((text or "").strip(), TYPES[key], strict=False)
+            values[key] = msgspec.convert(text, TYPES[key], strict=False)
         except msgspec.ValidationError:
             problems.append(
-                f"system_settings: {key} is {(text or '')[:40]!r}, must be {SAYS[key]}; "
+                f"system_settings: {key} is {text[:40]!r}, must be {SAYS[key]}; "
                 f"{getattr(last, key)} holds until it is corrected"
             )
     return Found(msgspec.structs.replace(last, **values), frozenset(values), tuple(sorted(problems)))
