@@ -21,7 +21,7 @@ from tidemill_apps.articles.vectors import Vectors
 
 _log = logging.getLogger("tidemill_apps")
 
-PAGE = 500
+PAGE = 200
 ComesBack = JobRetrying | JobFailed | JobReleased | JobReclaimed
 
 

@@ -14,7 +14,8 @@ from tidemill_apps.articles.packing import Packing
 from tidemill_apps.articles.posts import Post, Posts, Status
 
 MANUAL, CHANGED, BULK = 1, 5, 10
-PAGE = 500
+PAGE = 100
+"""Of one transaction: whoever saves an article meanwhile waits for no longer than that takes."""
 
 Progress = Callable[[int], Awaitable[None]]
 """Told how many articles have been requested."""

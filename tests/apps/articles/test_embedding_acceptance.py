@@ -4,7 +4,6 @@ nothing lost when processes die. The provider's own books are the witness."""
 from __future__ import annotations
 
 import math
-import os
 import sys
 from asyncio.subprocess import Process, create_subprocess_exec
 from collections import Counter
@@ -19,7 +18,7 @@ from tests.apps.articles.thousand import fill
 from tidemill import Filter, State
 from tidemill_apps.articles.requesting import MANUAL
 
-ALL = int(os.environ.get("TIDEMILL_ARTICLES", "1000"))
+ALL = 1_000
 HANDFUL = 30
 
 
