@@ -105,8 +105,23 @@ async def test_openai_is_asked_for_json_by_a_schema_with_the_key_in_a_header() -
         await chat.complete("be brief", "潮汐", SCHEMA, mark="1")
         seen = provider.seen
     assert seen.headers["authorization"] == f"Bearer {KEY}"
-    assert seen.body["response_format"]["json_schema"]["schema"] == SCHEMA
+    assert seen.body["response_format"]["json_schema"]["schema"] == {**SCHEMA, "additionalProperties": False}
     assert [message["role"] for message in seen.body["messages"]] == ["system", "user"]
+
+
+async def test_openai_is_told_of_every_object_that_nothing_else_is_in_it() -> None:
+    inner = {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]}
+    schema = {
+        "type": "object",
+        "properties": {"songs": {"type": "array", "items": inner}},
+        "required": ["songs"],
+    }
+    async with asking("openai") as (chat, _, provider):
+        await chat.complete("be brief", "潮汐", schema, mark="1")
+        sent = provider.seen.body["response_format"]["json_schema"]
+    assert sent["strict"] is True
+    assert sent["schema"]["additionalProperties"] is False
+    assert sent["schema"]["properties"]["songs"]["items"] == {**inner, "additionalProperties": False}
 
 
 async def test_a_server_without_schemas_is_told_the_schema_in_words() -> None:

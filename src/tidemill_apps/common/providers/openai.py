@@ -52,7 +52,7 @@ class OpenAIChat:
     def _asked(self, system: str, user: str, schema: dict[str, Any]) -> dict[str, Any]:
         wanted: dict[str, Any] = {"type": "json_object"}
         if self._account.structured == "json_schema":
-            named = {"name": "answer", "strict": True, "schema": schema}
+            named = {"name": "answer", "strict": True, "schema": _closed(schema)}
             wanted = {"type": "json_schema", "json_schema": named}
         else:
             system = f"{system}\n\nAnswer as JSON by this schema:\n{msgspec.json.encode(schema).decode()}"
@@ -78,6 +78,16 @@ class OpenAIEmbeddings:
 
 def _calls(account: Account) -> Calls:
     return Calls(account, {"authorization": f"Bearer {account.key}"} if account.key else {})
+
+
+def _closed(schema: Any) -> Any:
+    """With `strict` OpenAI takes no schema in which an object does not say that nothing else is in it."""
+    if isinstance(schema, list):
+        return [_closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {name: _closed(value) for name, value in schema.items()}
+    return {**closed, "additionalProperties": False} if schema.get("type") == "object" else closed
 
 
 def _text(answer: Answered, response: object) -> str:
