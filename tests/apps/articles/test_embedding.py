@@ -188,6 +188,21 @@ async def test_a_text_that_grew_since_it_was_requested_makes_more_calls(tmp_path
         assert [len(call) for call in bench.calls] == [2, 2, 1]
 
 
+async def test_every_night_what_is_shown_is_embedded_again(tmp_path: Path) -> None:
+    """A night that lasts a second."""
+    async with bench_in(tmp_path, nightly="* * * * * *", nightly_zone="Asia/Shanghai") as bench:
+        shown = await bench.articles.create("磨坊", TIDE)
+        await bench.articles.create("藏", "秘密", hide="1")
+        async with bench.working():
+            await until(lambda: has_version(bench, shown.id, 2))
+        texts = [text for call in bench.calls for text in call]
+        assert texts.count("秘密") == 1
+
+
+async def has_version(bench: Bench, post_id: int, version: int) -> bool:
+    return (await bench.post(post_id)).rag_current >= version
+
+
 async def waits_with_error(bench: Bench, post_id: int) -> Post | None:
     post = await bench.post(post_id)
     return post if post.rag_status == "pending" and post.rag_error else None
