@@ -77,9 +77,14 @@ async def _bounded(request: Request, most: int) -> bytes:
     return b"".join(parts)
 
 
+_LINE_END = re.compile("\r\n?")
+
+
 def _pairs(sent: bytes) -> list[tuple[str, str]]:
+    """Browsers end every line of a form's texts with two characters, whatever they were shown."""
     try:
-        return parse_qsl(sent.decode(), keep_blank_values=True, strict_parsing=False)
+        pairs = parse_qsl(sent.decode(), keep_blank_values=True, strict_parsing=False)
+        return [(name, _LINE_END.sub("\n", value)) for name, value in pairs]
     except (UnicodeDecodeError, ValueError) as error:
         raise _unreadable(error, "form") from None
 
