@@ -6,7 +6,7 @@ it sends the same jobs by the same ids, and a job that was sent before is not se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from msgspec import Struct
 from tidemill import Context, JobRequest, Task, Tidemill, split
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.limits import EMBEDDING, FULL, METADATA
-from tidemill_apps.music.songs import Song
+from tidemill_apps.music.songs import Song, Status
 from tidemill_apps.music.system_settings import SystemSettings
 
 SONGS_A_ROUND = 5000
@@ -47,7 +47,7 @@ class Enqueuer:
 
     async def enqueue(self, ctx: Context, work: Work, limit: int | None) -> int:
         """Answers the number of jobs."""
-        jobs, left, total = 0, limit, max(1, await self.waiting(work, limit))
+        jobs, left, total = 0, limit, max(1, sum((await self.foreseen(work, limit)).values()))
         for queue in QUEUES[work]:
             number = 0
             while left is None or left > 0:
@@ -62,20 +62,20 @@ class Enqueuer:
                 await ctx.progress(min(1.0, songs * number / total), f"{jobs} jobs enqueued")
         return jobs
 
-    async def waiting(self, work: Work, limit: int | None = None) -> int:
-        """How many songs it would take now."""
-        found = sum([await self._count(queue) for queue in QUEUES[work]])
-        return found if limit is None else min(found, limit)
-
-    async def batches(self, work: Work, limit: int | None) -> dict[str, int]:
-        """How many jobs it would make now, by queue."""
-        size, left, found = (await self._settings.read()).live.queue_batch_size, limit, {}
+    async def foreseen(self, work: Work, limit: int | None, new: int = 0) -> dict[str, int]:
+        """How many songs it would take now, by queue, if so many were new."""
+        left, found = limit, {}
         for queue in QUEUES[work]:
-            songs = await self._count(queue)
-            songs = songs if left is None else min(songs, left)
-            left = None if left is None else left - songs
-            found[queue] = -(-songs // size)
+            of = Status.DESCRIBED if queue == EMBEDDING else Status.PENDING
+            songs = await self._library.waiting(of) + (new if of is Status.PENDING else 0)
+            found[queue] = songs if left is None else min(songs, left)
+            left = None if left is None else left - found[queue]
         return found
+
+    async def batches(self, songs: Mapping[str, int]) -> dict[str, int]:
+        """How many jobs it would make of them now, by queue."""
+        size = (await self._settings.read()).live.queue_batch_size
+        return {queue: -(-number // size) for queue, number in songs.items()}
 
     async def _choose(self, queue: str, left: int | None) -> list[Planned]:
         size = (await self._settings.read()).live.queue_batch_size
@@ -96,9 +96,6 @@ class Enqueuer:
     def _request(self, queue: str, one: Planned) -> JobRequest[Any]:
         return self._tasks[queue].using(id=one.id).job(correlationId=one.correlation, songs=one.songs)
 
-    async def _free(self, queue: str, most: int | None) -> list[Song]:
+    async def _free(self, queue: str, most: int) -> list[Song]:
         library = self._library
         return await (library.described_without_vector(most) if queue == EMBEDDING else library.pending(most))
-
-    async def _count(self, queue: str) -> int:
-        return len(await self._free(queue, None))

@@ -77,6 +77,12 @@ class Library:
         """Likewise."""
         return await self._free(Status.DESCRIBED, limit)
 
+    async def waiting(self, status: Status) -> int:
+        """How many of that status no job has."""
+        query = select(func.count()).where(songs.c.status == status.value, songs.c.job_id.is_(None))
+        async with self.database.reading() as connection:
+            return int((await connection.execute(query)).scalar_one())
+
     async def counts(self) -> dict[Status, int]:
         query = select(songs.c.status, func.count().label("number")).group_by(songs.c.status)
         async with self.database.reading() as connection:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from tidemill import Context, Tidemill
 from tidemill.telemetry.events import JobFailed, JobLost
+from tidemill.web import Refused
 from tidemill_apps.common.database import Database
 from tidemill_apps.music import following, pages, routes, settings_page, sweeping
 from tidemill_apps.music.connections import Connections, is_simulated
@@ -18,11 +19,12 @@ from tidemill_apps.music.limits import Pools, declare_queues
 from tidemill_apps.music.looping import Repeated
 from tidemill_apps.music.pipeline import ENQUEUE, Pipeline
 from tidemill_apps.music.planning import Planner
-from tidemill_apps.music.searching import Search
+from tidemill_apps.music.searching import UNAVAILABLE, Search
 from tidemill_apps.music.settings import MusicSettings
 from tidemill_apps.music.similar import Similar
+from tidemill_apps.music.subsonic import SubsonicError
 from tidemill_apps.music.sweeping import Sweeper
-from tidemill_apps.music.syncing import Synced, sync
+from tidemill_apps.music.syncing import Synced, foresee, sync
 from tidemill_apps.music.system_settings import Live, SystemSettings
 from tidemill_apps.music.working import tasks
 
@@ -45,7 +47,9 @@ class Music:
         self.follower = Follower(app, self.system_settings, self.pools)
         enqueuer = Enqueuer(app, self.library, self.system_settings, self.tasks)
         planner = Planner(app, settings, enqueuer, self.tasks, self.search.task)
-        self.pipeline = Pipeline(app, enqueuer, self.sweeper, planner, self._synchronise)
+        self.pipeline = Pipeline(
+            app, enqueuer, self.sweeper, planner, synchronise=self._synchronise, foresee=self._foresee
+        )
         self._following = Repeated(
             self.follower.follow, following.LOOK_EVERY, failing="settings_cannot_be_followed"
         )
@@ -97,6 +101,12 @@ class Music:
             ctx.progress_sync(0.0, f"{synced.seen} songs read, {synced.new} of them new")
 
         return await sync(source, self.library, progress)
+
+    async def _foresee(self) -> int:
+        try:
+            return await foresee((await self.connections.open()).source, self.library)
+        except SubsonicError as error:
+            raise Refused(UNAVAILABLE, f"{error}; or plan without a sync") from error
 
     def _ended_badly(self, _: JobFailed | JobLost) -> None:
         self._sweeping.wake()

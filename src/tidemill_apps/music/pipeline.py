@@ -19,6 +19,8 @@ from tidemill_apps.music.syncing import Synced
 SYNC, ENQUEUE = "music-sync", "music-enqueue"
 ENQUEUE_WITHIN = 3600.0
 Synchronise = Callable[[Context], Awaitable[Synced]]
+Foresee = Callable[[], Awaitable[int]]
+"""How many songs more would wait after a sync."""
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -47,10 +49,17 @@ class Stopped(Struct, frozen=True, kw_only=True):
 
 class Pipeline:
     def __init__(
-        self, app: Tidemill, enqueuer: Enqueuer, sweeper: Sweeper, planner: Planner, synchronise: Synchronise
+        self,
+        app: Tidemill,
+        enqueuer: Enqueuer,
+        sweeper: Sweeper,
+        planner: Planner,
+        *,
+        synchronise: Synchronise,
+        foresee: Foresee,
     ) -> None:
         self._app, self._enqueuer, self._sweeper, self._planner = app, enqueuer, sweeper, planner
-        self._synchronise = synchronise
+        self._synchronise, self._foresee = synchronise, foresee
         task = app.task(
             name=SYNC, queue=PIPELINE_QUEUE, unique=Unique("sync"), retry=Retry(attempts=3, first=5.0)
         )
@@ -69,9 +78,10 @@ class Pipeline:
         return Started(job=handle.id, stage=stage, existing=handle.existing)
 
     async def preview(self, wanted: Start) -> Preview:
-        """What `start` would do. Nothing is sent."""
+        """What `start` would do. Nothing is sent, and of the music server nothing is written."""
         _check(wanted)
-        return await self._planner.preview(wanted.work, wanted.limit)
+        new = 0 if wanted.skip_sync else await self._foresee()
+        return await self._planner.preview(wanted.work, wanted.limit, new)
 
     async def pause(self, by: str) -> Stage:
         """Running jobs go on; the rest waits until `resume`."""

@@ -20,11 +20,13 @@ LIVE = (State.READY, State.WAITING, State.SCHEDULED, State.RUNNING)
 
 
 class Preview(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Of what `start` would send now. `starts_at` is when the first of it would start, and
-    `ends_at` when the last would be done, None when never as things are, or nothing is sent. `ahead` are jobs
-    that wait already. `waits` says what is paused, closed or served by nobody."""
+    """Of what `start` would send now. `new` are songs that its sync would bring first. `starts_at` is when
+    the first job would start, and `ends_at` when the last would be done, None when never as things are, or
+    nothing is sent. `ahead` are jobs that wait already. `waits` says what is paused, closed or served by
+    nobody."""
 
     songs: int
+    new: int
     jobs: int
     calls: int
     ahead: int
@@ -50,15 +52,16 @@ class Planner:
         self._app, self._settings, self._enqueuer, self._tasks = app, settings, enqueuer, tasks
         self._one_call = one_call
 
-    async def preview(self, work: Work, limit: int | None) -> Preview:
-        songs = await self._enqueuer.waiting(work, limit)
-        batches = await self._enqueuer.batches(work, limit)
+    async def preview(self, work: Work, limit: int | None, new: int) -> Preview:
+        by_queue = await self._enqueuer.foreseen(work, limit, new)
+        songs, batches = sum(by_queue.values()), await self._enqueuer.batches(by_queue)
         requests = [self._request(queue) for queue, jobs in batches.items() for _ in range(jobs)]
         calls = sum(jobs * CALLS_A_JOB[queue] for queue, jobs in batches.items())
         plan = await self._plan(requests, calls) if requests else None
         price = self._settings.price
         return Preview(
             songs=songs,
+            new=new,
             jobs=len(requests),
             calls=calls,
             ahead=0 if plan is None else plan.ahead,

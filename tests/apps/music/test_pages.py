@@ -67,6 +67,7 @@ async def test_a_dry_run_is_shown_and_sends_nothing(tmp_path: Path) -> None:
         page = (await browser.get(there)).text
         figures = dict(re.findall(r"<dt>(\w+)</dt><dd>([\d.]+)", page))
         assert (figures["Songs"], figures["Jobs"], figures["Calls"]) == ("50", "5", "10")
+        assert "A sync would bring 60 more songs first" in page
         assert "2 jobs per minute of metadata-generation-starts" in page
         assert await its.stage() is Stage.IDLE
         nothing = (await (await its.visitors.browser()).get("/music/plan?work=embedding")).text
