@@ -262,6 +262,21 @@ async def test_metrics_of_handlers_in_other_processes_are_shown_here(tmp_path: P
         assert shown.sum("tidemill_job_seconds_count", task="write") == 3
 
 
+async def test_what_has_not_happened_yet_is_nought(tmp_path: Path) -> None:
+    one, two = (Tidemill(f"sqlite:///{tmp_path}/jobs.db") for _ in range(2))
+    failed, _ = [app.metrics.counter("failed_total", "Calls that failed.") for app in (one, two)]
+    one.metrics.histogram("took_seconds", "Seconds of a call.", bounds=[1])
+    one.metrics.counter("plays_total", "Songs played.", labels=["model"])
+    async with one, two:
+        shown = await _read(one)
+        assert (shown.of("failed_total"), shown.of("took_seconds_count")) == (0, 0)
+        assert shown.of("took_seconds_bucket", le="1") == 0
+        assert "plays_total" not in shown.kinds
+        failed.add(2)
+        await one.tally.tell(one.store)
+        assert (await _read(one)).of("failed_total") == (await _read(two)).of("failed_total") == 2
+
+
 async def test_a_scrape_changes_nothing() -> None:
     class Watched(MemoryStore):
         written = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tidemill.contract.store import Store
 from tidemill.errors import ConfigurationError
@@ -12,7 +12,15 @@ from tidemill.metrics import catalogue
 from tidemill.metrics.catalogue import valued
 from tidemill.tallies.families import Amounts, Counted, Labels, added
 from tidemill.tallies.folding import counted
-from tidemill.tallies.instruments import RESERVED, SERIES_AT_MOST, Gauge, Value
+from tidemill.tallies.instruments import (
+    RESERVED,
+    SERIES_AT_MOST,
+    Counter,
+    Gauge,
+    Histogram,
+    Instrument,
+    Value,
+)
 from tidemill.tallies.tally import Tally
 
 READ_WITHIN = 5.0
@@ -26,8 +34,19 @@ async def of_processes(store: Store, tally: Tally | None) -> list[Counted]:
     if tally is None:
         return list(told)
     read, unreadable = await _read(each for each in tally.instruments if isinstance(each, Gauge))
-    found = [*added(told, read).values(), valued(catalogue.UNREADABLE, unreadable)]
+    found = [
+        *added(told, _from_the_start(tally.instruments), read).values(),
+        valued(catalogue.UNREADABLE, unreadable),
+    ]
     return sorted(found, key=lambda each: not each.family.name.startswith(RESERVED))
+
+
+def _from_the_start(instruments: Iterable[Instrument]) -> Iterator[Counted]:
+    """Nought of what has not happened yet, so that a rate of it can be written. Those with labels are there
+    when their labels are known."""
+    for each in instruments:
+        if isinstance(each, Counter | Histogram) and not each.family.labels:
+            yield Counted(each.family, (((), each.fresh),))
 
 
 async def _read(gauges: Iterable[Gauge]) -> tuple[list[Counted], dict[str, float]]:

@@ -81,7 +81,11 @@ class Counter(Instrument):
             )
         of = self.labelled(labels)
         with self.lock:
-            self.amounts(of, (0,))[0] += amount
+            self.amounts(of, self.fresh)[0] += amount
+
+    @property
+    def fresh(self) -> Amounts:
+        return (0,)
 
 
 class Gauge(Instrument):
