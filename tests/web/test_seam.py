@@ -30,8 +30,9 @@ class Visitor:
 
         self._served = dashboard(app, auth=auth)
 
-    async def get(self, path: str) -> Answer:
-        return await ask(self._served, "GET", path, headers={"accept": "text/html"})
+    async def get(self, path: str, language: str = "en") -> Answer:
+        headers = {"accept": "text/html", "accept-language": language}
+        return await ask(self._served, "GET", path, headers=headers)
 
     async def shakes(self, path: str) -> bool:
         answer = await shake(self._served, path, headers={"authorization": "Bearer vouched"})
@@ -118,6 +119,21 @@ async def test_metrics_and_alerts_are_told_with_tidemills(app: Tidemill) -> None
     assert "songs stand still" in app.alerts.rules
     assert "POST" in (await admin.get("/api/v1/openapi.json")).text.upper()
     assert "/api/songs/start" in (await admin.get("/api/v1/openapi.json")).json["paths"]
+
+
+async def test_the_title_of_a_page_is_in_the_readers_language() -> None:
+    app = Tidemill("memory://")
+    app.web.page("/songs", title={"en": "Songs", "zh": "歌曲"})(_nothing)
+    app.web.page("/lieder", title={"de": "Lieder"})(_nothing)
+    async with app:
+        visitor = Visitor(app, Role.VIEWER)
+        for language, title in (("en", "Songs"), ("zh-CN", "歌曲"), ("fr", "Songs")):
+            shown = (await visitor.get("/queues", language)).text
+            assert re.search(rf'href="/songs">.*{title}</a>', shown), language
+            assert re.search(r'href="/lieder">.*Lieder</a>', shown), language
+    assert [route.says for route in app.web.routes] == ["Songs", "Lieder"]
+    with pytest.raises(ConfigurationError, match="title: page '/none' has none"):
+        app.web.page("/none", title={})(_nothing)
 
 
 @pytest.mark.parametrize("path", ["/", *RESERVED, "/api/v1/songs", "songs", "/songs//x", "/{Song}"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,13 +19,26 @@ Handles = TypeVar("Handles", bound=Handler)
 RESERVED = ("/api/v1", "/static", "/live", "/sign-in", "/sign-out", "/healthz", "/readyz", "/metrics")
 
 
+Title = str | Mapping[str, str]
+"""In one language, or by the names of several: `{"en": "Music", "zh": "音乐"}`."""
+
+
+def first_of(title: Title) -> str:
+    return title if isinstance(title, str) else next(iter(title.values()))
+
+
 @dataclass(frozen=True)
 class Entry:
-    """A line of the navigation."""
+    """A line of the navigation. Its title may be given by language; the first is for all others."""
 
-    title: str
+    title: Title
     path: str
     role: Role
+
+    def title_in(self, language: str) -> str:
+        if isinstance(self.title, str):
+            return self.title
+        return self.title.get(language) or first_of(self.title)
 
 
 class Web:
@@ -77,13 +90,18 @@ class Web:
         return add
 
     def page(
-        self, path: str, *, title: str, role: Role = Role.VIEWER, query: Any = None, listed: bool = True
+        self, path: str, *, title: Title, role: Role = Role.VIEWER, query: Any = None, listed: bool = True
     ) -> Callable[[Handles], Handles]:
         """`@app.web.page("/music", title="Music")` above an async function of one `Asked` that answers a
-        `Page`. It is `listed` in the navigation unless its path has parameters."""
+        `Page`. It is `listed` in the navigation unless its path has parameters; there the title may be in the
+        reader's language: `title={"en": "Music", "zh": "音乐"}`."""
+        if not title:
+            raise ConfigurationError(f"title: page {path!r} has none; give it one")
 
         def add(handler: Handles) -> Handles:
-            route = Route(method="GET", path=path, role=role, handler=handler, says=title, query=query)
+            route = Route(
+                method="GET", path=path, role=role, handler=handler, says=first_of(title), query=query
+            )
             self._add(route)
             if listed and not route.parameters:
                 self.entries.append(Entry(title, path, role))

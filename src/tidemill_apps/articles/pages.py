@@ -48,7 +48,7 @@ class Pages:
     def declare(self) -> None:
         web = self._articles.app.web
         web.templates(Path(__file__).with_name("templates"))
-        web.page("/articles", title="Articles", role=Role.ADMIN)(self.overview)
+        web.page("/articles", title={"en": "Articles", "zh": "文章"}, role=Role.ADMIN)(self.overview)
         web.page("/articles/search", title="Search articles", role=Role.ADMIN, query=Searched, listed=False)(
             self.search
         )

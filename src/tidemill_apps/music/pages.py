@@ -53,7 +53,7 @@ def declare(music: Music) -> None:
 def _showing(music: Music) -> None:
     web = music.app.web
 
-    @web.page("/music", title="Music")
+    @web.page("/music", title={"en": "Music", "zh": "音乐"})
     async def overview(asked: Asked) -> Page:
         await music.prepare()
         shows = {
