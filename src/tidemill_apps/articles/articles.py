@@ -62,7 +62,7 @@ class Articles:
         self.measures = Measures(app)
         self.pool = self._declared()
         self.embed, self.refresh = self._embed_task(), self._refresh_task()
-        self.requests = Requests(app, self.posts, self.packing, self.embed, self.refresh)
+        self.requests = Requests(app, self.posts, self.packing, self.embed, self.refresh, queue=EMBEDDING)
         self.reembed = self._reembed_task()
         self._searching = Searching(self.posts, self.vectors, self._query_task())
         self.minding = Minding(app, self.posts, self.vectors, self.requests, EMBED)

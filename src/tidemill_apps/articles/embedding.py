@@ -1,8 +1,7 @@
 """Many articles in one call: the handler of the batch task.
 
 The text is read when the job runs. What is paid for is written as soon as the answer is there, under names
-that
-the next attempt finds again: only what dies between the answer and the write is paid for twice."""
+that the next attempt finds again: only what dies between the answer and the write is paid for twice."""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ from tidemill import ConfigurationError, Context, Failed, GiveUp, Pool, SnoozeFo
 from tidemill_apps.articles.metrics import Measures
 from tidemill_apps.articles.packing import Packing
 from tidemill_apps.articles.posts import Post, Posts, Status
+from tidemill_apps.articles.qdrant import VectorsUnavailable
 from tidemill_apps.articles.standing import Standing
 from tidemill_apps.articles.underway import Input, Underway, take_up
 from tidemill_apps.articles.vectors import Vectors
@@ -20,6 +20,11 @@ from tidemill_apps.common.providers.embeddings import Embedded, Embeddings
 
 AWAY = 15.0
 """Seconds until articles come back when they cannot be written."""
+
+
+class Unwritten(Exception):
+    """The vectors are paid for and cannot be written. That is an attempt: to come back as often as it takes
+    would be to pay each time."""
 
 
 class Embedding:
@@ -109,7 +114,10 @@ class Embedding:
             for each, vector in zip(call, answer.vectors, strict=True)
             if vector is not None and each.piece.post_id in posts
         ]
-        await self._vectors.write([piece for piece, _ in pairs], [vector for _, vector in pairs], posts)
+        try:
+            await self._vectors.write([piece for piece, _ in pairs], [vector for _, vector in pairs], posts)
+        except VectorsUnavailable as error:
+            raise Unwritten(str(error)) from None
         for piece, _ in pairs:
             work[piece.post_id].wrote(piece.index, posts[piece.post_id].rag_label)
         await self._finish(touched.values())

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Select, func, select
 
+from tidemill_apps.articles.hiding import as_read
 from tidemill_apps.articles.posts import Posts, Status
 
 
@@ -29,8 +30,10 @@ class Glance:
         found = await self._lines(self._query().where(self._columns.id.in_(ids))) if ids else []
         return {line.id: line for line in found}
 
-    async def recent(self, limit: int) -> list[Line]:
-        return await self._lines(self._query().order_by(self._columns.id.desc()).limit(limit))
+    async def recent(self, limit: int, *, hidden: bool = True) -> list[Line]:
+        """The newest first, the hidden ones among them or not."""
+        query = self._query() if hidden else self._query().where(self._posts.is_shown())
+        return await self._lines(query.order_by(self._columns.id.desc()).limit(limit))
 
     async def failed(self, limit: int) -> list[Line]:
         """The newest first."""
@@ -50,10 +53,8 @@ class Glance:
 
     async def shown(self) -> int:
         """How many articles have a text and are not hidden."""
-        columns = self._columns
-        has_text = func.coalesce(columns.content, "") != ""
-        is_shown = func.coalesce(columns.hide, "0") == "0"
-        [count] = await self._numbers(select(func.count()).where(has_text, is_shown))
+        meant = select(func.count()).where(self._posts.has_text(), self._posts.is_shown())
+        [count] = await self._numbers(meant)
         return count
 
     def _query(self) -> Select[*tuple[Any, ...]]:
@@ -65,7 +66,7 @@ class Glance:
         await self._posts.prepare()
         async with self._posts.database.reading() as connection:
             rows = (await connection.execute(query)).mappings().all()
-        return [Line(**{**row, "title": row["title"] or "", "hide": row["hide"] or "0"}) for row in rows]
+        return [Line(**{**row, "title": row["title"] or "", "hide": as_read(row["hide"])}) for row in rows]
 
     async def _numbers(self, query: Select[int]) -> list[int]:
         await self._posts.prepare()

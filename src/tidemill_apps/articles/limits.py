@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, Float, Index, Integer, String, Table, delete, func, insert, or_, select
 
-from tidemill import State
 from tidemill.web import Asked, Refused
 from tidemill_apps.articles.words import said
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 MINUTE = 60.0
 TURN = 0x61727469
 """A number of our own, by which whoever counts triggers on PostgreSQL waits for the others."""
-WAITS = (State.READY, State.SCHEDULED, State.WAITING)
 
 
 class Limits:
@@ -50,10 +48,7 @@ class Limits:
 
     async def mind_room(self, asked: Asked, more: int) -> None:
         """`more` requests; one for an article that waits counts too, as the queue itself counts it."""
-        queue = self._articles.queue
-        limit = (await asked.inspect.queue(queue, sparing=True)).settings.max_length
-        counts = (await asked.inspect.counts()).get(queue, {})
-        waiting = sum(counts.get(state, 0) for state in WAITS)
+        waiting, limit = await self._articles.requests.waiting()
         if limit is not None and waiting + more > limit:
             raise self.full(asked, waiting, limit)
 

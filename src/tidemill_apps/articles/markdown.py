@@ -1,8 +1,7 @@
 """Markdown as plain text: what a reader reads, without what a browser is told.
 
 Front matter, images' addresses, links' targets and HTML tags are left out. A link stays as its text, an image
-as
-its description, a table as its rows, and code as it is: people look for the names in it."""
+as its description, a table as its rows, and code as it is: people look for the names in it."""
 
 from __future__ import annotations
 

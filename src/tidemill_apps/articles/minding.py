@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from tidemill import Filter, Job, State, StoreError, Tidemill
+from tidemill import ConfigurationError, Filter, Job, QueueFull, State, StoreError, Tidemill
 from tidemill.telemetry.events import JobFailed, JobReclaimed, JobReleased, JobRetrying
 from tidemill_apps.articles.posts import Post, Posts, Status
-from tidemill_apps.articles.requesting import CHANGED, Requests
+from tidemill_apps.articles.requesting import BULK, CHANGED, Requests
 from tidemill_apps.articles.standing import Standing
 from tidemill_apps.articles.vectors import Vectors
 
@@ -94,8 +95,14 @@ class Minding:
                 pass
 
     async def _send_again(self, rows: Sequence[Post]) -> None:
-        if rows and (ids := await self._standing.again(rows)):
-            await self._requests.send_what_fits(await self._posts.many(ids), CHANGED)
+        """As many as there is room for. Of those that are only to be embedded again, none goes before a text
+        that is new."""
+        new, again = [row for row in rows if row.is_new], [row for row in rows if not row.is_new]
+        for priority, meant in ((CHANGED, new), (BULK, again)):
+            fitting = meant[: await self._requests.room()] if meant else []
+            if fitting and (ids := await self._standing.again(fitting)):
+                with suppress(QueueFull):  # others were quicker; there is another look
+                    await self._requests.send(await self._posts.many(ids), priority)
 
     def _came_back(self, event: ComesBack) -> None:
         if event.task == self._task and self._awake is not None:
@@ -109,7 +116,7 @@ async def _told_if_not(what: str, work: Callable[[], Coroutine[Any, Any, object]
     """What cannot be done now is done in a while; whoever keeps it from being done is named."""
     try:
         await work()
-    except StoreError as error:  # of jobs, rows or vectors
+    except (StoreError, ConfigurationError) as error:  # of jobs, rows or vectors
         _log.warning("%s later: %s", what, error)
     except Exception:  # noqa: BLE001 - a loop that ended would set nothing right any more
         _log.exception("%s later", what)

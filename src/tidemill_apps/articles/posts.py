@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from sqlalchemy import (
     ColumnElement,
     RowMapping,
+    String,
     Table,
     and_,
     bindparam,
@@ -25,7 +26,9 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.types import TypeEngine
 
+from tidemill_apps.articles import hiding
 from tidemill_apps.common.database import Database
 
 
@@ -57,6 +60,11 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
         return self.hide != "0"
 
     @property
+    def is_new(self) -> bool:
+        """Whether its text is another than the one that is searched."""
+        return self.rag_version > self.rag_current
+
+    @property
     def unlabelled(self) -> bool:
         """Whether its vectors carry a title or a hiding that is no longer true."""
         return self.rag_label != self.rag_labelled
@@ -75,12 +83,15 @@ class Posts:
 
     def __init__(self, database: Database, table: Table, new_id: Callable[[], str]) -> None:
         self.database, self.table, self.new_id = database, table, new_id
+        self._hide_type: TypeEngine[str] = String()
         self._prepared = False
 
     async def prepare(self) -> None:
         """Create what is missing of the table, once."""
         if not self._prepared:
             await self.database.prepare(self.table.metadata)
+            async with self.database.reading() as connection:
+                self._hide_type = await connection.run_sync(hiding.type_there, self.table)
             self._prepared = True
 
     async def get(self, post_id: int) -> Post | None:
@@ -108,23 +119,26 @@ class Posts:
         columns = self.table.c
         await self.prepare()
         async with self.database.reading() as connection:
-            query = select(columns.id).where(columns.id > after, self._has_text(), self._is_shown())
+            query = select(columns.id).where(columns.id > after, self.has_text(), self.is_shown())
             return list((await connection.execute(query.order_by(columns.id).limit(limit))).scalars())
 
     async def counts(self) -> dict[str, int]:
-        """Articles by status; those without one are not counted."""
+        """Articles by status. Those without one are not counted, nor those that the source calls pending and
+        that have never had a text."""
         columns = self.table.c
+        meant = or_(self.has_text(), columns.rag_version > 0)
         await self.prepare()
         async with self.database.reading() as connection:
-            query = select(columns.rag_status, func.count()).group_by(columns.rag_status)
+            query = select(columns.rag_status, func.count()).where(meant).group_by(columns.rag_status)
             found = {row[0]: int(row[1]) for row in await connection.execute(query)}
         return {status.value: found.get(status.value, 0) for status in Status}
 
     async def create(self, title: str, content: str = "", hide: str = "0") -> Post:
-        values: dict[str, str | None] = {"title": title, "content": content, "hide": hide}
+        await self.prepare()
+        values: dict[str, object] = {"title": title, "content": content}
+        values["hide"] = hiding.as_there(hide, self._hide_type)
         if content:
             values |= self._wanted()
-        await self.prepare()
         async with self.database.transaction() as connection:
             made = await connection.execute(
                 insert(self.table).values(rag_version=int(bool(content)), **values)
@@ -158,6 +172,8 @@ class Posts:
             values: dict[str, object] = dict(new)
             if text:
                 values |= {"rag_version": before.rag_version + 1, **self._wanted()}
+            if "hide" in new:
+                values["hide"] = hiding.as_there(new["hide"], self._hide_type)
             if label:
                 values["rag_label"] = before.rag_label + 1
             await connection.execute(update(self.table).where(self.table.c.id == post_id).values(values))
@@ -173,11 +189,11 @@ class Posts:
         """They are pending from here on, for a job to come; those that are being embedded stay as they are.
         Answers all of them that have, or had, a text."""
         columns = self.table.c
-        meant = and_(columns.id.in_(ids), or_(self._has_text(), columns.rag_current > 0))
+        meant = and_(columns.id.in_(ids), or_(self.has_text(), columns.rag_current > 0))
         await self.prepare()
         async with self.database.transaction() as connection:
-            query = select(columns.id, columns.rag_status).where(meant).with_for_update()
-            found = (await connection.execute(query)).all()
+            query = select(columns.id, columns.rag_status).where(meant).order_by(columns.id)
+            found = (await connection.execute(query.with_for_update())).all()
             wanted = [post_id for post_id, status in found if status != Status.PROCESSING]
             if wanted:
                 changes = [{"the_id": post_id, **self._wanted()} for post_id in wanted]
@@ -196,11 +212,11 @@ class Posts:
     def _wanted(self) -> dict[str, str | None]:
         return {"rag_status": Status.PENDING.value, "rag_error": None, "rag_job": self.new_id()}
 
-    def _has_text(self) -> ColumnElement[bool]:
+    def has_text(self) -> ColumnElement[bool]:
         return func.coalesce(self.table.c.content, "") != ""
 
-    def _is_shown(self) -> ColumnElement[bool]:
-        return func.coalesce(self.table.c.hide, "0") == "0"
+    def is_shown(self) -> ColumnElement[bool]:
+        return hiding.is_shown(self.table.c.hide)
 
     async def _locked_or_none(self, connection: AsyncConnection, post_id: int) -> Post | None:
         query = select(self.table).where(self.table.c.id == post_id).with_for_update()
@@ -217,5 +233,6 @@ class Posts:
 def post_of(row: RowMapping) -> Post:
     """An existing table may have nothing where ours has an empty text."""
     values = {name: row[name] for name in Post.__struct_fields__}
-    values |= {"title": row["title"] or "", "content": row["content"] or "", "hide": row["hide"] or "0"}
+    values |= {"title": row["title"] or "", "content": row["content"] or ""}
+    values["hide"] = hiding.as_read(row["hide"])
     return Post(**values)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from tidemill import JobHandle, JobRequest, QueueFull, Task, Tidemill
+from tidemill import JobHandle, JobRequest, QueueFull, State, Task, Tidemill
 from tidemill_apps.articles.packing import Packing
 from tidemill_apps.articles.posts import Post, Posts, Status
 
 MANUAL, CHANGED, BULK = 1, 5, 10
+WAITS = (State.READY, State.SCHEDULED, State.WAITING)
 PAGE = 100
 """Of one transaction: whoever saves an article meanwhile waits for no longer than that takes."""
 
@@ -29,9 +30,11 @@ class Requests:
         packing: Packing,
         embed: Task[[int], int],
         refresh: Task[[int], bool],
+        *,
+        queue: str,
     ) -> None:
         self._app, self._posts, self._packing = app, posts, packing
-        self._embed, self._refresh = embed, refresh
+        self._embed, self._refresh, self._queue = embed, refresh, queue
 
     async def request(self, post_id: int, priority: int) -> JobHandle[int] | None:
         """None: there is no such article, or it has never had a text. Raises QueueFull, and the row then
@@ -87,15 +90,16 @@ class Requests:
             await self._posts.queued(others)
         return handles
 
-    async def send_what_fits(self, posts: Sequence[Post], priority: int) -> None:
-        """As many of them as there is room for: a queue that is nearly full refuses a large group whole."""
-        try:
-            await self.send(posts, priority)
-        except QueueFull:
-            if len(posts) > 1:
-                half = len(posts) // 2
-                await self.send_what_fits(posts[:half], priority)
-                await self.send_what_fits(posts[half:], priority)
+    async def waiting(self) -> tuple[int, int | None]:
+        """How many wait, and how many may; None: as many as there are."""
+        queue, inspect = self._queue, self._app.inspect
+        limit = (await inspect.queue(queue, sparing=True)).settings.max_length
+        counts = (await inspect.counts()).get(queue, {})
+        return sum(counts.get(state, 0) for state in WAITS), limit
+
+    async def room(self) -> int | None:
+        waiting, limit = await self.waiting()
+        return None if limit is None else max(0, limit - waiting)
 
     async def _request(self, ids: Sequence[int], priority: int) -> list[JobHandle[int]]:
         return await self.send(await self._posts.want(ids), priority)

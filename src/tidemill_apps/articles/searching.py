@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidemill import JobError, StoreUnavailable, Task
+from tidemill import ConfigurationError, JobError, StoreUnavailable, Task
 from tidemill_apps.articles.posts import Post, Posts
 from tidemill_apps.articles.vectors import Hit, Vectors
 
@@ -22,7 +22,7 @@ PAGES = 10
 
 
 class SearchUnavailable(StoreUnavailable):
-    """The question could not be embedded now."""
+    """The question could not be embedded now, or not be held against the vectors there are."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,10 +45,13 @@ class Searching:
         near and no longer count: then it is looked again."""
         vector = await self._vector_of(text)
         found: list[Found] = []
-        for _ in range(LOOKS):
-            found, replaced = await self._look(vector, limit)
-            if not replaced:
-                break
+        try:
+            for _ in range(LOOKS):
+                found, replaced = await self._look(vector, limit)
+                if not replaced:
+                    break
+        except ConfigurationError as error:
+            raise SearchUnavailable(str(error)) from error
         return found
 
     async def _look(self, vector: list[float], limit: int) -> tuple[list[Found], bool]:
@@ -83,7 +86,7 @@ class Searching:
 def _collect(found: dict[int, Found], hits: Sequence[Hit], rows: Mapping[int, Post]) -> None:
     for hit in hits:
         post = rows.get(hit.postId)
-        if post is None or post.hidden or hit.version != post.rag_current or post.id in found:
+        if post is None or post.hidden or post.id in found or not hit.counts_for(post):
             continue
         found[post.id] = Found(
             postId=post.id,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import BindParameter, and_, bindparam, func, select, update
+from sqlalchemy import BindParameter, and_, bindparam, or_, select, update
 
 from tidemill_apps.articles.posts import Post, Posts, Status, post_of
 
@@ -35,8 +35,9 @@ class Standing:
         columns = self._table.c
         await self._posts.prepare()
         async with self._database.transaction() as connection:
-            query = select(self._table).where(columns.id.in_(list(jobs))).with_for_update()
-            found = [post_of(row) for row in (await connection.execute(query)).mappings()]
+            query = select(self._table).where(columns.id.in_(list(jobs))).order_by(columns.id)
+            rows = await connection.execute(query.with_for_update())
+            found = [post_of(row) for row in rows.mappings()]
             begun = [
                 {"the_id": post.id, "rag_job": jobs[post.id], "rag_version": _version(post)}
                 for post in found
@@ -49,7 +50,9 @@ class Standing:
 
     async def finish(self, finished: Sequence[Finished]) -> None:
         """Their vectors are the ones that are searched from here on; completed are those whose text is still
-        the one that was embedded."""
+        the one that was embedded. In the order of their ids, as all who take many rows: else two could wait
+        for each other."""
+        finished = sorted(finished, key=lambda one: one.post_id)
         columns = self._table.c
         this = columns.id == bindparam("the_id")
         newer = and_(this, columns.rag_current < bindparam("the_version"))
@@ -106,10 +109,8 @@ class Standing:
     async def unfinished(self, after: int = 0, limit: int = 500) -> list[Post]:
         """Pending or processing, with a text that is or was there, from behind `after`."""
         columns = self._table.c
-        has_text = func.coalesce(columns.content, "") != ""
-        meant = and_(
-            columns.id > after, columns.rag_status.in_(UNFINISHED), has_text | (columns.rag_version > 0)
-        )
+        had_text = or_(self._posts.has_text(), columns.rag_version > 0)
+        meant = and_(columns.id > after, columns.rag_status.in_(UNFINISHED), had_text)
         return await self._posts.found(meant, limit)
 
     async def of_jobs(self, jobs: Sequence[str]) -> list[Post]:

@@ -29,4 +29,5 @@ def posts_table(name: str) -> Table:
         Column("rag_job", String),
         Index(f"{name}_by_rag_status", "rag_status"),
         Index(f"{name}_by_rag_job", "rag_job"),
+        sqlite_autoincrement=True,  # else the next article has the id, and so the points, of one that is gone
     )

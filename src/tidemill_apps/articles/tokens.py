@@ -1,9 +1,8 @@
 """Where the tokens of a text begin and end.
 
 An embeddings API counts tokens of its own model. With the model's `tokenizer.json` they are counted as it
-does;
-without one they are estimated: one for a Chinese, Japanese or Korean character, one for up to four letters or
-digits, one for any other mark."""
+does; without one they are estimated: one for a Chinese, Japanese or Korean character, one for up to four
+letters or digits, one for any other mark."""
 
 from __future__ import annotations
 

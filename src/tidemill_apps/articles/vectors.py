@@ -2,8 +2,7 @@
 
 A point is named after its article, version and number, so that writing it again is harmless, and a run that
 is repeated finds what it has paid for already. Which version is searched, and whether the article is hidden,
-only
-its row says: a new version is written beside the old one, the row then names it, and the old one goes.
+only its row says: a new version is written beside the old one, the row then names it, and the old one goes.
 Whatever dies between two of these steps leaves points that nobody finds, until they are swept."""
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 _NAMES = UUID("5f6a2b0e-0f5e-4a52-9a53-6b1f7a1c6d11")
 PAGE = 500
+PLACE = ["postId", "version", "chunkIndex"]
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +46,13 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     chunkIndex: int  # noqa: N815 - as above
     chunkText: str  # noqa: N815 - as above
     score: float
+
+    def counts_for(self, post: Post) -> bool:
+        """Whether it is one of the chunks the article has now. In an existing table the id of an article that
+        is gone may be another one's by now, and its points still be there."""
+        if self.version != post.rag_current:
+            return False
+        return not self.version or self.chunkIndex < post.rag_chunks
 
 
 class Vectors:
@@ -110,6 +117,7 @@ class Vectors:
         another one means by its numbers is another thing."""
         if not await self._exists():
             return []
+        self._mind(len(vector))
         from qdrant_client import models
 
         shown = models.FieldCondition(key="hide", match=models.MatchValue(value="0"))
@@ -119,7 +127,7 @@ class Vectors:
         answer = await self._call(
             "query_points", query=vector, query_filter=meant, limit=limit, offset=offset
         )
-        return [_hit(point) for point in answer.points]
+        return [_hit(point) for point in answer.points if _is_of_article(point.payload)]
 
     async def count(self) -> int:
         """Points there are, those that wait to be swept included."""
@@ -132,10 +140,11 @@ class Vectors:
         swept, at = 0, None
         while await self._exists():
             found, at = await self._call(
-                "scroll", limit=PAGE, offset=at, with_payload=["postId", "version"], with_vectors=False
+                "scroll", limit=PAGE, offset=at, with_payload=PLACE, with_vectors=False
             )
-            there = {post.id: post for post in await posts.many({point.payload["postId"] for point in found})}
-            stale = [str(point.id) for point in found if _is_stale(point.payload, there)]
+            ours = [point for point in found if _is_of_article(point.payload)]
+            there = {post.id: post for post in await posts.many({point.payload["postId"] for point in ours})}
+            stale = [str(point.id) for point in ours if _is_stale(point.payload, there)]
             await self._delete(stale)
             swept += len(stale)
             if at is None:
@@ -149,12 +158,16 @@ class Vectors:
             await self._call("delete", points_selector=models.PointIdsList(points=list(points)), wait=True)
 
     async def _exists(self) -> bool:
-        return bool(self._size) or bool(await self._call("collection_exists"))
+        self._size = self._size or await self._size_there()
+        return bool(self._size)
 
     async def _prepare(self, size: int) -> None:
         """A collection for vectors of that size; once there is one, others are refused."""
-        if not self._size:
-            self._size = await self._size_there() or await self._create(size)
+        if not await self._exists():
+            self._size = await self._create(size)
+        self._mind(size)
+
+    def _mind(self, size: int) -> None:
         if size != self._size:
             raise ConfigurationError(
                 f"the collection {self._collection} has vectors of {self._size} numbers, and the model "
@@ -166,7 +179,12 @@ class Vectors:
         if not await self._call("collection_exists"):
             return 0
         config = (await self._call("get_collection")).config.params.vectors
-        return int(getattr(config, "size", 0))
+        if size := int(getattr(config, "size", 0)):
+            return size
+        raise ConfigurationError(
+            f"the collection {self._collection} has vectors with names, and one without is needed; "
+            "name another collection by ARTICLES_COLLECTION"
+        )
 
     async def _create(self, size: int) -> int:
         from qdrant_client import models
@@ -207,8 +225,15 @@ def _label(post: Post) -> dict[str, str]:
 
 
 def _is_stale(payload: dict[str, Any], posts: dict[int, Post]) -> bool:
-    post = posts.get(payload["postId"])
-    return post is None or payload.get("version", 0) < post.rag_current
+    post, version = posts.get(payload["postId"]), payload.get("version", 0)
+    if post is None or version < post.rag_current:
+        return True
+    return bool(0 < version == post.rag_current and payload["chunkIndex"] >= post.rag_chunks)
+
+
+def _is_of_article(payload: dict[str, Any] | None) -> bool:
+    """Others may keep points in the same collection."""
+    return isinstance((payload or {}).get("postId"), int)
 
 
 def _hit(point: models.ScoredPoint) -> Hit:

@@ -119,5 +119,7 @@ async def bench_in(
     async with simulator(**options or {}) as server:
         bench = Bench(folder, server, **settings)
         async with bench.app:
-            yield bench
-            await bench.articles.close()
+            try:
+                yield bench
+            finally:
+                await bench.articles.close()

@@ -24,12 +24,12 @@ Answers = Callable[[Request], Awaitable[Response]]
 
 
 class StandIn:
-    """`away` makes it answer as a server that is starting or ill; `calls` are the methods that were asked
-    for."""
+    """`away` makes it answer as a server that is starting or ill, `read_only` as one whose disk is full;
+    `calls` are the methods that were asked for."""
 
     def __init__(self) -> None:
         self.client = QdrantClient(":memory:")
-        self.away = False
+        self.away = self.read_only = False
         self.calls: list[str] = []
         self.url = ""
 
@@ -51,7 +51,7 @@ class StandIn:
     def _answer(self, method: str, work: Callable[[str, Any], Any]) -> Answers:
         async def answer(request: Request) -> Response:
             self.calls.append(method)
-            if self.away:
+            if self.away or (self.read_only and method == "upsert"):
                 return JSONResponse({"status": {"error": "starting"}}, 503)
             body = await request.json() if request.method != "GET" else None
             try:

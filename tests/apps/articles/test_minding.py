@@ -11,10 +11,12 @@ import pytest
 from sqlalchemy import insert, update
 
 from tests.apps.articles.bench import Bench, bench_in, until
-from tidemill import Filter, State
-from tidemill_apps.articles.requesting import Requests
+from tidemill import Filter, QueueFull, State
+from tidemill_apps.articles.packing import Packing
+from tidemill_apps.articles.requesting import BULK, CHANGED, Requests
 from tidemill_apps.articles.standing import Standing
 from tidemill_apps.articles.vectors import Vectors
+from tidemill_apps.articles.waiting import post_of
 from tidemill_apps.common.database import DatabaseUnavailable
 
 
@@ -140,6 +142,29 @@ async def test_a_full_queue_keeps_articles_waiting_until_there_is_room(tmp_path:
         assert counts[State.READY] == 2
         await run_jobs(bench, *ids)
         assert {post.rag_status for post in await bench.posts.many(ids)} == {"completed"}
+
+
+async def test_what_waits_for_room_keeps_its_rank_and_is_not_cut_before_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new text comes before those that are only embedded again, and a full queue costs no work."""
+    async with bench_in(tmp_path, queue_limit=4) as bench:
+        old = [(await bench.posts.create(f"旧{n}", f"旧的{n}")).id for n in range(2)]
+        await run_jobs(bench, *old)
+        full = [(await bench.articles.create(f"{n}", "内容")).id for n in range(4)]
+        with pytest.raises(QueueFull):
+            await bench.articles.requests.request_all()
+        new = (await bench.articles.create("新", "新的内容")).id
+        with monkeypatch.context() as patched:
+            patched.delattr(Packing, "cost")
+            await bench.articles.minding.set_right()
+        await bench.app.inspect.cancel(Filter(queue=bench.articles.queue, states=(State.READY,)))
+        await change_row(bench, full[0], rag_status=None)
+        await change_row(bench, full[1], rag_status=None)
+        await bench.articles.minding.set_right()
+        page = await bench.app.inspect.find(Filter(queue=bench.articles.queue, states=(State.READY,)))
+        waiting = {post_of(job): job.priority for job in page.jobs}
+        assert waiting == {full[2]: CHANGED, full[3]: CHANGED, new: CHANGED, old[0]: BULK}
 
 
 async def test_a_database_that_is_away_costs_no_attempt(

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, inspect, select
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    func,
+    insert,
+    inspect,
+    literal_column,
+    select,
+    table,
+    update,
+)
 
-from tests.apps.articles.bench import bench_in
+from tests.apps.articles.bench import bench_in, until
 from tidemill import ConfigurationError
+from tidemill_apps.articles.glance import Glance
 from tidemill_apps.articles.posts import Posts
 from tidemill_apps.articles.settings import ArticlesSettings, from_environment
 from tidemill_apps.articles.standing import Finished, Standing
@@ -148,3 +165,82 @@ def test_settings_come_from_the_environment_and_hide_secrets() -> None:
     assert (settings.table, settings.qdrant_key, settings.embeddings.key) == ("posts", "hush", "")
     assert "hush" not in repr(settings)
     assert ArticlesSettings() == from_environment({})
+
+
+KINDS: dict[str, tuple[type, list[Any]]] = {
+    "numbers": (Integer, [0, 1, None]),
+    "truth values": (Boolean, [False, True, None]),
+    "texts": (Text, ["0", "1", ""]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_hiding_is_read_and_written_as_an_existing_table_has_it(place: str, kind: str) -> None:
+    column, values = KINDS[kind]
+    there = Table(
+        "tb_post",
+        MetaData(),
+        Column("id", Integer, primary_key=True),
+        Column("title", Text),
+        Column("content", Text),
+        Column("hide", column),
+    )
+    database = Database(place)
+    async with database.transaction() as connection:
+        await connection.run_sync(there.metadata.create_all)
+        rows = [{"title": "磨坊", "content": "内容", "hide": hide} for hide in values]
+        await connection.execute(insert(there), rows)
+    posts = posts_at(place)
+    assert await posts.with_content() == [1, 3]
+    assert await Glance(posts).shown() == 2
+    assert [post.hide for post in await posts.many([1, 2, 3])] == ["0", "1", "0"]
+    assert [line.hide for line in await Glance(posts).recent(3)] == ["0", "1", "0"]
+    assert (await posts.create("四", "内容", "1")).hidden
+    changed = await posts.change(1, hide="1")
+    assert changed is not None
+    assert changed.post.hidden
+    assert await posts.with_content() == [3]
+    async with database.reading() as connection:
+        kept = (await connection.execute(select(there.c.hide).order_by(there.c.id))).scalars().all()
+    assert kept == [values[1], values[1], values[2], values[1]]
+    await posts.database.close()
+    await database.close()
+
+
+async def test_what_the_source_calls_pending_and_has_no_text_is_not_waited_for(place: str) -> None:
+    posts = posts_at(place)
+    empty = await posts.create("空")
+    async with posts.database.transaction() as connection:
+        await connection.execute(update(posts.table).values(rag_status="pending"))
+    assert (await posts.counts())["pending"] == 0
+    assert await Standing(posts).unfinished() == []
+    await posts.change(empty.id, content="内容")
+    assert (await posts.counts())["pending"] == 1
+    await posts.database.close()
+
+
+@pytest.mark.parametrize("verb", ["begin", "finish", "want"])
+async def test_who_takes_many_rows_takes_them_in_order(postgres_url: str, verb: str) -> None:
+    """Somebody has the first row and wants the second: that must not end with two who wait for each other."""
+    posts = posts_at(postgres_url)
+    one, two = await posts.create("一", "内容"), await posts.create("二", "内容")
+    await posts.change(one.id, title="壹")  # from here on it lies behind the other one
+    standing, columns = Standing(posts), posts.table.c
+    verbs: dict[str, Callable[[], Awaitable[object]]] = {
+        "begin": lambda: standing.begin({two.id: "b", one.id: "a"}),
+        "finish": lambda: standing.finish([Finished(two.id, 1, 1, 0), Finished(one.id, 1, 1, 0)]),
+        "want": lambda: posts.want([two.id, one.id]),
+    }
+    async with posts.database.transaction() as connection:
+        await connection.execute(select(columns.id).where(columns.id == one.id).with_for_update())
+        other = asyncio.ensure_future(verbs[verb]())
+        await until(lambda: is_kept_waiting(posts))
+        await connection.execute(select(columns.id).where(columns.id == two.id).with_for_update(nowait=True))
+    await other
+    await posts.database.close()
+
+
+async def is_kept_waiting(posts: Posts) -> bool:
+    async with posts.database.reading() as connection:
+        query = select(func.count()).select_from(table("pg_locks")).where(~literal_column("granted"))
+        return bool((await connection.execute(query)).scalar())

@@ -10,6 +10,8 @@ from pathlib import Path
 from subprocess import PIPE, run
 
 import pytest
+from qdrant_client import models
+from sqlalchemy import insert
 
 from tests.apps.articles.bench import Bench, bench_in, until
 from tests.apps.articles.qdrant_stand_in import StandIn, stand_in
@@ -17,7 +19,9 @@ from tidemill import ConfigurationError
 from tidemill.telemetry.events import PoolClosed
 from tidemill_apps.articles.posts import Post
 from tidemill_apps.articles.qdrant import VectorsUnavailable, qdrant
-from tidemill_apps.articles.vectors import Piece, Vectors
+from tidemill_apps.articles.requesting import MANUAL
+from tidemill_apps.articles.searching import SearchUnavailable
+from tidemill_apps.articles.vectors import Piece, Vectors, name_of
 
 
 def post(post_id: int, **changes: object) -> Post:
@@ -175,3 +179,78 @@ async def test_nobody_at_the_address_is_one_sentence() -> None:
     with pytest.raises(VectorsUnavailable, match=r"Qdrant at http://127\.0\.0\.1:9 cannot be reached"):
         await vectors.count()
     await vectors.close()
+
+
+async def test_vectors_that_are_paid_for_and_cannot_be_written_cost_an_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is read, and refuses what is written: its disk is full. Whoever came back without an attempt
+    would pay every time."""
+    monkeypatch.setattr("tidemill_apps.articles.embedding.AWAY", 0.01)
+    async with stand_in() as served, bench_in(tmp_path, qdrant_url=served.url) as bench, bench.working():
+        closed: list[PoolClosed] = []
+        bench.app.on(PoolClosed)(closed.append)
+        served.read_only = True
+        made = await bench.articles.create("磨坊", "退潮时放水冲动水轮")
+        [failed] = await bench.settled(made.id)
+        assert failed.rag_status == "failed"
+        assert "answered 503 to upsert" in (failed.rag_error or "")
+        assert len(bench.calls) == 3
+        assert closed == []
+        served.read_only = False
+        await bench.articles.requests.request(made.id, MANUAL)
+        assert [post.rag_status for post in await bench.settled(made.id)] == ["completed"]
+
+
+async def test_a_question_of_another_size_is_one_sentence(tmp_path: Path) -> None:
+    async with bench_in(tmp_path) as bench, bench.working():
+        piece = Piece(post_id=1, version=1, index=0, text="潮")
+        await bench.articles.vectors.write([piece], [[1.0, 0.0]], {1: post(1)})
+        with pytest.raises(SearchUnavailable, match="blog_posts has vectors of 2 numbers"):
+            await bench.articles.search("潮")
+
+
+async def test_a_collection_with_named_vectors_is_not_paid_for(tmp_path: Path) -> None:
+    async with bench_in(tmp_path) as bench:
+        named = {"text": models.VectorParams(size=2, distance=models.Distance.COSINE)}
+        await bench.articles.vectors._call("create_collection", vectors_config=named)
+        made = await bench.articles.create("磨坊", "内容")
+        async with bench.working():
+            [failed] = await bench.settled(made.id)
+        assert failed.rag_status == "failed"
+        assert "blog_posts has vectors with names" in (failed.rag_error or "")
+        assert bench.calls == []
+
+
+async def test_points_of_others_in_the_collection_are_neither_found_nor_swept(tmp_path: Path) -> None:
+    async with bench_in(tmp_path) as bench:
+        vectors = bench.articles.vectors
+        await vectors.write(
+            [Piece(post_id=n, version=1, index=0, text="潮") for n in (1, 2)],
+            [[1.0, 0.0], [1.0, 0.0]],
+            {1: post(1), 2: post(2)},
+        )
+        foreign = name_of(1, 1, 0)
+        await vectors._call("delete_payload", keys=["postId"], points=[foreign])
+        assert [hit.postId for hit in await vectors.search([1.0, 0.0], 5)] == [2]
+        assert await vectors.sweep(bench.posts) == 1
+        [kept], _ = await vectors._call("scroll", limit=5)
+        assert kept.id == foreign
+
+
+async def test_chunks_of_an_article_that_is_gone_are_not_those_of_the_next_one(tmp_path: Path) -> None:
+    """In an existing table on SQLite the next article has the id of the last one that was deleted."""
+    secret = "潮" * 45
+    async with bench_in(tmp_path, chunk_tokens=10, chunk_overlap=0) as bench, bench.working():
+        gone = await bench.articles.create("秘密", secret)
+        await bench.settled(gone.id)
+        await bench.posts.delete(gone.id)  # by another program, and the next one has its id
+        async with bench.posts.database.transaction() as connection:
+            row = {"id": gone.id, "title": "新", "content": "汐" * 10, "rag_status": "pending"}
+            await connection.execute(insert(bench.posts.table).values(row))
+        await bench.settled(gone.id)
+        assert [hit.chunkText for hit in await bench.articles.search(secret)] == ["汐" * 10]
+        assert await bench.articles.vectors.sweep(bench.posts) == 4
+        assert await bench.articles.vectors.count() == 1
+        await bench.articles.delete(gone.id)
+        assert (await bench.articles.create("再")).id != gone.id  # in a table of our own
