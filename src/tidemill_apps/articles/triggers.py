@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from tidemill import QueueFull
-from tidemill.web import Asked, Refused
+from tidemill.web import Asked, Refused, Role
 from tidemill_apps.articles.glance import Glance
 from tidemill_apps.articles.limits import Limits
 from tidemill_apps.articles.posts import Post
@@ -45,6 +45,13 @@ class Triggers:
         """The one that the path names."""
         post = await self._articles.posts.get(number_of(asked))
         if post is None:
+            raise unknown(asked)
+        return post
+
+    async def visible(self, asked: Asked) -> Post:
+        """The same; a hidden one is there for admins only."""
+        post = await self.post(asked)
+        if post.hidden and not asked.who.role.may(Role.ADMIN):
             raise unknown(asked)
         return post
 
