@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from tidemill import ConfigurationError, Context, Filter, Job, Retry, State, Task, Tidemill, Unique
 from tidemill_apps.music.enqueuing import Enqueuer, Work
-from tidemill_apps.music.limits import PIPELINE_QUEUE, WORK_QUEUES
+from tidemill_apps.music.limits import CALLS, PIPELINE_QUEUE, WORK_QUEUES
 from tidemill_apps.music.planning import Planner, Preview
 from tidemill_apps.music.standing import LIVE, PENDING, Stage, Standing, standing
 from tidemill_apps.music.sweeping import Sweeper
@@ -96,9 +96,14 @@ class Pipeline:
         return (await self.standing()).stage
 
     async def resume(self) -> Stage:
-        """Ends a person's pause. The breaker is left to its own time."""
-        for queue in await self._known(WORK_QUEUES):
-            await self._app.inspect.resume(queue)
+        """Ends a person's pause, of the queues or of the pool. The breaker is left to its own time; where it
+        has none, after a key that was refused, this is what it waits for."""
+        await self._unpause()
+        stands = await self.standing()
+        timed = stands.breaker is not None and stands.breaker.until is not None
+        if stands.held is None or timed:
+            return stands.stage
+        await self._app.inspect.open_pool(CALLS)
         return (await self.standing()).stage
 
     async def stop(self, by: str) -> Stopped:
@@ -112,8 +117,8 @@ class Pipeline:
             )
             cancelled += changed.changed
         released = await self._sweeper.sweep()
-        stage = await self.resume()
-        running = (await self.standing()).counts[State.RUNNING] if stage is not Stage.IDLE else 0
+        await self._unpause()
+        running = (await self.standing()).counts[State.RUNNING]
         return Stopped(cancelled=cancelled, running=running, released=released)
 
     async def standing(self) -> Standing:
@@ -122,6 +127,10 @@ class Pipeline:
         return standing(
             await self._app.inspect.overview(sparing=True), Stage.IDLE if job is None else _stage_of(job)
         )
+
+    async def _unpause(self) -> None:
+        for queue in await self._known(WORK_QUEUES):
+            await self._app.inspect.resume(queue)
 
     async def _known(self, queues: tuple[str, ...]) -> list[str]:
         """Those there are: before the first worker or job there may be none."""

@@ -7,6 +7,7 @@ import hashlib
 
 from tidemill import Context, JobCancelled, JobFailed, Pool, ResultTimeout, Retry, Tidemill, Unique
 from tidemill.web import Refused
+from tidemill_apps.common.shut import shut
 from tidemill_apps.music.asking import ask_vectors
 from tidemill_apps.music.connections import Connections
 from tidemill_apps.music.similar import Match, Similar
@@ -19,7 +20,7 @@ UNAVAILABLE = 503
 
 class Search:
     def __init__(self, app: Tidemill, calls: Pool, connections: Connections, similar: Similar) -> None:
-        self._similar = similar
+        self._app, self._calls, self._similar = app, calls, similar
         app.queue(QUEUE)
 
         async def embed_text(ctx: Context, text: str) -> list[float] | None:
@@ -36,6 +37,7 @@ class Search:
         )(embed_text)
 
     async def find(self, text: str, count: int) -> list[Match]:
+        await self._mind_closed()
         job = await self.task.enqueue(text)
         try:
             vector = await job.result(timeout=WITHIN)
@@ -43,11 +45,18 @@ class Search:
             await job.cancel("nobody waits for it any more")
             raise Refused(
                 UNAVAILABLE,
-                f"text: within {WITHIN:g} s no call was free for its vector, or no worker runs; try later",
+                f"within {WITHIN:g} s no call was free for the text's vector, or no worker runs; try later",
                 headers={"retry-after": "60"},
             ) from None
         except JobFailed as error:
-            raise Refused(UNAVAILABLE, f"text: its vector could not be made: {error}; try later") from error
+            raise Refused(UNAVAILABLE, f"the text's vector could not be made: {error}; try later") from error
         if vector is None:
             raise Refused(UNAVAILABLE, "text: the provider gave no vector for it; say it in other words")
         return await self._similar.to_vector(vector, count)
+
+    async def _mind_closed(self) -> None:
+        """Who knows that nobody will answer in time does not let people wait for it."""
+        closed = await shut(self._app, self._calls.name)
+        if closed is not None and closed.outlasts(self._app.clock.wall() + WITHIN):
+            how = "resume once that is mended" if closed.until is None else "try later"
+            raise Refused(UNAVAILABLE, f"no call is made for now: {closed.reason}; {how}")

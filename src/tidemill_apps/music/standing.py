@@ -9,6 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from tidemill import Overview, PoolStatus, QueueView, State
+from tidemill_apps.common.shut import Shut, by_breaker, by_hand
 from tidemill_apps.music.limits import CALLS, PIPELINE_QUEUE, WORK_QUEUES
 
 PENDING = (State.SCHEDULED, State.READY, State.WAITING)
@@ -24,13 +25,6 @@ class Stage(StrEnum):
     RUNNING = "running"
     PAUSED = "paused"
     BREAKER = "breaker"
-
-
-class Shut(Struct, frozen=True):
-    """Why no call is made, and until when (wall); None: until a person acts."""
-
-    reason: str
-    until: float | None
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -58,8 +52,10 @@ def standing(seen: Overview, beginning: Stage) -> Standing:
     counts = {state: sum(view.counts[state] for view in work) for state in State}
     calls = next((pool for pool in seen.pools if pool.name == CALLS), None)
     live = any(counts[state] for state in LIVE)
-    paused = _paused(work) or (None if calls is None else _closed_by_hand(calls, seen.now))
-    breaker = _broken(calls, seen.now) if calls is not None and live else None
+    paused = _paused(work) or (None if calls is None else by_hand(calls, seen.now))
+    breaker = None
+    if calls is not None and live:
+        breaker = by_breaker(calls, seen.now) or _day_used(calls, seen.now)
     return Standing(
         stage=_stage(beginning, paused=paused, breaker=breaker, live=live),
         beginning=beginning,
@@ -91,21 +87,6 @@ def _paused(work: Iterable[QueueView]) -> Shut | None:
         return None
     first = pauses[0]
     return None if first is None else Shut(first.reason or "paused by hand", first.until)
-
-
-def _closed_by_hand(calls: PoolStatus, now: float) -> Shut | None:
-    closed = calls.closed
-    if closed is None or not closed.holds(now):
-        return None
-    return Shut(closed.reason or f"the pool {calls.name} was closed by {closed.by}", closed.until)
-
-
-def _broken(calls: PoolStatus, now: float) -> Shut | None:
-    holding = [closure for closure in calls.closures if closure.holds(now)]
-    if holding:
-        longest = max(holding, key=lambda closure: float("inf") if closure.until is None else closure.until)
-        return Shut(longest.text or longest.reason.value, longest.until)
-    return _day_used(calls, now)
 
 
 def _day_used(calls: PoolStatus, now: float) -> Shut | None:

@@ -10,7 +10,7 @@ from tests.apps.music.world import World, world
 from tests.servers.program import HOST, free_port
 from tidemill import ConfigurationError, Filter, Job, State
 from tidemill.testing.providers import Faults, Options, Reason, Trouble
-from tidemill_apps.music.limits import FULL, PIPELINE_QUEUE, WORK_QUEUES
+from tidemill_apps.music.limits import CALLS, FULL, PIPELINE_QUEUE, WORK_QUEUES
 from tidemill_apps.music.pipeline import Start
 from tidemill_apps.music.settings import SubsonicSettings
 from tidemill_apps.music.standing import Stage
@@ -104,6 +104,35 @@ async def test_resuming_leaves_the_breaker_closed(tmp_path: Path) -> None:
         await its.start()
         await its.pipeline.pause("ann")
         assert await its.pipeline.resume() is Stage.BREAKER
+
+
+async def test_after_a_key_that_was_refused_a_person_resumes(tmp_path: Path) -> None:
+    wrong = Options(troubles=(Trouble(Reason.WRONG_KEY, 0.0, 600.0),))
+    async with world(tmp_path, 40, options=wrong) as its:
+        await its.start()
+        stands = await its.pipeline.standing()
+        assert stands.breaker is not None
+        assert stands.breaker.until is None
+        asked = len(its.provider.ledger.refused)
+        await its.kit.run_for(3600)
+        assert (await its.stage(), len(its.provider.ledger.refused)) == (Stage.BREAKER, asked)
+        stopped = await its.pipeline.stop("ann")
+        assert (stopped.running, len(its.provider.ledger.refused)) == (0, asked)
+        await its.pipeline.start(Start(skip_sync=True))
+        await its.kit.run_for(60)
+        page = (await (await its.visitors.browser()).get("/music")).text
+        assert ("/music/resume" in page, "/music/pause" in page) == (True, False)
+        assert await its.pipeline.resume() is Stage.RUNNING
+        await its.run_until_idle()
+        assert await its.counts() == {"COMPLETED": 40}
+
+
+async def test_resuming_opens_a_pool_that_a_person_closed(tmp_path: Path) -> None:
+    async with world(tmp_path, 40) as its:
+        await its.start()
+        await its.music.app.inspect.close_pool(CALLS, by="ann")
+        assert await its.stage() is Stage.PAUSED
+        assert await its.pipeline.resume() is Stage.RUNNING
 
 
 async def test_what_is_not_enqueued_cannot_be_paused(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ import pytest
 
 from tests.apps.music.libraries import track
 from tests.apps.music.world import Visitors
-from tidemill import Filter, Tidemill
+from tidemill import Filter, State, Tidemill
 from tidemill.clock import SystemClock
 from tidemill.testing.providers import Gemini, Options, Provider, Quota, Server
 from tidemill.web import Refused
 from tidemill_apps.common.providers.account import Account
 from tidemill_apps.music import searching
+from tidemill_apps.music.limits import CALLS
 from tidemill_apps.music.music import Music
 from tidemill_apps.music.pipeline import Start
 from tidemill_apps.music.settings import CallSettings, MusicSettings
@@ -77,9 +78,18 @@ async def test_when_no_call_is_free_that_is_told_and_nothing_is_left_behind(
     monkeypatch.setattr(searching, "WITHIN", 0.05)
     answer = await Visitors(music.app).call("GET", "/api/songs/search?text=rain", who="viewer")
     assert (answer.status, answer.headers["retry-after"]) == (503, "60")
-    assert answer.json["detail"].startswith("text: within 0.05 s no call was free for its vector")
+    assert answer.json["detail"].startswith("within 0.05 s no call was free for the text's vector")
     counts = (await music.app.inspect.counts())[searching.QUEUE]
     assert {state.value: number for state, number in counts.items() if number} == {"cancelled": 1}
+
+
+async def test_while_no_call_is_made_that_is_told_at_once_with_the_reason(music: Music) -> None:
+    await music.app.inspect.counts()
+    for until, how in ((None, "resume once that is mended"), (music.app.clock.wall() + 3600, "try later")):
+        await music.app.inspect.close_pool(CALLS, by="ann", reason="密钥无效", until=until)
+        with pytest.raises(Refused, match=f"^no call is made for now: 密钥无效; {how}$"):
+            await music.search.find("rain", 3)
+        assert not (await music.app.inspect.counts()).get(searching.QUEUE, {}).get(State.READY, 0)
 
 
 async def test_two_long_texts_that_begin_alike_are_two(music: Music) -> None:
@@ -97,7 +107,7 @@ async def test_who_waits_for_what_another_has_cancelled_is_told_the_same(music: 
     while not (jobs := (await music.app.inspect.find(Filter(queue=searching.QUEUE))).jobs):  # noqa: ASYNC110 - it is in the store
         await asyncio.sleep(0.01)
     await music.app.inspect.cancel(jobs[0].id)
-    with pytest.raises(Refused, match="text: within 20 s no call was free for its vector"):
+    with pytest.raises(Refused, match="within 20 s no call was free for the text's vector"):
         await asking
 
 
