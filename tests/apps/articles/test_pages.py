@@ -147,11 +147,27 @@ async def test_the_page_is_the_same_on_postgresql(tmp_path: Path, postgres_url: 
         assert (await blog.call("GET", "/api/embedding/queue/status")).json["data"]["queueLength"] == 41
 
 
-async def test_who_may_only_look_does_not_see_the_page(blog: Blog) -> None:
-    for path in ("/articles", "/articles/search?text=x"):
-        assert (await blog.call("GET", path, who=VIEWER, accept="text/html")).status == 403
-    listed = (await blog.call("GET", "/queues", who=VIEWER, accept="text/html")).text
-    assert 'href="/articles"' not in listed
+async def test_who_may_only_look_reads_and_searches_what_is_not_hidden(blog: Blog) -> None:
+    async def seen(path: str) -> Answer:
+        return await blog.call("GET", path, who=VIEWER, accept="text/html")
+
+    assert "No articles yet" in (await seen("/articles")).text
+    shown = await blog.write("潮汐磨坊", "涨潮时水灌满水池。")
+    hidden = await blog.write("草稿", "涨潮以后。", hide="1")
+    async with blog.working():
+        await blog.embedded(shown, hidden)
+        found = await seen(f"/articles/search?{urlencode({'text': '涨潮'})}")
+    overview, one = await seen("/articles"), await seen(f"/articles/{shown}")
+    for answer in (overview, found):
+        assert answer.status == 200, answer.text
+        assert ("潮汐磨坊" in answer.text, "草稿" in answer.text) == (True, False)
+    assert ("涨潮时水灌满水池。" in one.text, (await seen(f"/articles/{hidden}")).status) == (True, 404)
+    for answer in (overview, found, one):
+        assert not re.search(r'action="/articles/(?!search)', answer.text)
+    assert (
+        await blog.call("POST", f"/articles/{shown}/delete", who=VIEWER, accept="text/html")
+    ).status == 403
+    assert 'href="/articles"' in (await seen("/queues")).text
 
 
 @pytest.mark.parametrize(
