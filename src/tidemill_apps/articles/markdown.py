@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from html.parser import HTMLParser
+from html import unescape
 
 import msgspec
 from markdown_it import MarkdownIt
@@ -20,7 +20,10 @@ _FRONT_MATTER = re.compile(
 _FOOTNOTE = re.compile(r"^ {0,3}\[\^[^\]\s]+\]:", re.MULTILINE)
 """Taken for the target of a link, its text would be lost."""
 _SPACES = re.compile(r"[^\S\n]+")
-_BREAKS = re.compile(r"\s*\n\s*")
+_BREAKS = re.compile(r"(?<!\s)\s*\n\s*")  # from where the space begins: else each of its places is tried
+_OPENING = re.compile(r"<(?:!--|(?P<hides>script|style)\b|[a-z/!?])", re.IGNORECASE)
+_END_OF_TAG, _END_OF_COMMENT = re.compile(">"), re.compile("-->")
+_ALT = re.compile(r"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 _WIDE = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]"
 _BROKEN_LINE = re.compile(rf"(?<={_WIDE})\n(?={_WIDE})")
 
@@ -111,27 +114,21 @@ def _tidy(text: str) -> str:
     return _BROKEN_LINE.sub("", lines).replace("\n", " ")
 
 
-class _Text(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden += tag in ("script", "style")
-        self.found.extend([" ", dict(attrs).get("alt") or ""])
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in ("script", "style") and self._hidden > 0
-        self.found.append(" ")
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.found.append(data)
-
-
-def _without_tags(html: str) -> str:
-    reader = _Text()
-    reader.feed(html)
-    reader.close()
-    return "".join(reader.found)
+def _without_tags(text: str) -> str:
+    """Each character is looked at once. `html.parser` begins again at every tag that does not end, and takes
+    minutes for a text of such."""
+    found, at = [], 0
+    while opening := _OPENING.search(text, at):
+        found += [text[at : opening.start()], " "]
+        at = opening.start()
+        end = _END_OF_COMMENT if opening[0] == "<!--" else _END_OF_TAG
+        closing = end.search(text, opening.end())
+        if closing is None:
+            break
+        at = closing.end()
+        alt = _ALT.search(text, opening.end(), at)
+        found += [alt[1] or alt[2] or "", " "] if alt else []
+        if name := opening["hides"]:
+            shown = re.compile(f"</{name}", re.IGNORECASE).search(text, at)
+            at = len(text) if shown is None else shown.start()
+    return unescape("".join([*found, text[at:]]))

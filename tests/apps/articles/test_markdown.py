@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import thread_time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,3 +42,26 @@ def test_any_text_can_be_cleaned(markdown: str) -> None:
     found = cleaned(markdown)
     assert found.text == found.text.strip()
     assert all(0 <= at < len(found.text) for at in found.headings)
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ('<div>潮<img src="x" ALT="磨坊 &amp; 水轮">汐</div>', "潮 磨坊 & 水轮 汐"),
+        ("<div>潮<!-- <b>藏</b> > -->汐</div>", "潮 汐"),
+        ("<div>潮<SCRIPT>if (a < b) hide()</Script>汐<style>p {}</style></div>", "潮 汐"),
+        ("<div>1 < 2, a<b and <unfinished", "1 < 2, a <b and <unfinished"),
+        ("<div>İ<script>藏</script>潮<script>藏", "İ 潮"),
+    ],
+)
+def test_tags_go_and_what_a_reader_reads_stays(html: str, text: str) -> None:
+    assert cleaned(html).text == text
+
+
+@pytest.mark.parametrize("part", ["<div ", "<!-- ", "<script ", "    ", "\n    ", "![", "<img alt='", "</"])
+def test_no_text_takes_longer_than_its_length_allows(part: str) -> None:
+    """By the processor's time: a text that took minutes would be cut again and again, and nothing else."""
+    began = thread_time()
+    cleaned("<div>\n" + part * (60_000 // len(part)))
+    cleaned("```\na" + part * (60_000 // len(part)))
+    assert thread_time() - began < 4
