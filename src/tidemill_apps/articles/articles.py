@@ -64,7 +64,7 @@ class Articles:
         self.embed, self.refresh = self._embed_task(), self._refresh_task()
         self.requests = Requests(app, self.posts, self.packing, self.embed, self.refresh, queue=EMBEDDING)
         self.reembed = self._reembed_task()
-        self._searching = Searching(self.posts, self.vectors, self._query_task())
+        self._searching = Searching(app, self.posts, self.vectors, self._query_task(), POOL)
         self.minding = Minding(app, self.posts, self.vectors, self.requests, EMBED)
         self.loops: list[Loop] = [
             partial(self.minding.keep, settings.minding_seconds),

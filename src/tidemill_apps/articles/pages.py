@@ -19,6 +19,7 @@ from tidemill_apps.articles.samples import samples
 from tidemill_apps.articles.triggers import Triggers, number_of, unknown
 from tidemill_apps.articles.waiting import Waiting
 from tidemill_apps.articles.words import said, say_in
+from tidemill_apps.common.shut import shut
 
 if TYPE_CHECKING:
     from tidemill_apps.articles.articles import Articles
@@ -73,6 +74,7 @@ class Pages:
             "counts": progress,
             "queue": await self._waiting.status(),
             "queue_name": self._articles.queue,
+            **await self._held(),
             "failures": await self._glance.failed(LISTED),
             "newest": await self._glance.recent(LISTED),
         }
@@ -80,11 +82,11 @@ class Pages:
 
     async def one(self, asked: Asked) -> Page:
         post = await self._triggers.visible(asked)
-        shows = {"post": post, "standing": await self._progress.of(post.id)}
+        shows = {"post": post, "standing": await self._progress.of(post.id), **await self._held()}
         return self._page(asked, "article.html", shows, live=("standing",))
 
     async def search(self, asked: Asked) -> Page:
-        results = await found(self._articles, asked.query.text, asked.query.limit)
+        results = await found(self._articles, asked)
         return self._page(asked, "article_search.html", {"text": asked.query.text, "found": results})
 
     async def create(self, asked: Asked) -> Go:
@@ -125,6 +127,11 @@ class Pages:
     async def add_samples(self, asked: Asked) -> Go:
         count = await add_samples(self._articles)
         return Go("/articles", notice=said(asked.language, "samples", count=count))
+
+    async def _held(self) -> dict[str, Any]:
+        """Why no call is made, if so."""
+        pool = self._articles.pool.name
+        return {"pool_name": pool, "shut": await shut(self._articles.app, pool)}
 
     def _page(self, asked: Asked, template: str, shows: dict[str, Any], live: tuple[str, ...] = ()) -> Page:
         always = {"say": say_in(asked.language), "simulated": self._articles.simulated}

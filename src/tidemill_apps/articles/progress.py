@@ -17,6 +17,7 @@ from tidemill_apps.articles.glance import Glance, Line
 from tidemill_apps.articles.triggers import LARGEST
 from tidemill_apps.articles.waiting import Running, Waiting, post_of
 from tidemill_apps.articles.words import said
+from tidemill_apps.common.shut import shut
 
 if TYPE_CHECKING:
     from tidemill_apps.articles.articles import Articles
@@ -29,7 +30,8 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """Articles by `rag_status`; `fraction` of them are done with, one way or the other."""
+    """Articles by `rag_status`; `fraction` of them are done with, one way or the other. `held` is why no call
+    is made for now, None while calls are."""
 
     pending: int
     processing: int
@@ -37,6 +39,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     total: int
     fraction: float
+    held: str | None
 
 
 class OnePost(msgspec.Struct, frozen=True, kw_only=True, rename={"post_id": "postId"}):
@@ -49,7 +52,7 @@ class OnePost(msgspec.Struct, frozen=True, kw_only=True, rename={"post_id": "pos
 
 class Progress:
     def __init__(self, articles: Articles) -> None:
-        self._posts = articles.posts
+        self._app, self._pool, self._posts = articles.app, articles.pool.name, articles.posts
         self._glance, self._waiting = Glance(articles.posts), Waiting(articles)
 
     async def follow(self, asked: Asked) -> Events:
@@ -70,7 +73,13 @@ class Progress:
         found = await self._posts.counts()
         total = sum(found.values())
         ended = found["completed"] + found["failed"]
-        return Counts(**found, total=total, fraction=round(ended / total, 4) if total else 1.0)
+        closed = await shut(self._app, self._pool)
+        return Counts(
+            **found,
+            total=total,
+            fraction=round(ended / total, 4) if total else 1.0,
+            held=None if closed is None else closed.reason,
+        )
 
     async def processing(self) -> tuple[Running, ...]:
         return (await self._waiting.status()).processing_tasks

@@ -23,7 +23,7 @@ from tidemill_apps.articles.answers import (
 from tidemill_apps.articles.glance import distinct
 from tidemill_apps.articles.limits import Limits
 from tidemill_apps.articles.progress import Progress, Watched
-from tidemill_apps.articles.searching import Found, SearchUnavailable
+from tidemill_apps.articles.searching import Found, SearchShut, SearchUnavailable
 from tidemill_apps.articles.triggers import Triggers, number_of, unknown
 from tidemill_apps.articles.waiting import QueueStatus, Waiting
 from tidemill_apps.articles.words import said
@@ -122,7 +122,7 @@ class Routes:
         return Answer(data=shown(await self._triggers.visible(asked)))
 
     async def search(self, asked: Asked) -> Answer[list[Found]]:
-        return Answer(data=await found(self._articles, asked.query.text, asked.query.limit))
+        return Answer(data=await found(self._articles, asked))
 
     def _add(
         self,
@@ -141,8 +141,12 @@ class Routes:
         )(handler)
 
 
-async def found(articles: Articles, text: str, limit: int) -> list[Found]:
+async def found(articles: Articles, asked: Asked) -> list[Found]:
     try:
-        return await articles.search(text, limit)
+        return await articles.search(asked.query.text, asked.query.limit)
+    except SearchShut as error:
+        how = said(asked.language, "open_it" if error.shut.until is None else "try_later")
+        sentence = said(asked.language, "shut", reason=error.shut.reason)
+        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{sentence}; {how}") from error
     except SearchUnavailable as error:
         raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidemill import ConfigurationError, JobError, StoreUnavailable, Task
+from tidemill import ConfigurationError, JobError, StoreUnavailable, Task, Tidemill
 from tidemill_apps.articles.posts import Post, Posts
 from tidemill_apps.articles.vectors import Hit, Vectors
+from tidemill_apps.common.shut import Shut, shut
 
 PATIENCE = 15.0
 REMEMBERED = 256
@@ -23,6 +24,14 @@ PAGES = 10
 
 class SearchUnavailable(StoreUnavailable):
     """The question could not be embedded now, or not be held against the vectors there are."""
+
+
+class SearchShut(SearchUnavailable):
+    """No call is made for longer than anybody would wait for an answer."""
+
+    def __init__(self, shut: Shut) -> None:
+        super().__init__(f"no call is made for now: {shut.reason}")
+        self.shut = shut
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +45,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Searching:
-    def __init__(self, posts: Posts, vectors: Vectors, query: Task[[str], list[float]]) -> None:
+    """`pool`: the name of the one that questions are embedded through."""
+
+    def __init__(
+        self, app: Tidemill, posts: Posts, vectors: Vectors, query: Task[[str], list[float]], pool: str
+    ) -> None:
+        self._app, self._pool = app, pool
         self._posts, self._vectors, self._query = posts, vectors, query
         self._asked: OrderedDict[str, list[float]] = OrderedDict()
 
@@ -71,6 +85,9 @@ class Searching:
         if text in self._asked:
             self._asked.move_to_end(text)
             return self._asked[text]
+        closed = await shut(self._app, self._pool)
+        if closed is not None and closed.outlasts(self._app.clock.wall() + PATIENCE):
+            raise SearchShut(closed)
         try:
             vector = await (await self._query.enqueue(text)).result(PATIENCE)
         except JobError as error:

@@ -17,6 +17,8 @@ from tests.apps.articles.blog import ADMIN, VIEWER, Blog, blog_in
 from tests.web.asgi import Answer
 from tests.web.signed import FORM
 from tidemill_apps.articles import words
+from tidemill_apps.articles.articles import POOL
+from tidemill_apps.articles.progress import Progress
 from tidemill_apps.articles.samples import samples
 from tidemill_apps.common.providers.account import Account
 
@@ -133,6 +135,27 @@ async def test_search_shows_what_is_near(blog: Blog) -> None:
     assert shown.status == 200, shown.text
     assert "How a tide mill works" in shown.text
     assert "<pond>" not in shown.text
+
+
+async def test_while_no_call_is_made_every_place_says_why(blog: Blog) -> None:
+    number = await blog.write("磨坊")
+    hour = blog.app.clock.wall() + 3600
+    for until, how in ((None, "tidemill pools open embeddings"), (hour, "try later")):
+        await blog.app.inspect.close_pool(POOL, by="ann", reason="密钥<无效>", until=until)
+        for path in ("/articles", f"/articles/{number}"):
+            shown = (await look(blog, path)).text
+            assert "no call is made to the provider for now: 密钥&lt;无效&gt;" in shown
+            assert ('href="/pools/embeddings"' in shown) == (until is None)
+        assert (await Progress(blog.articles).counts()).held == "密钥<无效>"
+        answer = await blog.call("GET", "/api/post/search?text=x")
+        assert (answer.status, answer.json["status"]) == (503, False)
+        assert f"密钥<无效>; {how}" in answer.json["message"].replace(
+            "once that is mended, open the pool: ", ""
+        )
+    answer = await blog.call("GET", "/api/post/search?text=x", accept_language="zh")
+    assert re.fullmatch("目前不会调用服务商.密钥<无效>; 请稍后再试", answer.json["message"])
+    await blog.app.inspect.open_pool(POOL)
+    assert "no call is made" not in (await look(blog, "/articles")).text
 
 
 async def test_the_page_is_the_same_on_postgresql(tmp_path: Path, postgres_url: str) -> None:

@@ -74,6 +74,7 @@ async def test_the_counts_go_from_pending_to_completed(
                 "failed": 0,
                 "total": 3,
                 "fraction": 1.0,
+                "held": None,
             }
             await blog.embedded(*numbers)
 
