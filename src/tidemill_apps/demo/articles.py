@@ -105,7 +105,10 @@ class ArticlesStory:
             await asyncio.sleep(LOOK)
         post = under_way[0]
         await articles.change(post.id, content=EDITED)
-        self._screen.say(f"rewritten while its call is under way: {post.title}; it will run once more")
+        self._screen.say(
+            f"rewritten while its call is under way: {post.title}; its new text says who owns a yellow "
+            "umbrella, and it runs once more"
+        )
         return post
 
     async def _embedded(self, articles: Articles) -> None:
@@ -118,10 +121,9 @@ class ArticlesStory:
         before = len(self._books.bills)
         [post] = [post for post in await articles.posts.recent(100) if post.title == sample.title]
         await articles.change(post.id, hide="1")
+        self._screen.say(f"hidden: {sample.title}; who asks for it again finds something else, or nothing")
         gone = not await self._finds(articles, sample.question, sample.title)
-        calls = len(self._books.bills) - before
-        self._screen.say(f"hidden: {sample.title}; found no more, and {calls} calls were made for that")
-        return gone, calls
+        return gone, len(self._books.bills) - before
 
     async def _finds(self, articles: Articles, question: str, title: str) -> bool:
         found = await articles.search(question, limit=1)

@@ -24,7 +24,7 @@ def music_promises(told: MusicTold) -> Iterator[Promise]:
     foreseen = f"{preview.calls} calls in {preview.seconds or 0:.1f} s"
     yield (
         preview.calls == told.first and off <= A_MINUTE,
-        f"the dry run said {foreseen}, and it were {told.first} in {told.seconds:.1f} s",
+        f"the dry run said {foreseen}, and it took {told.first} in {told.seconds:.1f} s",
     )
     most = books.busiest("requests", 60)
     yield 0 < most <= PER_MINUTE, f"never more than {most} requests in a minute that allows {PER_MINUTE}"
