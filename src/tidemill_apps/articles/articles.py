@@ -29,6 +29,7 @@ from tidemill_apps.articles.settings import ArticlesSettings
 from tidemill_apps.articles.tables import posts_table
 from tidemill_apps.articles.tokens import tokens_by
 from tidemill_apps.articles.vectors import Vectors
+from tidemill_apps.common.apart import keep_apart
 from tidemill_apps.common.database import Database
 from tidemill_apps.common.providers.chosen import EMBEDDING_MODELS
 
@@ -48,6 +49,7 @@ class Articles:
     queue = EMBEDDING
 
     def __init__(self, app: Tidemill, settings: ArticlesSettings) -> None:
+        keep_apart(app, settings.database_url, "ARTICLES_DATABASE_URL")
         self.app, self.settings = app, settings.checked()
         account = settings.embeddings
         self.simulated = not account.key and not account.base_url

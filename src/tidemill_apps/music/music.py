@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from tidemill import Context, Tidemill
 from tidemill.telemetry.events import JobFailed, JobLost
 from tidemill.web import Refused
+from tidemill_apps.common.apart import keep_apart
 from tidemill_apps.common.database import Database
 from tidemill_apps.music import following, pages, routes, settings_page, sweeping
 from tidemill_apps.music.connections import Connections, is_simulated
@@ -31,6 +32,7 @@ from tidemill_apps.music.working import tasks
 
 class Music:
     def __init__(self, app: Tidemill, settings: MusicSettings) -> None:
+        keep_apart(app, settings.database_url, "MUSIC_DATABASE_URL")
         self.app, self.settings = app, settings
         self.database = Database(settings.database_url)
         self.library = Library(self.database, self.wall)
