@@ -99,7 +99,7 @@ def _reading(music: Music) -> None:
         await music.prepare()
         id_ = asked.path["song"]
         if not await music.library.stored([id_]):
-            raise Refused(NOT_FOUND, f"song: there is none with the id {id_!r}; see the page of songs")
+            raise Refused(NOT_FOUND, f"song: there is no {id_!r}; GET /api/songs/search finds ids")
         return likes(await music.similar.to_song(id_, asked.query.count))
 
     @web.route(
