@@ -13,6 +13,7 @@ from tidemill.testing.providers import Options, Reason, Trouble
 from tidemill_apps.music import words
 from tidemill_apps.music.limits import FULL
 from tidemill_apps.music.standing import Stage
+from tidemill_apps.music.tables import songs
 
 
 async def test_the_page_shows_how_it_stands(tmp_path: Path) -> None:
@@ -47,6 +48,17 @@ async def test_the_buttons_do_what_they_say(tmp_path: Path) -> None:
             assert f"/music/{press}" in (await browser.get("/music")).text
             assert (await browser.post(f"/music/{press}", csrf)).status == 303
             assert await its.stage() is stage
+
+
+async def test_progress_says_how_many_failed(tmp_path: Path) -> None:
+    async with world(tmp_path, 40) as its:
+        await its.start()
+        await its.run_until_idle()
+        async with its.music.database.transaction() as connection:
+            await connection.execute(songs.update().values(status="FAILED"))
+        assert (
+            "0 of 40 songs are done, 40 failed" in (await (await its.visitors.browser()).get("/music")).text
+        )
 
 
 async def test_a_breaker_and_its_time_are_shown(tmp_path: Path) -> None:
