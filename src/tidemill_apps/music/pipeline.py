@@ -128,6 +128,12 @@ class Pipeline:
             await self._app.inspect.overview(sparing=True), Stage.IDLE if job is None else _stage_of(job)
         )
 
+    async def trouble(self) -> str | None:
+        """What the newest of the pipeline's own jobs failed with, for good or until it is tried again."""
+        newest = (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE), limit=1)).jobs
+        failing = (job for job in newest if job.state in (*LIVE, State.FAILED))
+        return next((job.error.message for job in failing if job.error is not None), None)
+
     async def _unpause(self) -> None:
         for queue in await self._known(WORK_QUEUES):
             await self._app.inspect.resume(queue)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Status(Struct, frozen=True, kw_only=True, rename="camel"):
     """`completed_jobs` counts all there ever were: their records are removed at once.
     `pipeline_state` is what the source knew, `state` all of it. `problems` are rows of
-    system_settings that cannot hold."""
+    system_settings that cannot hold, and why a sync failed."""
 
     is_paused: bool
     is_worker_running: bool
@@ -45,6 +45,7 @@ async def status_of(music: Music) -> Status:
     songs = await music.library.counts()
     found = await music.system_settings.read()
     totals = await music.app.inspect.totals()
+    trouble = await music.pipeline.trouble()
     held = stands.held
     return Status(
         is_paused=stands.paused is not None,
@@ -62,7 +63,7 @@ async def status_of(music: Music) -> Status:
         pause_reason=None if held is None else held.reason,
         songs={status.value: number for status, number in songs.items()},
         simulator=music.simulated,
-        problems=list(found.problems),
+        problems=[*found.problems, *([trouble] if trouble else [])],
     )
 
 

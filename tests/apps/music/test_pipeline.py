@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tests.apps.music.world import World, world
 from tests.servers.program import HOST, free_port
@@ -209,13 +211,20 @@ async def test_a_music_server_that_is_away_is_told_and_leaves_everything_as_it_w
     nobody = SubsonicSettings(url=f"http://{HOST}:{free_port()}", user="ann", password="sesame")  # noqa: S106 - nobody's
     async with world(tmp_path, 10, subsonic=nobody) as its:
         await its.pipeline.start(Start())
+        await its.kit.run_for(1, check=False)
+        assert await its.stage() is Stage.SYNCING
+        assert (await its.call("GET", "/api/queue/status")).json["problems"] == [await its.pipeline.trouble()]
         await its.kit.run_for(60, check=False)
         (job,) = (await its.music.app.inspect.find(Filter(states=(State.FAILED,)))).jobs
         assert (job.task, job.attempts) == ("music-sync", 3)
         assert job.error is not None
         assert job.error.message.startswith(f"the music server {nobody.url} cannot be reached")
         assert "sesame" not in job.error.message
+        assert await its.pipeline.trouble() == job.error.message
         assert (await its.stage(), await its.counts()) == (Stage.IDLE, {"PENDING": 10})
+        await its.pipeline.start(Start(skip_sync=True))
+        await its.run_until_idle()
+        assert await its.pipeline.trouble() is None
 
 
 async def test_songs_of_a_job_that_is_gone_wait_again(tmp_path: Path) -> None:
@@ -240,3 +249,26 @@ async def test_songs_of_jobs_about_to_be_sent_are_left_alone(tmp_path: Path) -> 
         assert await its.music.sweeper.sweep() == 0
         await its.music.app.inspect.cancel(Filter(queue=PIPELINE_QUEUE))
         assert await its.music.sweeper.sweep() == 10
+
+
+async def test_songs_of_many_jobs_wait_again_within_one_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for each job kept somebody who stopped five hundred jobs waiting for minutes."""
+    async with world(tmp_path, 60) as its:
+        await its.music.system_settings.write("queue_batch_size", 2)
+        await its.pipeline.start(Start(skip_sync=True))
+        for queue in WORK_QUEUES:
+            await its.music.app.inspect.pause(queue)
+        await its.kit.run_until_idle()
+        begun: list[None] = []
+        transaction = its.music.database.transaction
+
+        def counted() -> AbstractAsyncContextManager[AsyncConnection]:
+            begun.append(None)
+            return transaction()
+
+        monkeypatch.setattr(its.music.database, "transaction", counted)
+        stopped = await its.pipeline.stop("ann")
+        assert (stopped.cancelled, stopped.released, len(begun)) == (30, 60, 1)
+        assert len(await its.music.library.pending()) == 60
