@@ -154,11 +154,15 @@ class Library:
         of_job = and_(songs.c.job_id == job_id, songs.c.status == Status.PROCESSING.value)
         await self._settle(update(songs).where(of_job).values(status=before_processing()))
 
-    async def release(self, job_id: str | None) -> int:
-        """The job is over and its songs are as they were before. Answers how many. None: those that are
-        PROCESSING and nobody's."""
-        values = {"status": was(), "job_id": null()}
-        return await self._settle(update(songs).where(of_job(job_id), held()).values(values))
+    async def release(self, *job_ids: str | None) -> int:
+        """The jobs are over and their songs are as they were before, in one transaction. Answers how many.
+        None: those that are PROCESSING and nobody's."""
+        released = update(songs).where(held()).values({"status": was(), "job_id": null()})
+        whose = [songs.c.job_id.in_(some) for some in pieces([id_ for id_ in job_ids if id_ is not None])]
+        if None in job_ids:
+            whose.append(songs.c.job_id.is_(None))
+        async with self.database.transaction() as connection:
+            return sum([(await connection.execute(released.where(theirs))).rowcount for theirs in whose])
 
     async def fail(self, job_id: str | None, error: str, answer: str | None = None) -> int:
         """The job failed for good, and with it those songs it still has. `answer` is kept for debugging."""

@@ -33,23 +33,23 @@ class Sweeper:
         held = await self._library.left_processing()
         sending = await self._is_sending()
         jobs = await self._jobs(job for job in held if job is not None)
+        over: list[str | None] = []
         right = 0
         for id_ in held:
             job = None if id_ is None else jobs.get(id_)
-            if job is not None and job.state in LIVE:
-                continue
-            if job is None and sending and id_ is not None:
-                continue
-            right += await self._set_right(id_, job)
+            if job is not None and job.state is State.FAILED:
+                right += await self._fail(job)
+            elif id_ is None or (job is None and not sending) or (job is not None and job.state not in LIVE):
+                over.append(id_)
+        if over:
+            right += await self._library.release(*over)
         if right:
             log.info("songs_set_right", songs=right)
         return right
 
-    async def _set_right(self, id_: str | None, job: Job | None) -> int:
-        if job is None or job.state is not State.FAILED:
-            return await self._library.release(id_)
+    async def _fail(self, job: Job) -> int:
         said = "" if job.error is None else f": {job.error.message}"
-        return await self._library.fail(id_, f"{job.reason or 'its job failed'}{said}")
+        return await self._library.fail(job.id, f"{job.reason or 'its job failed'}{said}")
 
     async def _is_sending(self) -> bool:
         wanted = Filter(queue=PIPELINE_QUEUE, task=self._enqueues, states=LIVE)

@@ -45,6 +45,7 @@ songs = Table(
     Column("kept_answer", Text),  # an answer nobody could read, for debugging
     Column("changed_at", BigInteger),  # milliseconds
     Index("songs_by_status", "status", "changed_at"),
+    Index("songs_by_job", "job_id"),
 )
 
 
