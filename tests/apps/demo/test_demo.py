@@ -20,6 +20,8 @@ from tidemill_apps.music.sample import tracks
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 FOREIGN = {"TIDEMILL_URL": "redis://127.0.0.1:1", "MUSIC_CALLS_PER_MINUTE": "none", "DATABASE_URL": "x://"}
 """What is set for other programs is not meant for it."""
+PATIENCE = 240
+"""Seconds. It takes half a minute, and twice that where others are at work."""
 
 
 @pytest.mark.alone
@@ -42,7 +44,7 @@ def demo(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 
