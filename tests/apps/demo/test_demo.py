@@ -25,6 +25,7 @@ PATIENCE = 240
 
 
 @pytest.mark.alone
+@pytest.mark.timeout(PATIENCE + 60)
 def test_it_keeps_its_promises_and_leaves_behind_what_it_says(tmp_path: Path) -> None:
     """One test, because it is played once: half a minute in which one mostly waits."""
     done = demo(tmp_path, **FOREIGN)
