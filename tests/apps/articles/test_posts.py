@@ -103,6 +103,9 @@ async def test_a_run_of_the_old_text_does_not_complete_the_new_one(place: str) -
     assert (now.rag_status, now.rag_version, now.rag_current) == ("pending", 2, 1)
     await standing.fail("a", "the old run failed")
     assert (await posts.get(post.id)) == now
+    await standing.begin({post.id: "b"})
+    await standing.finish([Finished(post.id, begun.rag_version, 1, 0)])  # a process that was thought dead
+    assert [one.rag_status for one in await posts.many([post.id])] == ["processing"]
     await posts.database.close()
 
 
@@ -224,7 +227,7 @@ async def test_who_takes_many_rows_takes_them_in_order(postgres_url: str, verb: 
     """Somebody has the first row and wants the second: that must not end with two who wait for each other."""
     posts = posts_at(postgres_url)
     one, two = await posts.create("一", "内容"), await posts.create("二", "内容")
-    await posts.change(one.id, title="壹")  # from here on it lies behind the other one
+    await posts.change(one.id, content="又")  # from here on it lies behind the other one
     standing, columns = Standing(posts), posts.table.c
     verbs: dict[str, Callable[[], Awaitable[object]]] = {
         "begin": lambda: standing.begin({two.id: "b", one.id: "a"}),
