@@ -64,11 +64,6 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
         """Whether its text is another than the one that is searched."""
         return self.rag_version > self.rag_current
 
-    @property
-    def unlabelled(self) -> bool:
-        """Whether its vectors carry a title or a hiding that is no longer true."""
-        return self.rag_label != self.rag_labelled
-
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
     """What a change changed: the `text`, which has to be embedded, or only its `label`."""
