@@ -7,7 +7,6 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import httpx2
-from msgspec.structs import replace
 
 from tidemill import Tidemill
 from tidemill.testing.providers import Options, Quota
@@ -24,7 +23,6 @@ from tidemill_apps.music.syncing import Source
 
 LATENCY = (1.0, 3.0)
 """Seconds a simulated call takes."""
-DIMENSIONS = 256
 TIMEOUT = 60.0
 
 
@@ -74,7 +72,7 @@ class Connections:
                 options=Options(latency=LATENCY),
             )
         )
-        return [_simulated(one, server.url) if is_simulated(one) else one for one in accounts]
+        return [at_simulator(one, server.url) if is_simulated(one) else one for one in accounts]
 
     async def _source(self) -> Source:
         subsonic = self._settings.subsonic
@@ -89,11 +87,6 @@ class Connections:
             self._app.entropy.secret,
             token=subsonic.auth == "token",
         )
-
-
-def _simulated(account: Account, url: str) -> Account:
-    """With vectors long enough that the words of sixty songs do not fall together in them."""
-    return replace(at_simulator(account, url), dimensions=account.dimensions or DIMENSIONS)
 
 
 def is_simulated(account: Account) -> bool:
