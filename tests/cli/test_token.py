@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -100,3 +102,33 @@ def test_who_did_it_is_in_the_audit_log(cli: Cli) -> None:
         "tidemill link",
     ]
     assert all("@" in entry.who and entry.address is None for entry in entries)
+
+
+LIMITED = """
+import os
+from tidemill import Limit, Tidemill
+
+app = Tidemill("sqlite:///limited.db")
+model = app.pool("model", Limit.requests(int(os.environ.get("CALLS", "5")), per="minute"))
+app.queue("work", concurrency=int(os.environ.get("CALLS", "5")))
+
+@app.task(name="call", queue="work", pool=model)
+async def call() -> None: ...
+"""
+LIMITS = (("queues", "work"), ("pools", "model"))
+
+
+def test_a_token_made_in_another_shell_changes_no_limit(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs was given its limits by variables that this shell does not have."""
+    (tmp_path / "limited.py").write_text(LIMITED)
+    at = ("--app", "limited:app")
+    monkeypatch.setenv("CALLS", "2")
+    assert cli("enqueue", "call", *at).code == 0
+    before = [cli(kind, "info", name, "--json", *at).json for kind, name in LIMITS]
+    monkeypatch.delenv("CALLS")
+    sys.modules.pop("limited")
+    assert cli("token", "create", "ann", *at).code == 0
+    after = [cli(kind, "info", name, "--json", *at).json for kind, name in LIMITS]
+    assert [one["declared"] for one in after] == [one["declared"] for one in before]

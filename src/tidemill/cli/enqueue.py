@@ -75,7 +75,7 @@ def enqueue(
     if file is not None:
         return send_file(target, app, chosen, file)
     arguments = _arguments(chosen, words, payload)
-    return target.run_and_make(lambda app: _send(app, chosen, arguments, wait, target), app)
+    return target.run_and_make(lambda app: _send(app, chosen, arguments, wait, target), app, declare=True)
 
 
 def _refuse_mixtures(

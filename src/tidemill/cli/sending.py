@@ -32,7 +32,7 @@ def send_file(target: Target, app: Tidemill, task: Task[..., Any], file: str) ->
     with _opened(file) as lines:
         total = _check(task, lines)
         lines.seek(0)
-        sent, existing = target.run_and_make(lambda app: _send(app, task, lines, total), app)
+        sent, existing = target.run_and_make(lambda app: _send(app, task, lines, total), app, declare=True)
     if target.json:
         print_json({"sent": sent, "existing": existing})
     else:

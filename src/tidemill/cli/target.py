@@ -88,10 +88,13 @@ class Target:
         ):
             return asyncio.run(_opened(app, work, declare=True))
 
-    def run_and_make(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]], app: Tidemill) -> T:
-        """The same for what may be the first use of a store: it is made when it is not there."""
+    def run_and_make(
+        self, work: Callable[[Tidemill], Coroutine[Any, Any, T]], app: Tidemill, *, declare: bool
+    ) -> T:
+        """The same for what may be the first use of a store: it is made when it is not there. Only what
+        sends jobs has to `declare`: queues and pools may be set by variables that another shell has."""
         require_outside(app)
-        return asyncio.run(_opened(app, work, declare=True))
+        return asyncio.run(_opened(app, work, declare=declare))
 
 
 async def _opened(app: Tidemill, work: Callable[[Tidemill], Coroutine[Any, Any, T]], *, declare: bool) -> T:

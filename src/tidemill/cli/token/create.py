@@ -36,7 +36,9 @@ def create(target: Target, name: str, *, role: str, expires: float | None) -> No
 
     The name stands in the audit log and beside what the user overrides. Type the token into the sign-in of
     the dashboard, or send it as `Authorization: Bearer` to the API."""
-    made = target.run_and_make(lambda app: _create(app, name, Role(role), expires), target.application())
+    made = target.run_and_make(
+        lambda app: _create(app, name, Role(role), expires), target.application(), declare=False
+    )
     if target.json:
         print_json(made)
         return
