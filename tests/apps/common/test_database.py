@@ -133,12 +133,12 @@ async def test_processes_that_start_together_make_the_tables_once_and_wait_for_e
         await connection.execute(insert(songs).values(id="1", title="潮汐"))
     await first.close()
     spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=_prepare_and_count, args=(url,)) for _ in range(3)]
+    processes = [spawn.Process(target=_prepare_and_count, args=(url,)) for _ in range(2)]
     for process in processes:
         process.start()
     for process in processes:
         await asyncio.to_thread(process.join, 60)
-    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert [process.exitcode for process in processes] == [0, 0]
     async with first.reading() as connection:
         found = (await connection.execute(select(SONGS.c.title, SONGS.c.plays, SONGS.c.mood))).one()
         assert tuple(found) == ("潮汐", 30, None)
