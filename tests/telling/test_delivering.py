@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,8 +14,8 @@ from tidemill import Context, Filter, GiveUp, Limit, State, Tidemill
 from tidemill.contract.store import Store
 from tidemill.core.courses import Kind
 from tidemill.errors import ConfigurationError, WebhookNotFound
-from tidemill.telling import verify
-from tidemill.telling.webhook import NewWebhook, What
+from tidemill.telling import keeping, verify
+from tidemill.telling.webhook import Declared, NewWebhook, What
 from tidemill.testing import ManualClock
 from tidemill.worker import teller
 
@@ -54,6 +56,29 @@ async def test_a_task_says_what_is_told_of_it_s16(clock: ManualClock, receiver: 
     assert got.path == "/hook"
     assert got.json == {"event": "feed.refreshed", "feedId": 7, "articleCount": 70}
     assert verify(got.body, got.headers, SECRET, clock=clock).id == got.headers["webhook-id"]
+
+
+async def test_a_webhook_is_known_before_the_first_job_runs(
+    clock: ManualClock, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ends before is never told."""
+    app, known, declare = an_app(clock), [], keeping.declare
+
+    async def slowly(store: Store, declared: Mapping[str, Declared]) -> None:
+        await asyncio.sleep(0.05)
+        await declare(store, declared)
+
+    @app.task(name="look")
+    async def look() -> None:
+        known.append([view.name for view in await app.webhooks.list()])
+
+    monkeypatch.setattr(keeping, "declare", slowly)
+    app.webhook("reader", receiver.url, on=["job.done"])
+    async with app:
+        await look.enqueue()
+        await work(app)
+    assert known == [["reader"]]
+    assert len(receiver.got) == 1
 
 
 async def test_without_words_of_its_own_no_payload_or_result_is_told(

@@ -169,6 +169,8 @@ class Crew:
         where = InThread if self._options.heartbeat_thread else OnLoop
         pulse = where(self._heartbeat, self._store)
         try:
+            if self._teller is not None:
+                await self._teller.begin()
             async with asyncio.TaskGroup() as group:
                 services = [group.create_task(service) for service in self._services()]
                 self._pumping = asyncio.create_task(self._pump_until_over())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,13 @@ class Teller:
         if self._direct.is_wanted:
             self._emitter.signals.subscribe(self._direct.lost, StoreLost)
             self._emitter.signals.subscribe(self._direct.back, StoreBack)
+
+    async def begin(self) -> None:
+        """Before the first job: what ended before its webhook was known is never told. Where the store does
+        not answer yet, `_watch` asks again and says so."""
+        if self._telling.webhooks:
+            with suppress(StoreError):
+                await self._list()
 
     async def with_deliveries(self, before: Course, advance: Advance) -> Advance:
         from tidemill.telling.flows import with_deliveries
