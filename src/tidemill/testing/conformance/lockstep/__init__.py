@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tidemill.testing.conformance.fixtures import Arrive, MakeStore
@@ -46,13 +46,16 @@ class Lockstep(Batches, Courses, Successors, Meters, Steps, People, Readers):
     """All rules on one pair of stores."""
 
 
-def run_lockstep(make_store: MakeStore, arrive: Arrive, using: settings = SETTINGS) -> None:
+def run_lockstep(
+    make_store: MakeStore, arrive: Arrive, using: settings = SETTINGS, *, drawn_from: int | None = None
+) -> None:
     """Raises AssertionError with the shortest history in which the store differs from the model.
 
-    `make_store` is called once per history and must give an empty store each time."""
+    `make_store` is called once per history and must give an empty store each time. The same histories are
+    drawn from the same seed, `drawn_from`."""
 
     class Machine(Lockstep):
         def __init__(self) -> None:
             super().__init__(make_store, arrive)
 
-    run_state_machine_as_test(Machine, settings=using)
+    run_state_machine_as_test(Machine if drawn_from is None else seed(drawn_from)(Machine), settings=using)
