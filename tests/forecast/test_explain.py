@@ -9,6 +9,8 @@ import pytest
 
 from tests.forecast.bench import Bench, virtually
 from tidemill import Day, Explanation, JobHandle, Limit, Task
+from tidemill.core.calendars import period_at
+from tidemill.core.limits import calendar_of
 from tidemill.core.pools import PoolChanges
 from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.spending import Observation
@@ -62,6 +64,23 @@ def test_each_limit_is_named_with_its_next_slot(name: str) -> None:
             await bench.stop()
             await asyncio.sleep(it.details["until"] - bench.clock.wall() - 5)
             bench.work()
+        await starts_as_told(bench, it)
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("from_midnight", [-200.0, 100.0])
+def test_the_turn_of_a_day_is_told_as_such_and_not_as_a_quota_that_is_gone(from_midnight: float) -> None:
+    async def scenario(bench: Bench) -> None:
+        limit = Limit.requests(250, per=Day("Asia/Shanghai"))
+        task = bench.task(pool=bench.app.pool("api", limit, midnight=300.0))
+        midnight = period_at(calendar_of(limit), bench.clock.wall()).end
+        await asyncio.sleep(midnight - bench.clock.wall() + from_midnight)
+        bench.work()
+        it = await told(bench, await sent(task), Code.POOL_TURN)
+        assert "has enough left of its 250 requests per day" in it.sentence
+        assert "around the turn of the day in Asia/Shanghai" in it.sentence
+        assert it.details["until"] == pytest.approx(midnight + 300, abs=1)
         await starts_as_told(bench, it)
 
     virtually(scenario)

@@ -31,6 +31,7 @@ class Code(StrEnum):
     POOL_RAMP = "pool_ramp"  # a pool was closed and opens slowly
     POOL_HELD_BACK = "pool_held_back"  # what is left of a limit is for more urgent jobs
     POOL_HELD = "pool_held"  # a pool keeps a place for a larger job
+    POOL_TURN = "pool_turn"  # nothing is taken around the turn of a limit's day, week or month
     POOL_LIMIT = "pool_limit"  # a limit of a pool it needs is used up
     UNRIPE = "unripe"  # it waits for others to share a call with
     QUEUE_LIMIT = "queue_limit"  # as many jobs of the queue run as may

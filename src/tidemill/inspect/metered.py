@@ -9,9 +9,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from tidemill.core import breaker as breakers
-from tidemill.core.accounts import Denied, Taken, ask
+from tidemill.core.accounts import Denied, Taken, ask, believed
 from tidemill.core.batching import needs_of_call
 from tidemill.core.breaker import Breaker, Shut
+from tidemill.core.calendars import Calendar
 from tidemill.core.closing import Closure
 from tidemill.core.forecast.known import Known
 from tidemill.core.job import Job
@@ -161,6 +162,12 @@ def _refused(  # noqa: PLR0917 - a refusal is told whole
             f"job has {job.priority}. {slot}"
         )
         return Cause(Code.POOL_HELD_BACK, said, {**details, "urgent": urgent})
+    if isinstance(limit.per, Calendar) and _is_free(pool, limit, units):
+        said = (
+            f"The {name} has enough left of its {amount}, but takes nothing around the turn of the "
+            f"{limit.per.every} in {limit.per.zone}: a call could count on either side of it. {slot}"
+        )
+        return Cause(Code.POOL_TURN, said, details)
     said = f"The {name} allows {amount}, and not enough of it is free for the {units:g} the job needs. {slot}"
     return Cause(Code.POOL_LIMIT, said, details)
 
@@ -173,6 +180,13 @@ def _unramped(pool: Known) -> Known:
 
 def _lets_in(job: Job, need: Need, pool: Known, limit: Limit) -> bool:
     return not isinstance(_asked(job, need, pool, replace(pool.settings, limits=(limit,))), Denied)
+
+
+def _is_free(pool: Known, limit: Limit, units: float) -> bool:
+    """By the count alone, whatever else keeps calls back."""
+    settings = replace(pool.settings, limits=(limit,))
+    (held,) = believed(settings, pool.account, pool.now).limits
+    return pool.account.state.counted(held, pool.now, settings.guards) + units <= held.amount + TINY
 
 
 def _asked(job: Job, need: Need, pool: Known, settings: PoolSettings) -> Taken | Denied:

@@ -33,14 +33,15 @@ CALLS_A_BATCH = 2
 JITTER = 0.5
 AROUND_MIDNIGHT = 0.5
 """Seconds by which the provider's calendar may be off."""
-LIKE = "sample-004"
+LIKE, TEXT, FOUND = "sample-004", "calm, moonlight, late at night", 3
 LOOK = 0.1
 
 
 @dataclass(frozen=True)
 class MusicTold:
     """What was seen. `books` are the simulator's, `minimum` is what the songs had to cost. `first` are the
-    calls of the first half and `seconds` what it took; `closed` is how long the day's quota was gone."""
+    calls of the first half and `seconds` what it took; `closed` is how long the day's quota was gone. `like`
+    another song, and `spoken_of` by a text, so many were found."""
 
     books: Ledger
     minimum: int
@@ -50,7 +51,8 @@ class MusicTold:
     first: int
     seconds: float
     closed: float
-    like: list[Match]
+    like: int
+    spoken_of: int
 
 
 class MusicStory:
@@ -61,7 +63,7 @@ class MusicStory:
         self._songs = self._minimum = 0
 
     async def tell(self) -> MusicTold:
-        async with self._opened() as music, self._screen.following(lambda: self._look(music)):
+        async with self._opened(self._clock) as music, self._screen.following(lambda: self._look(music)):
             await self._sync(music)
             preview = await self._preview(music)
             seconds = await self._run(music, FIRST)
@@ -70,6 +72,8 @@ class MusicStory:
             closed = await self._ride_out(music)
             completed = (await music.library.counts())[Status.COMPLETED]
             like = await self._like(music)
+        async with self._opened() as music:
+            spoken_of = await self._find(music)
         return MusicTold(
             books=self._books,
             minimum=self._minimum,
@@ -80,6 +84,7 @@ class MusicStory:
             seconds=seconds,
             closed=closed,
             like=like,
+            spoken_of=spoken_of,
         )
 
     @property
@@ -87,8 +92,9 @@ class MusicStory:
         return self._provider.ledger
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[Music]:
-        app = Tidemill("sqlite:///music-jobs.db", clock=self._clock)
+    async def _opened(self, clock: BeforeMidnight | None = None) -> AsyncIterator[Music]:
+        """By the machine's own clock when it is None, as for whoever goes on with what the demo leaves."""
+        app = Tidemill("sqlite:///music-jobs.db", clock=clock)
         async with Server(self._provider) as server:
             music = Music(app, _settings(account_at(server.url)))
             await music.prepare()
@@ -134,12 +140,18 @@ class MusicStory:
         await _until(music, Stage.IDLE)
         return closed
 
-    async def _like(self, music: Music) -> list[Match]:
+    async def _like(self, music: Music) -> int:
         [song] = await music.library.stored([LIKE])
-        found = await music.similar.to_song(LIKE, 3)
-        told = ", ".join(f"{match.song.title} ({match.likeness:.2f})" for match in found)
-        self._screen.say(f"songs like {song.title}: {told}")
-        return found
+        found = await music.similar.to_song(LIKE, FOUND)
+        self._screen.say(f"songs like {song.title}: {_told(found)}")
+        return len(found)
+
+    async def _find(self, music: Music) -> int:
+        """The text's vector is one call more."""
+        found = await music.search.find(TEXT, FOUND)
+        self._minimum += 1
+        self._screen.say(f"{TEXT}: {_told(found)}")
+        return len(found)
 
     async def _look(self, music: Music) -> list[Bar]:
         counts = await music.library.counts()
@@ -171,6 +183,10 @@ def _settings(account: Account) -> MusicSettings:
         call_seconds=0.1,
         resume_at=f"00:00 {ZONE}",
     )
+
+
+def _told(found: list[Match]) -> str:
+    return ", ".join(f"{match.song.title} ({match.likeness:.2f})" for match in found)
 
 
 async def _until(music: Music, *stages: Stage) -> None:

@@ -34,6 +34,10 @@ def music_promises(told: MusicTold) -> Iterator[Promise]:
         f"refused {len(reasons)}: the call by which it was learned that the day's quota was gone",
     )
     yield told.closed > 0, f"all waited {told.closed:.1f} s for the next day, and went on by themselves"
+    yield (
+        told.like > 0 and told.spoken_of > 0,
+        f"{told.like} songs were found by another song, and {told.spoken_of} by a text",
+    )
 
 
 def articles_promises(told: ArticlesTold) -> Iterator[Promise]:

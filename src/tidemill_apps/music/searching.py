@@ -4,8 +4,19 @@ backlog and within the same limits."""
 from __future__ import annotations
 
 import hashlib
+import math
 
-from tidemill import Context, JobCancelled, JobFailed, Pool, ResultTimeout, Retry, Tidemill, Unique
+from tidemill import (
+    Context,
+    Explanation,
+    JobCancelled,
+    JobFailed,
+    Pool,
+    ResultTimeout,
+    Retry,
+    Tidemill,
+    Unique,
+)
 from tidemill.web import Refused
 from tidemill_apps.common.shut import shut
 from tidemill_apps.music.asking import ask_vectors
@@ -15,6 +26,8 @@ from tidemill_apps.music.similar import Match, Similar
 QUEUE, NAME = "music-search", "music-embed-text"
 URGENT = 0
 WITHIN = 20.0
+LATER = 60.0
+"""Seconds, when nobody can say when a call will be free."""
 UNAVAILABLE = 503
 
 
@@ -42,17 +55,22 @@ class Search:
         try:
             vector = await job.result(timeout=WITHIN)
         except (ResultTimeout, JobCancelled):  # who asked the same and waited for longer has cancelled it
+            why = await self._app.explain(job.id)
             await job.cancel("nobody waits for it any more")
-            raise Refused(
-                UNAVAILABLE,
-                f"within {WITHIN:g} s no call was free for the text's vector, or no worker runs; try later",
-                headers={"retry-after": "60"},
-            ) from None
+            raise self._late(why) from None
         except JobFailed as error:
             raise Refused(UNAVAILABLE, f"the text's vector could not be made: {error}; try later") from error
         if vector is None:
             raise Refused(UNAVAILABLE, "text: the provider gave no vector for it; say it in other words")
         return await self._similar.to_vector(vector, count)
+
+    def _late(self, why: Explanation) -> Refused:
+        wait = LATER if why.starts_at is None else max(1.0, why.starts_at - self._app.clock.wall())
+        return Refused(
+            UNAVAILABLE,
+            f"the text's vector was not there within {WITHIN:g} s. {why.sentence} Try later.",
+            headers={"retry-after": f"{math.ceil(wait)}"},
+        )
 
     async def _mind_closed(self) -> None:
         """Who knows that nobody will answer in time does not let people wait for it."""

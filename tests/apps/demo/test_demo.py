@@ -7,8 +7,11 @@ import shlex
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 from tests.docs.pages import ROOT
 from tests.docs.terminal import environment
@@ -51,7 +54,7 @@ def demo(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 
 def _judges(shown: str) -> None:
     verdicts = [line for line in shown.splitlines() if line.startswith(("ok ", "NOT"))]
-    assert len(verdicts) == 13
+    assert len(verdicts) == 14
     assert all(line.startswith("ok ") for line in verdicts)
 
 
@@ -81,8 +84,9 @@ def _is_served(shown: str, folder: Path) -> None:
     commands = [line.strip().partition(" && ") for line in shown.splitlines() if " up " in line]
     assert [enter for enter, _, _ in commands] == ["cd tidemill-demo"] * 2
     for _, _, up in commands:
+        tidemill, _, application = shlex.split(up)
         with subprocess.Popen(
-            [*shlex.split(up), "--port", "0"],
+            [tidemill, "up", application, "--port", "0"],
             cwd=folder,
             env=environment(),
             stderr=subprocess.PIPE,
@@ -90,9 +94,37 @@ def _is_served(shown: str, folder: Path) -> None:
         ) as serving:
             try:
                 assert serving.stderr is not None
-                assert any("/sign-in/" in line for line in serving.stderr)
+                [address] = re.findall(r"(http\S+)/sign-in/", "".join(_until_served(serving.stderr)))
+                assert _found(application, address, _token(tidemill, application, folder))
             finally:
                 serving.terminate()
+
+
+def _until_served(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        yield line
+        if "worker started" in line:
+            return
+
+
+def _token(tidemill: str, application: str, folder: Path) -> str:
+    create = [tidemill, "token", "create", "--app", application, "ann"]
+    done = subprocess.run(create, cwd=folder, env=environment(), capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def _found(application: str, address: str, token: str) -> list[Any]:
+    """Searched at once, as by whoever has just seen the demo."""
+    path = {"music": "/api/songs/search", "articles": "/api/post/search"}[application]
+    answer = httpx2.get(
+        f"{address}{path}",
+        params={"text": "月光 moonlight"},
+        headers={"authorization": f"Bearer {token}"},
+        timeout=30,
+    )
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    return list(found["songs"] if application == "music" else found["data"])
 
 
 def test_half_of_what_it_works_on_is_chinese() -> None:

@@ -46,7 +46,8 @@ MUSIC = MusicTold(
     first=2,
     seconds=5.5,
     closed=3.0,
-    like=[],
+    like=3,
+    spoken_of=3,
 )
 ARTICLES = ArticlesTold(
     books=books("a", "b"),
@@ -85,6 +86,8 @@ def test_all_are_kept_when_all_went_well() -> None:
         {"first": 3},
         {"seconds": 7.5},
         {"closed": 0.0},
+        {"like": 0},
+        {"spoken_of": 0},
         {"books": Ledger([arrival(1.0)] * 6, [refusal(Reason.DAY)], [bill("a"), bill("b")])},
     ],
 )

@@ -78,7 +78,8 @@ async def test_when_no_call_is_free_that_is_told_and_nothing_is_left_behind(
     monkeypatch.setattr(searching, "WITHIN", 0.05)
     answer = await Visitors(music.app).call("GET", "/api/songs/search?text=rain", who="viewer")
     assert (answer.status, answer.headers["retry-after"]) == (503, "60")
-    assert answer.json["detail"].startswith("within 0.05 s no call was free for the text's vector")
+    assert answer.json["detail"].startswith("the text's vector was not there within 0.05 s. ")
+    assert "no living worker serves the queue" in answer.json["detail"].lower(), answer.json["detail"]
     counts = (await music.app.inspect.counts())[searching.QUEUE]
     assert {state.value: number for state, number in counts.items() if number} == {"cancelled": 1}
 
@@ -107,7 +108,7 @@ async def test_who_waits_for_what_another_has_cancelled_is_told_the_same(music: 
     while not (jobs := (await music.app.inspect.find(Filter(queue=searching.QUEUE))).jobs):  # noqa: ASYNC110 - it is in the store
         await asyncio.sleep(0.01)
     await music.app.inspect.cancel(jobs[0].id)
-    with pytest.raises(Refused, match="within 20 s no call was free for the text's vector"):
+    with pytest.raises(Refused, match=r"was not there within 20 s\. The job was cancelled"):
         await asking
 
 
