@@ -10,7 +10,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tidemill import ConfigurationError, Secret
-from tidemill_apps.common.environment import Settings, read
+from tidemill_apps.common.environment import Settings, read, warn_of_unread
 from tidemill_apps.common.providers.account import Account
 from tidemill_apps.common.providers.chosen import account
 from tidemill_apps.common.toml import NOTHING, Table, naming
@@ -88,6 +88,7 @@ class ArticlesSettings(Settings, frozen=True, kw_only=True):
 
 def from_environment(environ: Mapping[str, str] | None = None, toml: Table = NOTHING) -> ArticlesSettings:
     environment = os.environ if environ is None else environ
+    warn_of_unread(ArticlesSettings, PREFIX, environment)
     found = read(ArticlesSettings, PREFIX, environment, toml)
     embeddings = account(f"{PREFIX}EMBEDDINGS_", environment, toml.inner("embeddings"))
     with naming(PREFIX, environment, toml):

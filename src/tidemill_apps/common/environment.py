@@ -10,8 +10,10 @@ settings = read(MusicSettings, "MUSIC_", toml=table(app, "music"))  # or batch_s
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -23,6 +25,7 @@ from tidemill_apps.common.toml import NOTHING, Table, naming
 from tidemill_apps.common.wording import is_list, shown, wanted
 
 Read = TypeVar("Read", bound="Settings")
+_log = logging.getLogger("tidemill_apps")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +83,21 @@ def _read(kind: type[Read], prefix: str, environment: Mapping[str, str], toml: T
     return kind(**given)
 
 
+def warn_of_unread(kind: type[Settings], prefix: str, environ: Mapping[str, str] | None = None) -> None:
+    """Of each variable with the prefix that is none of the settings, by its name: its value may be a secret.
+    No more than a warning: Kubernetes sets MUSIC_SERVICE_HOST for everyone beside a service `music`."""
+    environment = os.environ if environ is None else environ
+    known = {variable.removeprefix(prefix): variable for variable in _variables(kind, prefix)}
+    for name in sorted(environment):
+        rest = name.removeprefix(prefix)
+        if rest == name or rest in known or not environment[name].strip():
+            continue
+        near = get_close_matches(rest, known, 1)
+        listed = "the application's README lists those there are"
+        instead = f"did you mean {known[near[0]]}?" if near else listed
+        _log.warning("%s is set and nobody reads it; %s", name, instead)
+
+
 def application(default_url: str) -> Tidemill:
     """An application whose jobs are where the environment or tidemill.toml say, else at `default_url`."""
     quieten_clients()
@@ -102,6 +120,15 @@ def _value(annotation: Any, field: FieldInfo, variable: str, given: Any) -> Any:
             f"{variable}: must be {wanted(annotation)}, is {'***' if secret else shown(given)}; "
             f"set such a value{otherwise}"
         ) from None
+
+
+def _variables(kind: type[Settings], prefix: str) -> Iterator[str]:
+    for name, annotation in _annotations(kind).items():
+        variable = f"{prefix}{name}".upper()
+        if _is_settings(annotation):
+            yield from _variables(annotation, f"{variable}_")
+        else:
+            yield variable
 
 
 def _is_settings(annotation: Any) -> bool:

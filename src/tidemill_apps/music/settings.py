@@ -11,7 +11,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tidemill import ConfigurationError, Secret, TimeOfDay
-from tidemill_apps.common.environment import Settings, read
+from tidemill_apps.common.environment import Settings, read, warn_of_unread
 from tidemill_apps.common.providers.account import Account, Address
 from tidemill_apps.common.providers.chosen import account
 from tidemill_apps.common.toml import NOTHING, Table
@@ -90,6 +90,7 @@ class MusicSettings(Settings, frozen=True, kw_only=True):
 
 
 def from_environment(environ: Mapping[str, str] | None = None, toml: Table = NOTHING) -> MusicSettings:
+    warn_of_unread(MusicSettings, "MUSIC_", environ)
     found = read(MusicSettings, "MUSIC_", environ, toml)
     return replace(
         found,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Literal
 
 import pytest
 from msgspec import Meta
 
 from tidemill import ConfigurationError, Secret
-from tidemill_apps.common.environment import Settings, application, read, told
+from tidemill_apps.articles import settings as articles
+from tidemill_apps.common.environment import Settings, application, read, told, warn_of_unread
+from tidemill_apps.music import settings as music
 
 PASSWORD, TOKEN = "hunter2", "sesame"
 
@@ -109,6 +112,40 @@ def test_what_does_not_fit_is_told_in_one_sentence(variable: str, text: str, sen
 def test_what_must_be_set_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"^MUSIC_NAME is not set; set it to a name, such as 潮汐$"):
         read(Sample, "MUSIC_", {})
+
+
+def test_a_variable_that_nobody_reads_is_told_by_its_name_alone(caplog: pytest.LogCaptureFixture) -> None:
+    environment = {
+        "MUSIC_BATCHSIZE": PASSWORD,
+        "MUSIC_SERVR_TOKEN": TOKEN,
+        "MUSIC_SERVICE_HOST": "10.0.0.1",  # Kubernetes, of a service that is called music
+        "MUSIC_EMPTY": " ",
+        "MUSIC_NAME": "潮汐",
+        "MUSIC_SERVER_URL": "http://music.example",
+        "MUSICAL": "1",
+        "TIDEMILL_MUSIC_FULL": "1",
+    }
+    warn_of_unread(Sample, "MUSIC_", environment)
+    assert caplog.messages == [
+        "MUSIC_BATCHSIZE is set and nobody reads it; did you mean MUSIC_BATCH_SIZE?",
+        "MUSIC_SERVICE_HOST is set and nobody reads it; the application's README lists those there are",
+        "MUSIC_SERVR_TOKEN is set and nobody reads it; did you mean MUSIC_SERVER_TOKEN?",
+    ]
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+
+
+@pytest.mark.parametrize(
+    ("application_settings", "misspelt", "meant"),
+    [
+        (articles, "ARTICLES_EMBEDING_KEY", "ARTICLES_EMBEDDINGS_KEY"),
+        (music, "MUSIC_CHAT_MODLE", "MUSIC_CHAT_MODEL"),
+    ],
+)
+def test_an_application_tells_once_of_a_variable_that_is_misspelt(
+    application_settings: ModuleType, misspelt: str, meant: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    application_settings.from_environment({misspelt: "sesame"})
+    assert caplog.messages == [f"{misspelt} is set and nobody reads it; did you mean {meant}?"]
 
 
 def test_secrets_are_never_shown() -> None:
