@@ -18,6 +18,8 @@ from tidemill_apps.music.syncing import Synced
 
 SYNC, ENQUEUE = "music-sync", "music-enqueue"
 ENQUEUE_WITHIN = 3600.0
+STARTED = Unique("start")
+"""Whichever of the two a start begins with: of starts at the same instant one begins."""
 Synchronise = Callable[[Context], Awaitable[Synced]]
 Foresee = Callable[[], Awaitable[int]]
 """How many songs more would wait after a sync."""
@@ -60,11 +62,9 @@ class Pipeline:
     ) -> None:
         self._app, self._enqueuer, self._sweeper, self._planner = app, enqueuer, sweeper, planner
         self._synchronise, self._foresee = synchronise, foresee
-        task = app.task(
-            name=SYNC, queue=PIPELINE_QUEUE, unique=Unique("sync"), retry=Retry(attempts=3, first=5.0)
-        )
+        task = app.task(name=SYNC, queue=PIPELINE_QUEUE, unique=STARTED, retry=Retry(attempts=3, first=5.0))
         self._sync: Task[Any, Any] = task(self._synced)
-        task = app.task(name=ENQUEUE, queue=PIPELINE_QUEUE, unique=Unique("enqueue"), timeout=ENQUEUE_WITHIN)
+        task = app.task(name=ENQUEUE, queue=PIPELINE_QUEUE, unique=STARTED, timeout=ENQUEUE_WITHIN)
         self._enqueue: Task[Any, Any] = task(self._enqueued)
 
     async def start(self, wanted: Start) -> Started:
@@ -74,8 +74,9 @@ class Pipeline:
             return Started(job=job.id, stage=_stage_of(job), existing=True)
         first = self._enqueue if wanted.skip_sync else self._sync
         handle = await first.enqueue(work=wanted.work, limit=wanted.limit)
-        stage = Stage.ENQUEUING if wanted.skip_sync else Stage.SYNCING
-        return Started(job=handle.id, stage=stage, existing=handle.existing)
+        if handle.existing:
+            return Started(job=handle.id, stage=_stage_of(await handle.status()), existing=True)
+        return Started(job=handle.id, stage=Stage.ENQUEUING if wanted.skip_sync else Stage.SYNCING)
 
     async def preview(self, wanted: Start) -> Preview:
         """What `start` would do. Nothing is sent, and of the music server nothing is written."""
@@ -148,9 +149,11 @@ class Pipeline:
         return min(found.jobs, key=lambda job: (job.task != SYNC, job.seq), default=None)
 
     async def _synced(self, ctx: Context, work: Work, limit: int | None) -> int:
-        """Its successor has an id of its own making: a sync that runs again begins no second one."""
+        """Its successor has an id of its own making: a sync that runs again begins no second one. No other
+        start stands in its way: what a start was told to be on its way is done."""
         synced = await self._synchronise(ctx)
-        await self._enqueue.using(id=f"{ctx.job_id}-enqueue").enqueue(work=work, limit=limit)
+        successor = self._enqueue.using(id=f"{ctx.job_id}-enqueue", unique=None)
+        await successor.enqueue(work=work, limit=limit)
         return synced.seen
 
     async def _enqueued(self, ctx: Context, work: Work, limit: int | None) -> int:
