@@ -6,6 +6,7 @@ before the job is sent, the row still says that it is wanted.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 
@@ -29,7 +30,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
 from tidemill_apps.articles import hiding
+from tidemill_apps.articles.demands import minded, told, unfilled
 from tidemill_apps.common.database import Database
+
+_log = logging.getLogger("tidemill_apps")
 
 
 class Status(StrEnum):
@@ -87,6 +91,9 @@ class Posts:
             await self.database.prepare(self.table.metadata)
             async with self.database.reading() as connection:
                 self._hide_type = await connection.run_sync(hiding.type_there, self.table)
+                missing = await connection.run_sync(unfilled, self.table)
+            if missing and not self._prepared:
+                _log.warning("%s", told(self.table, missing))
             self._prepared = True
 
     async def get(self, post_id: int) -> Post | None:
@@ -134,7 +141,7 @@ class Posts:
         values["hide"] = hiding.as_there(hide, self._hide_type)
         if content:
             values |= self._wanted()
-        async with self.database.transaction() as connection:
+        async with minded(self.database, self.table), self.database.transaction() as connection:
             made = await connection.execute(
                 insert(self.table).values(rag_version=int(bool(content)), **values)
             )
@@ -152,7 +159,7 @@ class Posts:
         """None: there is no such article. What is as it was is not changed."""
         given = {"title": title, "content": content, "hide": hide}
         await self.prepare()
-        async with self.database.transaction() as connection:
+        async with minded(self.database, self.table), self.database.transaction() as connection:
             before = await self._locked_or_none(connection, post_id)
             if before is None:
                 return None
