@@ -19,6 +19,7 @@ from tidemill_apps.music.outcomes import Outcome, before_processing, columns_of
 from tidemill_apps.music.rows import (
     ARTIST,
     SHOWN,
+    THERE,
     TITLE,
     WAITING,
     held,
@@ -65,7 +66,18 @@ class Library:
             there = await listed(connection, tracks)
         page = compared(tracks, there)
         free = {id_ for id_, row in there.items() if (row["status"], row["job_id"]) == (Status.PENDING, None)}
-        return len(page.new) + sum("status" in new for id_, new in page.changed.items() if id_ not in free)
+        wait = {id_ for id_ in free if there[id_]["gone_at"] is None}
+        will = free | {id_ for id_, values in page.changed.items() if "status" in values}
+        return len(page.new) + len(will - wait)
+
+    async def hide(self, navidrome_ids: Sequence[str]) -> int:
+        """They are gone from the music server. All that is known of them stays."""
+        now = self._now()
+        async with self.database.transaction() as connection:
+            for some in pieces(navidrome_ids):
+                these = update(songs).where(songs.c.navidrome_id.in_(some))
+                await connection.execute(these.values(gone_at=now, changed_at=now))
+        return len(navidrome_ids)
 
     # What there is
 
@@ -79,12 +91,12 @@ class Library:
 
     async def waiting(self, status: Status) -> int:
         """How many of that status no job has."""
-        query = select(func.count()).where(songs.c.status == status.value, songs.c.job_id.is_(None))
+        query = select(func.count()).where(songs.c.status == status.value, songs.c.job_id.is_(None), THERE)
         async with self.database.reading() as connection:
             return int((await connection.execute(query)).scalar_one())
 
     async def counts(self) -> dict[Status, int]:
-        query = select(songs.c.status, func.count().label("number")).group_by(songs.c.status)
+        query = select(songs.c.status, func.count().label("number")).where(THERE).group_by(songs.c.status)
         async with self.database.reading() as connection:
             found = {row.status: row.number for row in (await connection.execute(query)).all()}
         return {status: found.get(status.value, 0) for status in Status}
@@ -123,7 +135,7 @@ class Library:
         marked for a job that never came is found and released; one that is in two jobs is paid for twice."""
         async with self.database.transaction() as connection:
             for job_id, ids in jobs.items():
-                free = and_(songs.c.status.in_(WAITING), songs.c.job_id.is_(None))
+                free = and_(songs.c.status.in_(WAITING), songs.c.job_id.is_(None), THERE)
                 for some in pieces(list(ids)):
                     await connection.execute(
                         update(songs).where(songs.c.navidrome_id.in_(some), free).values(job_id=job_id)
@@ -133,7 +145,7 @@ class Library:
         self, batch: Sequence[Song], job_id: str, *, of: Sequence[Status] = WAITING
     ) -> list[Song]:
         """In one transaction. Answers which of them the job has now: not those that another has, that are
-        done, or whose title or artist is another by now. A job that runs again gets its own back."""
+        done or gone, or whose title or artist is another by now. A job that runs again gets its own back."""
         mine = and_(songs.c.job_id == job_id, songs.c.status.in_((*of, Status.PROCESSING, Status.FAILED)))
         free = and_(songs.c.job_id.is_(None), songs.c.status.in_(of))
         before = case((songs.c.status.in_(WAITING), songs.c.status), else_=songs.c.previous_status)
@@ -144,7 +156,7 @@ class Library:
                 same = tuple_(songs.c.navidrome_id, TITLE, ARTIST).in_(
                     [(song.navidrome_id, song.title, song.artist) for song in some]
                 )
-                marked = update(songs).where(same, or_(mine, free)).values(values)
+                marked = update(songs).where(same, THERE, or_(mine, free)).values(values)
                 rows = await connection.execute(marked.returning(songs.c.navidrome_id))
                 taken |= set(rows.scalars())
         return [song for song in batch if song.navidrome_id in taken]
@@ -194,7 +206,7 @@ class Library:
     async def _free(self, status: Status, limit: int | None) -> list[Song]:
         query = (
             select(songs.c.navidrome_id, TITLE, ARTIST)
-            .where(songs.c.status == status.value, songs.c.job_id.is_(None))
+            .where(songs.c.status == status.value, songs.c.job_id.is_(None), THERE)
             .order_by(func.coalesce(songs.c.changed_at, 0), songs.c.navidrome_id)
             .limit(limit)
         )

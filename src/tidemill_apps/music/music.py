@@ -96,13 +96,16 @@ class Music:
         finally:
             await self.close()
 
-    async def _synchronise(self, ctx: Context) -> Synced:
+    async def _synchronise(self, ctx: Context, sure: bool) -> Synced:
         source = (await self.connections.open()).source
 
         def progress(synced: Synced) -> None:
             ctx.progress_sync(0.0, f"{synced.seen} songs read, {synced.new} of them new")
 
-        return await sync(source, self.library, progress)
+        synced = await sync(source, self.library, progress, sure=sure)
+        if synced.hidden or synced.missing:
+            ctx.log(f"not listed any more: {synced.hidden} songs hidden, {synced.missing} left as they are")
+        return synced
 
     async def _foresee(self) -> int:
         try:

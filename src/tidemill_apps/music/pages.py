@@ -13,6 +13,7 @@ from tidemill import Filter, Job, State
 from tidemill.web import Asked, Go, Page, Refused, Role
 from tidemill_apps.music.enqueuing import Work
 from tidemill_apps.music.limits import PIPELINE_QUEUE, WORK_QUEUES
+from tidemill_apps.music.missing import noted
 from tidemill_apps.music.pipeline import Start
 from tidemill_apps.music.status import status_of
 from tidemill_apps.music.words import words
@@ -30,10 +31,13 @@ class Form(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     limit: Annotated[int, Meta(ge=1)] | None = None
     sync: bool = False
+    hide_missing: bool = False
     work: Work = "full"
 
     def start(self) -> Start:
-        return Start(skip_sync=not self.sync, limit=self.limit, work=self.work)
+        return Start(
+            skip_sync=not self.sync, hide_missing=self.hide_missing, limit=self.limit, work=self.work
+        )
 
     def query(self) -> str:
         return urlencode({name: value for name, value in msgspec.to_builtins(self).items() if value})
@@ -60,6 +64,7 @@ def _showing(music: Music) -> None:
             "m": words(asked.language),
             "status": await status_of(music),
             "live_settings": (await music.system_settings.read()).live,
+            "missing": await noted(music.library),
             "errors": await _last_errors(asked),
         }
         return Page("music.html", shows, live=("standing", "actions", "errors"))

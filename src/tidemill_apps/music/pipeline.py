@@ -20,15 +20,17 @@ SYNC, ENQUEUE = "music-sync", "music-enqueue"
 ENQUEUE_WITHIN = 3600.0
 STARTED = Unique("start")
 """Whichever of the two a start begins with: of starts at the same instant one begins."""
-Synchronise = Callable[[Context], Awaitable[Synced]]
+Synchronise = Callable[[Context, bool], Awaitable[Synced]]
 Foresee = Callable[[], Awaitable[int]]
 """How many songs more would wait after a sync."""
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """`work`: everything, or one half of it only."""
+    """`work`: everything, or one half of it only. `hide_missing`: what the music server does not list is
+    gone for good, however much it is."""
 
     skip_sync: bool = False
+    hide_missing: bool = False
     limit: int | None = None
     work: Work = "full"
 
@@ -72,8 +74,10 @@ class Pipeline:
         _check(wanted)
         if (job := await self._own_job()) is not None:
             return Started(job=job.id, stage=_stage_of(job), existing=True)
-        first = self._enqueue if wanted.skip_sync else self._sync
-        handle = await first.enqueue(work=wanted.work, limit=wanted.limit)
+        if wanted.skip_sync:
+            handle = await self._enqueue.enqueue(work=wanted.work, limit=wanted.limit)
+        else:
+            handle = await self._sync.enqueue(wanted.work, wanted.limit, wanted.hide_missing)
         if handle.existing:
             return Started(job=handle.id, stage=_stage_of(await handle.status()), existing=True)
         return Started(job=handle.id, stage=Stage.ENQUEUING if wanted.skip_sync else Stage.SYNCING)
@@ -148,10 +152,10 @@ class Pipeline:
         found = await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE, states=LIVE), limit=10)
         return min(found.jobs, key=lambda job: (job.task != SYNC, job.seq), default=None)
 
-    async def _synced(self, ctx: Context, work: Work, limit: int | None) -> int:
+    async def _synced(self, ctx: Context, work: Work, limit: int | None, hide_missing: bool = False) -> int:
         """Its successor has an id of its own making: a sync that runs again begins no second one. No other
         start stands in its way: what a start was told to be on its way is done."""
-        synced = await self._synchronise(ctx)
+        synced = await self._synchronise(ctx, hide_missing)
         successor = self._enqueue.using(id=f"{ctx.job_id}-enqueue", unique=None)
         await successor.enqueue(work=work, limit=limit)
         return synced.seen
@@ -169,3 +173,5 @@ def _check(wanted: Start) -> None:
         raise ConfigurationError(
             f"limit: must be a whole number of songs, 1 or more, is {wanted.limit}; leave it out for all"
         )
+    if wanted.hide_missing and wanted.skip_sync:
+        raise ConfigurationError("hideMissing: only a sync finds what is missing; leave skipSync out")

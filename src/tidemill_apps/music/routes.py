@@ -21,15 +21,19 @@ NOT_FOUND = 404
 
 
 class Wanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """`limit`: of songs. `dry_run`: only say what it would do. `work`: all of it, or one half."""
+    """`limit`: of songs. `dry_run`: only say what it would do. `work`: all of it, or one half.
+    `hide_missing`: songs that the music server does not list are gone for good, however many."""
 
     skip_sync: bool = False
+    hide_missing: bool = False
     limit: Annotated[int, Meta(ge=1)] | None = None
     dry_run: bool = False
     work: Work = "full"
 
     def start(self) -> Start:
-        return Start(skip_sync=self.skip_sync, limit=self.limit, work=self.work)
+        return Start(
+            skip_sync=self.skip_sync, hide_missing=self.hide_missing, limit=self.limit, work=self.work
+        )
 
 
 class Begun(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,7 +20,9 @@ WAITING = (Status.PENDING, Status.DESCRIBED)
 T = TypeVar("T")
 
 TITLE, ARTIST = func.coalesce(songs.c.title, ""), func.coalesce(songs.c.artist, "")
-LISTED = [songs.c[name] for name in ("navidrome_id", "status", "job_id", *COLUMNS)]
+LISTED = [songs.c[name] for name in ("navidrome_id", "status", "job_id", "gone_at", *COLUMNS)]
+THERE = songs.c.gone_at.is_(None)
+"""The music server lists it, as far as is known."""
 SHOWN = [songs.c[name] for name in Stored.__struct_fields__]
 
 

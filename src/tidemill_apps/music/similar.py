@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, select
 
 from tidemill_apps.common.providers.embeddings import Embeddings
 from tidemill_apps.music.library import Library
+from tidemill_apps.music.rows import THERE
 from tidemill_apps.music.songs import Status, Stored
 from tidemill_apps.music.tables import songs
 from tidemill_apps.music.vectors import Vector, unpacked
@@ -100,7 +101,7 @@ class Similar:
         }
 
 
-_COMPLETED = songs.c.status == Status.COMPLETED.value
+_COMPLETED = and_(songs.c.status == Status.COMPLETED.value, THERE)
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -44,6 +44,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None
     kept_answer: str | None
     job_id: str | None
+    gone_at: int | None
 
     @property
     def song(self) -> Song:

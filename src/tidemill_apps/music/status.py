@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tidemill import State
 from tidemill_apps.music.limits import WORK_QUEUES
+from tidemill_apps.music.missing import gone, noted
 from tidemill_apps.music.planning import moment
 from tidemill_apps.music.songs import Status as SongStatus
 from tidemill_apps.music.standing import Stage, Standing
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
 class Status(Struct, frozen=True, kw_only=True, rename="camel"):
     """`completed_jobs` counts all there ever were: their records are removed at once.
-    `pipeline_state` is what the source knew, `state` all of it. `problems` are rows of
-    system_settings that cannot hold, and why a sync failed."""
+    `pipeline_state` is what the source knew, `state` all of it. `gone_songs` are no longer on the music
+    server and in no other number. `problems` are rows of system_settings that cannot hold, why a sync failed,
+    and that songs are missing."""
 
     is_paused: bool
     is_worker_running: bool
@@ -31,6 +33,7 @@ class Status(Struct, frozen=True, kw_only=True, rename="camel"):
     delayed_jobs: int
     pending_songs: int
     total_songs: int
+    gone_songs: int
     pipeline_state: Literal["idle", "syncing", "enqueuing"]
     state: Stage
     resume_at: datetime | None
@@ -57,14 +60,22 @@ async def status_of(music: Music) -> Status:
         delayed_jobs=stands.counts[State.SCHEDULED],
         pending_songs=songs[SongStatus.PENDING],
         total_songs=sum(songs.values()),
+        gone_songs=await gone(music.library),
         pipeline_state=_known_to_the_source(stands),
         state=stands.stage,
         resume_at=None if held is None else moment(held.until),
         pause_reason=None if held is None else held.reason,
         songs={status.value: number for status, number in songs.items()},
         simulator=music.simulated,
-        problems=[*found.problems, *([trouble] if trouble else [])],
+        problems=[*found.problems, *([trouble] if trouble else []), *await _missing(music)],
     )
+
+
+async def _missing(music: Music) -> list[str]:
+    if not (songs := await noted(music.library)):
+        return []
+    told = f"the music server does not list {songs} songs that it had: so many at once are left as they are"
+    return [f"{told}; see whether it is well and start again, or start with hideMissing if they are gone"]
 
 
 def _known_to_the_source(stands: Standing) -> Literal["idle", "syncing", "enqueuing"]:

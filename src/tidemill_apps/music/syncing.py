@@ -2,7 +2,8 @@
 
 A server says when its collection changed last. If that was so when it was read the last time, nothing is
 read. The mark is written after the last page: a sync that was interrupted reads everything again, and what is
-stored already is not written again.
+stored already is not written again. Songs that were not on any page are missing then, unless the server
+changed meanwhile, or is at it: a song that moved from one page to another is on none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple, Protocol
 from sqlalchemy import delete, insert, select
 
 from tidemill_apps.music.library import Library
+from tidemill_apps.music.missing import hide_missing, note
 from tidemill_apps.music.songs import Track
 from tidemill_apps.music.tables import system_settings
 
@@ -29,25 +31,38 @@ class Source(Protocol):
 
 
 class Synced(NamedTuple):
-    """`seen` were listed, of which `new` were not known and `changed` were told otherwise."""
+    """`seen` were listed, of which `new` were not known and `changed` were told otherwise or came back.
+    `hidden` are listed no more; `missing` likewise, and were too many to be hidden."""
 
     seen: int = 0
     new: int = 0
     changed: int = 0
+    hidden: int = 0
+    missing: int = 0
 
 
 async def sync(
-    source: Source, library: Library, progress: Callable[[Synced], None] = lambda _: None
+    source: Source,
+    library: Library,
+    progress: Callable[[Synced], None] = lambda _: None,
+    *,
+    sure: bool = False,
 ) -> Synced:
+    """`sure`: what is missing is gone for good, however much it is."""
     mark = await _mark_of(source)
     if mark and mark == await _mark(library):
+        await note(library, 0)
         return Synced()
-    total = Synced()
+    total, listed = Synced(), set[str]()
     async for page in source.pages():
         new, changed = await library.upsert(page)
+        listed |= {track.id for track in page}
         total = Synced(total.seen + len(page), total.new + new, total.changed + changed)
         progress(total)
-    await _remember(library, mark)
+    if mark and mark == await _mark_of(source):
+        total = total._replace(**(await hide_missing(library, listed, sure=sure))._asdict())
+    if not total.missing:  # as long as there are, it is read again: the server may be well then
+        await _remember(library, mark)
     return total
 
 

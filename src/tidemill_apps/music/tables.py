@@ -44,6 +44,7 @@ songs = Table(
     Column("last_error", Text),
     Column("kept_answer", Text),  # an answer nobody could read, for debugging
     Column("changed_at", BigInteger),  # milliseconds
+    Column("gone_at", BigInteger),  # likewise: since when the music server does not list it any more
     Index("songs_by_status", "status", "changed_at"),
     Index("songs_by_job", "job_id"),
 )

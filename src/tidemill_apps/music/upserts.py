@@ -27,7 +27,7 @@ def compared(tracks: Iterable[Track], stored: Mapping[str, Mapping[str, Any]]) -
         values = columns_of(track)
         if (before := stored.get(track.id)) is None:
             new[track.id] = {**values, "navidrome_id": track.id, "status": Status.PENDING.value, "tries": 0}
-        elif different := {name: value for name, value in values.items() if before[name] != value}:
+        elif different := _different(values, before):
             renamed = not different.keys().isdisjoint(("title", "artist"))
             changed[track.id] = different | (_WAITS_AGAIN if renamed else {})
     return Page(list(new.values()), changed)
@@ -35,6 +35,12 @@ def compared(tracks: Iterable[Track], stored: Mapping[str, Mapping[str, Any]]) -
 
 # What was said of it was said of another song; a job that has it now finds that it is nobody's.
 _WAITS_AGAIN = {"status": Status.PENDING.value, "job_id": null(), "tries": 0, "last_error": null()}
+
+
+def _different(values: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    back = {} if before["gone_at"] is None else {"gone_at": null()}
+    return {name: value for name, value in values.items() if before[name] != value} | back
+
 
 COLUMNS = ("title", "artist", "album", "genre", "duration", "path")
 

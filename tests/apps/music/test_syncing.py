@@ -10,10 +10,11 @@ import pytest
 
 from tests.apps.music.audio import Recording
 from tests.apps.music.libraries import column, put, track
+from tests.apps.music.listing import Listing
 from tests.apps.music.music_server import MusicServer
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.sample import Sample
-from tidemill_apps.music.songs import Status, Track
+from tidemill_apps.music.songs import Status
 from tidemill_apps.music.subsonic import Subsonic
 from tidemill_apps.music.syncing import Synced, foresee, sync
 
@@ -33,25 +34,6 @@ async def client(subsonic: MusicServer) -> AsyncIterator[tuple[Subsonic, Countin
     async with Counting() as http:
         given = (subsonic.url, subsonic.user, subsonic.password)
         yield Subsonic(*given, http, lambda: "salt", token=False), http
-
-
-class Listing:
-    """A server that says what it is told to."""
-
-    url = "http://listing"
-
-    def __init__(self, *pages: list[Track], modified: int = 1) -> None:
-        self.listed, self.modified, self.reads = list(pages), modified, 0
-
-    async def last_modified(self) -> int:
-        return self.modified
-
-    async def pages(self) -> AsyncIterator[list[Track]]:
-        self.reads += 1
-        for page in self.listed:
-            if not page:
-                raise ConnectionError("the server went away")
-            yield page
 
 
 async def test_a_real_server_is_read_once_and_then_asked_little(
@@ -120,7 +102,8 @@ async def test_what_one_server_said_does_not_count_for_another(library: Library)
     first, second = Listing([track(0)]), Listing([track(1)])
     second.url = "http://another"
     await sync(first, library)
-    assert await sync(second, library) == Synced(seen=1, new=1)
+    assert await sync(second, library) == Synced(seen=1, new=1, hidden=1)
+    assert await sync(first, library) == Synced(seen=1, changed=1, hidden=1)
 
 
 async def test_what_a_sync_would_bring_is_foreseen_and_nothing_is_written(either: Library) -> None:

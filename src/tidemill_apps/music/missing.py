@@ -1,0 +1,67 @@
+"""Songs in the library that the music server does not list any more.
+
+They are hidden: not worked on, not found, not counted. Their rows stay as they are, so that a song that comes
+back has all that was paid for. A server that is not well, such as one whose disk is not there, may list
+nothing or little: so many songs at once are only hidden when a person says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from sqlalchemy import delete, func, insert, select
+
+from tidemill_apps.music.library import Library
+from tidemill_apps.music.rows import THERE
+from tidemill_apps.music.tables import songs, system_settings
+
+FEW = 10
+SHARE = 5
+"""More than a fifth of all songs, and more than a few, is too much to be believed at once."""
+NOTED = "songs_not_listed"
+
+
+class Hidden(NamedTuple):
+    """So many were hidden; so many are missing and were too many to be."""
+
+    hidden: int = 0
+    missing: int = 0
+
+
+async def hide_missing(library: Library, listed: AbstractSet[str], *, sure: bool) -> Hidden:
+    """After a list that was read to its end. `sure`: a person says that they are gone for good."""
+    async with library.database.reading() as connection:
+        known = set((await connection.execute(select(songs.c.navidrome_id).where(THERE))).scalars())
+    missing = sorted(known - listed)
+    if not sure and too_many(len(missing), len(known)):
+        await note(library, len(missing))
+        return Hidden(missing=len(missing))
+    await note(library, 0)
+    return Hidden(hidden=await library.hide(missing))
+
+
+def too_many(missing: int, known: int) -> bool:
+    return 0 < missing == known or missing > max(FEW, known // SHARE)
+
+
+async def gone(library: Library) -> int:
+    """How many are hidden."""
+    async with library.database.reading() as connection:
+        return int(
+            (await connection.execute(select(func.count()).where(songs.c.gone_at.is_not(None)))).scalar_one()
+        )
+
+
+async def note(library: Library, missing: int) -> None:
+    """For people to see, until a sync finds otherwise."""
+    async with library.database.transaction() as connection:
+        await connection.execute(delete(system_settings).where(system_settings.c.key == NOTED))
+        if missing:
+            await connection.execute(insert(system_settings).values(key=NOTED, value=str(missing)))
+
+
+async def noted(library: Library) -> int:
+    query = select(system_settings.c.value).where(system_settings.c.key == NOTED)
+    async with library.database.reading() as connection:
+        return int((await connection.execute(query)).scalar_one_or_none() or 0)
