@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from tidemill import ConfigurationError, Context, Failed, GiveUp, Pool, SnoozeFor, StoreUnavailable
+from tidemill_apps.articles.forgetting import forget
 from tidemill_apps.articles.metrics import Measures
 from tidemill_apps.articles.packing import Packing
 from tidemill_apps.articles.posts import Post, Posts, Status
@@ -109,10 +110,13 @@ class Embedding:
         """Labelled as the articles are by now, and not as they were when the call was made."""
         touched = {each.piece.post_id: work[each.piece.post_id] for each in call}
         posts = {post.id: post for post in await self._posts.many(touched)}
+        for post_id, one in touched.items():
+            if post_id not in posts or posts[post_id].rag_run != one.post.rag_run:
+                await self._withdraw(one)
         pairs = [
             (each.piece, vector)
             for each, vector in zip(call, answer.vectors, strict=True)
-            if vector is not None and each.piece.post_id in posts
+            if vector is not None and not touched[each.piece.post_id].lost
         ]
         try:
             await self._vectors.write([piece for piece, _ in pairs], [vector for _, vector in pairs], posts)
@@ -124,22 +128,31 @@ class Embedding:
 
     async def _finish(self, work: Iterable[Underway]) -> None:
         """New before old: what is written is searched from here on, then the version before goes."""
-        done = [one for one in work if not one.left]
-        if done:
-            await self._standing.finish([one.finished() for one in done])
+        done = [one for one in work if not one.left and not one.lost]
+        lost = await self._standing.finish([one.finished() for one in done]) if done else set()
         for one in done:
-            await self._vectors.drop(one.post.id, one.post.rag_current, one.post.rag_chunks)
+            if one.post.id in lost:
+                await self._withdraw(one)
+            else:
+                await self._vectors.drop(one.post.id, one.post.rag_current, one.post.rag_chunks)
+
+    async def _withdraw(self, one: Underway) -> None:
+        """Another run has taken the article up, or it is gone and its id another one's. Points are named by
+        version and number, and so may have been written over by this run."""
+        one.lost = True
+        if one.has_written and await self._standing.doubt(one.post):
+            await self._vectors.drop(one.post.id, one.post.rag_version, len(one.chunks))
 
     async def _outcome(
         self, post_id: int, posts: Mapping[int, Post], work: Mapping[int, Underway]
     ) -> int | Failed:
         if post_id not in posts:
-            await self._vectors.forget(post_id)
+            await forget(self._posts, self._vectors, post_id)
             return 0
         if post_id not in work:
             return posts[post_id].rag_chunks
         one = work[post_id]
-        if one.left:
+        if one.left and not one.lost:
             first = min(one.left) + 1
             return Failed(f"the provider gave no vector for chunk {first} of {len(one.chunks)}")
         return len(one.chunks)

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from tidemill import ConfigurationError, Filter, Job, QueueFull, State, StoreError, Tidemill
@@ -18,6 +17,7 @@ from tidemill.telemetry.events import JobFailed, JobReclaimed, JobReleased, JobR
 from tidemill_apps.articles.posts import Post, Posts, Status
 from tidemill_apps.articles.requesting import BULK, CHANGED, Requests
 from tidemill_apps.articles.standing import Standing
+from tidemill_apps.articles.sweeping import sweep
 from tidemill_apps.articles.vectors import Vectors
 
 _log = logging.getLogger("tidemill_apps")
@@ -48,8 +48,16 @@ class Minding:
 
     async def keep_swept(self, seconds: float) -> None:
         while True:
-            await _told_if_not("vectors are swept", partial(self._vectors.sweep, self._posts))
+            await _told_if_not("vectors are swept", self.sweep)
             await asyncio.sleep(seconds)
+
+    async def sweep(self) -> int:
+        """Points that nobody finds any more go; how many those were."""
+        swept = await sweep(self._vectors, self._posts)
+        ids = sorted(swept.mislabelled)
+        for start in range(0, len(ids), PAGE):
+            await self._requests.refresh_payloads(ids[start : start + PAGE])
+        return swept.gone
 
     async def set_right(self) -> None:
         """Every row that is not settled."""

@@ -58,6 +58,7 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     rag_label: int
     rag_labelled: int
     rag_job: str | None
+    rag_run: str | None = None
 
     @property
     def hidden(self) -> bool:

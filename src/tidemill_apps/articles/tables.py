@@ -11,7 +11,8 @@ def posts_table(name: str) -> Table:
     rag_current: the version whose vectors are searched, in `rag_chunks` pieces; 0 for those of another
     program.
     rag_label: counts the titles and hidings; rag_labelled: the one that the vectors carry.
-    rag_job: the job that embeds it next, or did last."""
+    rag_job: the job that embeds it next, or did last.
+    rag_run: the run that took it up last; what an earlier one still writes does not count."""
     return Table(
         name,
         MetaData(),
@@ -27,6 +28,7 @@ def posts_table(name: str) -> Table:
         Column("rag_label", Integer, nullable=False, server_default="0"),
         Column("rag_labelled", Integer, nullable=False, server_default="0"),
         Column("rag_job", String),
+        Column("rag_run", String),
         Index(f"{name}_by_rag_status", "rag_status"),
         Index(f"{name}_by_rag_job", "rag_job"),
         sqlite_autoincrement=True,  # else the next article has the id, and so the points, of one that is gone

@@ -22,12 +22,14 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class Underway(msgspec.Struct):
-    """`left` are the chunks that are not written yet."""
+    """`left` are the chunks that are not written yet. `lost`: the article is another run's by now."""
 
     post: Post
     chunks: list[Chunk]
     left: set[int]
     label: int | None = None
+    has_written: bool = False
+    lost: bool = False
 
     @property
     def inputs(self) -> list[Input]:
@@ -36,6 +38,7 @@ class Underway(msgspec.Struct):
     def wrote(self, index: int, label: int | None) -> None:
         """`label` is None for what an earlier attempt wrote. Labels only grow: the first is the oldest."""
         self.left.discard(index)
+        self.has_written = self.has_written or label is not None
         if label is None:
             self.label = UNKNOWN
         elif self.label is None:
@@ -43,7 +46,7 @@ class Underway(msgspec.Struct):
 
     def finished(self) -> Finished:
         label = self.post.rag_label if self.label is None else self.label
-        return Finished(self.post.id, self.post.rag_version, len(self.chunks), label)
+        return Finished(self.post.id, self.post.rag_version, len(self.chunks), label, self.post.rag_run)
 
     def _piece(self, index: int) -> Piece:
         version = self.post.rag_version

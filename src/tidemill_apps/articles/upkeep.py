@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from tidemill import SnoozeFor, StoreUnavailable
+from tidemill_apps.articles.forgetting import forget
 from tidemill_apps.articles.posts import Posts
 from tidemill_apps.articles.requesting import Requests
 from tidemill_apps.articles.standing import Standing
@@ -25,7 +26,7 @@ async def refresh(posts: Posts, vectors: Vectors, post_id: int) -> bool:
             await vectors.label(post)
             if await standing.labelled(post):
                 return post.rag_chunks > 0
-        await vectors.forget(post_id)
+        await forget(posts, vectors, post_id)
     except StoreUnavailable as error:
         raise SnoozeFor(AWAY, str(error)) from error
     return False

@@ -7,14 +7,14 @@ Whatever dies between two of these steps leaves points that nobody finds, until 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 import msgspec
 
 from tidemill import ConfigurationError
-from tidemill_apps.articles.posts import Post, Posts
+from tidemill_apps.articles.posts import Post
 from tidemill_apps.articles.qdrant import Qdrant, VectorsUnavailable
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _NAMES = UUID("5f6a2b0e-0f5e-4a52-9a53-6b1f7a1c6d11")
 PAGE = 500
-PLACE = ["postId", "version", "chunkIndex"]
+SWEPT = ["postId", "version", "chunkIndex", "title", "hide"]
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,11 +98,11 @@ class Vectors:
         """The title and the hiding of the version that is searched."""
         if post.rag_chunks and await self._exists():
             names = [name_of(post.id, post.rag_current, index) for index in range(post.rag_chunks)]
-            await self._call("set_payload", payload=_label(post), points=names, wait=True)
+            await self._call("set_payload", payload=label_of(post), points=names, wait=True)
 
     async def drop(self, post_id: int, version: int, chunks: int) -> None:
         """The points of one version."""
-        await self._delete(name_of(post_id, version, index) for index in range(chunks))
+        await self.delete(name_of(post_id, version, index) for index in range(chunks))
 
     async def forget(self, post_id: int) -> None:
         """Every point of an article that is gone."""
@@ -133,25 +133,20 @@ class Vectors:
         """Points there are, those that wait to be swept included."""
         return int((await self._call("count")).count) if await self._exists() else 0
 
-    async def sweep(self, posts: Posts) -> int:
-        """Points of versions before the one that is searched, and of articles that are gone, are deleted.
-        Those of a version above it belong to a run that is under way, or will be swept when the next one is
-        done."""
-        swept, at = 0, None
+    async def pages(self) -> AsyncIterator[list[models.Record]]:
+        """Every point of an article, with its place and its label. Others may keep points in the same
+        collection."""
+        at = None
         while await self._exists():
             found, at = await self._call(
-                "scroll", limit=PAGE, offset=at, with_payload=PLACE, with_vectors=False
+                "scroll", limit=PAGE, offset=at, with_payload=SWEPT, with_vectors=False
             )
-            ours = [point for point in found if _is_of_article(point.payload)]
-            there = {post.id: post for post in await posts.many({point.payload["postId"] for point in ours})}
-            stale = [str(point.id) for point in ours if _is_stale(point.payload, there)]
-            await self._delete(stale)
-            swept += len(stale)
+            yield [point for point in found if _is_of_article(point.payload)]
             if at is None:
                 break
-        return swept
 
-    async def _delete(self, names: Iterable[str]) -> None:
+    async def delete(self, names: Iterable[str]) -> None:
+        """The points of these names."""
         if (points := list(names)) and await self._exists():
             from qdrant_client import models
 
@@ -212,7 +207,7 @@ class Vectors:
             "chunkText": piece.text,
             "version": piece.version,
             "model": self._model,
-            **_label(post),
+            **label_of(post),
         }
 
 
@@ -220,19 +215,11 @@ def name_of(post_id: int, version: int, index: int) -> str:
     return str(uuid5(_NAMES, f"{post_id}/{version}/{index}"))
 
 
-def _label(post: Post) -> dict[str, str]:
+def label_of(post: Post) -> dict[str, str]:
     return {"title": post.title, "hide": post.hide}
 
 
-def _is_stale(payload: dict[str, Any], posts: dict[int, Post]) -> bool:
-    post, version = posts.get(payload["postId"]), payload.get("version", 0)
-    if post is None or version < post.rag_current:
-        return True
-    return bool(0 < version == post.rag_current and payload["chunkIndex"] >= post.rag_chunks)
-
-
 def _is_of_article(payload: dict[str, Any] | None) -> bool:
-    """Others may keep points in the same collection."""
     return isinstance((payload or {}).get("postId"), int)
 
 

@@ -92,7 +92,7 @@ async def test_killed_workers_lose_nothing_and_leave_nothing_processing(tmp_path
                 await bench.settled(*ids)
             posts = await bench.posts.many(ids)
             assert {post.rag_status for post in posts} == {"completed"}
-            await bench.articles.vectors.sweep(bench.posts)
+            await bench.articles.minding.sweep()
             points, _ = served.client.scroll("blog_posts", limit=10_000)
             found = Counter((point.payload or {})["postId"] for point in points)
             chunking = bench.articles.packing.chunking

@@ -99,7 +99,7 @@ async def test_a_death_between_two_steps_leaves_one_version_to_search(
             await until(lambda: waits_again(bench, job))
             expected, other = (new, old) if step == "before the old ones are deleted" else (old, new)
             assert [hit.chunkText for hit in await bench.articles.search(other)] == [expected]
-            await bench.articles.vectors.sweep(bench.posts)
+            await bench.articles.minding.sweep()
             await bench.app.inspect.run(job)
             await bench.app.job(job).result(10)
             assert [hit.chunkText for hit in await bench.articles.search(old)] == [new]

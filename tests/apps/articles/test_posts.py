@@ -97,14 +97,15 @@ async def test_a_run_of_the_old_text_does_not_complete_the_new_one(place: str) -
     post = await posts.create("磨坊", "第一版")
     begun = (await standing.begin({post.id: "a"}))[post.id]
     await posts.change(post.id, content="第二版")
-    await standing.finish([Finished(post.id, begun.rag_version, 1, 0)])
+    await standing.finish([Finished(post.id, begun.rag_version, 1, 0, begun.rag_run)])
     now = await posts.get(post.id)
     assert now is not None
     assert (now.rag_status, now.rag_version, now.rag_current) == ("pending", 2, 1)
     await standing.fail("a", "the old run failed")
     assert (await posts.get(post.id)) == now
     await standing.begin({post.id: "b"})
-    await standing.finish([Finished(post.id, begun.rag_version, 1, 0)])  # a process that was thought dead
+    thought_dead = Finished(post.id, begun.rag_version, 1, 0, begun.rag_run)
+    assert await standing.finish([thought_dead]) == {post.id}
     assert [one.rag_status for one in await posts.many([post.id])] == ["processing"]
     await posts.database.close()
 
@@ -114,7 +115,7 @@ async def test_a_row_that_another_program_sets_to_pending_gets_a_version(place: 
     standing = Standing(posts)
     post = await posts.create("磨坊", "第一版")
     begun = (await standing.begin({post.id: "a"}))[post.id]
-    await standing.finish([Finished(post.id, begun.rag_version, 1, 0)])
+    await standing.finish([Finished(post.id, begun.rag_version, 1, 0, begun.rag_run)])
     assert (await standing.begin({post.id: "b"}))[post.id].rag_status == "completed"
     [wanted] = await posts.want([post.id])
     assert (wanted.rag_status, wanted.rag_version) == ("pending", 1)
@@ -227,7 +228,7 @@ async def test_who_takes_many_rows_takes_them_in_order(postgres_url: str, verb: 
     standing, columns = Standing(posts), posts.table.c
     verbs: dict[str, Callable[[], Awaitable[object]]] = {
         "begin": lambda: standing.begin({two.id: "b", one.id: "a"}),
-        "finish": lambda: standing.finish([Finished(two.id, 1, 1, 0), Finished(one.id, 1, 1, 0)]),
+        "finish": lambda: standing.finish([Finished(two.id, 1, 1, 0, None), Finished(one.id, 1, 1, 0, None)]),
         "want": lambda: posts.want([two.id, one.id]),
     }
     async with posts.database.transaction() as connection:

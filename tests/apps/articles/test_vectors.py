@@ -233,7 +233,7 @@ async def test_points_of_others_in_the_collection_are_neither_found_nor_swept(tm
         foreign = name_of(1, 1, 0)
         await vectors._call("delete_payload", keys=["postId"], points=[foreign])
         assert [hit.postId for hit in await vectors.search([1.0, 0.0], 5)] == [2]
-        assert await vectors.sweep(bench.posts) == 1
+        assert await bench.articles.minding.sweep() == 1
         [kept], _ = await vectors._call("scroll", limit=5)
         assert kept.id == foreign
 
@@ -250,7 +250,7 @@ async def test_chunks_of_an_article_that_is_gone_are_not_those_of_the_next_one(t
             await connection.execute(insert(bench.posts.table).values(row))
         await bench.settled(gone.id)
         assert [hit.chunkText for hit in await bench.articles.search(secret)] == ["汐" * 10]
-        assert await bench.articles.vectors.sweep(bench.posts) == 4
+        assert await bench.articles.minding.sweep() == 4
         assert await bench.articles.vectors.count() == 1
         await bench.articles.delete(gone.id)
         assert (await bench.articles.create("再")).id != gone.id  # in a table of our own
