@@ -16,6 +16,7 @@ from tidemill.telemetry.events import JobDone, JobFailed, JobRetrying
 from tidemill_apps.articles import upkeep
 from tidemill_apps.articles.chunks import Chunking
 from tidemill_apps.articles.embedding import Embedding
+from tidemill_apps.articles.hurrying import hurry, waiting
 from tidemill_apps.articles.metrics import Measures
 from tidemill_apps.articles.minding import Minding
 from tidemill_apps.articles.offering import offer
@@ -95,7 +96,7 @@ class Articles:
         there is no such article."""
         changed = await self.posts.change(post_id, title=title, content=content, hide=hide)
         if changed is not None and changed.text:
-            await self._send(changed.post)
+            await self._send(changed.post, changed.job)
         if changed is not None and changed.label and changed.post.rag_current:
             await self.requests.refresh_payload(post_id)
         return changed
@@ -116,12 +117,15 @@ class Articles:
         await self.vectors.close()
         await self.posts.database.close()
 
-    async def _send(self, post: Post) -> None:
-        """In a full queue the row waits for room: what was written is not refused for that."""
+    async def _send(self, post: Post, before: str | None = None) -> None:
+        """In a full queue the row waits for room: what was written is not refused for that. If its job
+        `before` waits there, that one will do."""
         try:
             await self.requests.send([post], CHANGED)
         except QueueFull:
-            return
+            if before and (found := await waiting(self.app, {post.id: before})):
+                await hurry(self.app, found.values(), CHANGED)
+                await self.posts.queued({post.id: before})
 
     def _declared(self) -> Pool:
         app, settings = self.app, self.settings

@@ -47,9 +47,9 @@ class Limits:
             )
 
     async def mind_room(self, asked: Asked, more: int) -> None:
-        """`more` requests; one for an article that waits counts too, as the queue itself counts it."""
+        """For so many `more`; of those that wait already none is one more."""
         waiting, limit = await self._articles.requests.waiting()
-        if limit is not None and waiting + more > limit:
+        if more and limit is not None and waiting + more > limit:
             raise self.full(asked, waiting, limit)
 
     def full(self, asked: Asked, waiting: int, limit: int) -> Refused:

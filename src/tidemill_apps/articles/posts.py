@@ -71,11 +71,13 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change changed: the `text`, which has to be embedded, or only its `label`."""
+    """What a change changed: the `text`, which has to be embedded, or only its `label`. `job` is the one that
+    the row named before."""
 
     post: Post
     text: bool
     label: bool
+    job: str | None
 
 
 class Posts:
@@ -171,7 +173,7 @@ class Posts:
             }
             text, label = "content" in new, bool(new.keys() & {"title", "hide"})
             if not new:
-                return Changed(post=before, text=False, label=False)
+                return Changed(post=before, text=False, label=False, job=before.rag_job)
             values: dict[str, object] = dict(new)
             if text:
                 values |= {"rag_version": before.rag_version + 1, **self._wanted()}
@@ -180,7 +182,8 @@ class Posts:
             if label:
                 values["rag_label"] = before.rag_label + 1
             await connection.execute(update(self.table).where(self.table.c.id == post_id).values(values))
-            return Changed(post=await self._locked(connection, post_id), text=text, label=label)
+            post = await self._locked(connection, post_id)
+            return Changed(post=post, text=text, label=label, job=before.rag_job)
 
     async def delete(self, post_id: int) -> bool:
         await self.prepare()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from tidemill import JobHandle, JobRequest, QueueFull, State, Task, Tidemill
+from tidemill import JobHandle, JobRequest, QueueFull, Task, Tidemill
+from tidemill_apps.articles.hurrying import WAITS
 from tidemill_apps.articles.packing import Packing
 from tidemill_apps.articles.posts import Post, Posts, Status
 
 MANUAL, CHANGED, BULK = 1, 5, 10
-WAITS = (State.READY, State.SCHEDULED, State.WAITING)
 PAGE = 100
 """Of one transaction: whoever saves an article meanwhile waits for no longer than that takes."""
 

@@ -6,9 +6,10 @@ from collections.abc import Collection
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from tidemill import QueueFull
+from tidemill import Job, QueueFull
 from tidemill.web import Asked, Refused, Role
 from tidemill_apps.articles.glance import Glance
+from tidemill_apps.articles.hurrying import hurry, waiting_for
 from tidemill_apps.articles.limits import Limits
 from tidemill_apps.articles.posts import Post
 from tidemill_apps.articles.requesting import BULK, MANUAL
@@ -83,15 +84,25 @@ class Triggers:
                 raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{line.id}: {sentence}", field="ids")
 
     async def _request(self, asked: Asked, ids: Collection[int] | None, priority: int) -> int:
-        await self._limits.mind_room(asked, await self._glance.shown() if ids is None else len(ids))
+        waiting = await self._waiting_in_full_queue(ids or ())
+        others = None if ids is None else [number for number in ids if number not in waiting]
+        await self._limits.mind_room(asked, await self._glance.shown() if others is None else len(others))
         await self._limits.mind_triggers(asked)
         requests = self._articles.requests
         try:
-            if ids is None:
+            await hurry(self._articles.app, waiting.values(), priority)
+            if others is None:
                 return await requests.request_all(priority)
-            return await requests.request_many(ids, priority)
+            return len(waiting) + await requests.request_many(others, priority)
         except QueueFull as error:
             # Others were quicker: what is pending by now is sent when there is room.
             raise Refused(
                 HTTPStatus.SERVICE_UNAVAILABLE, str(error), headers={"retry-after": "60"}
             ) from error
+
+    async def _waiting_in_full_queue(self, ids: Collection[int]) -> dict[int, Job]:
+        """The jobs of those that wait, where there is not room for all."""
+        room = await self._articles.requests.room()
+        if room is None or len(ids) <= room:
+            return {}
+        return await waiting_for(self._articles.app, self._articles.posts, ids)

@@ -14,7 +14,7 @@ import msgspec
 
 from tidemill import Filter, Job, State
 from tidemill_apps.articles.glance import Glance, Line
-from tidemill_apps.articles.requesting import WAITS
+from tidemill_apps.articles.hurrying import WAITS
 
 if TYPE_CHECKING:
     from tidemill_apps.articles.articles import Articles

@@ -97,8 +97,8 @@ async def test_a_full_queue_is_503_and_takes_nothing_of_it(tmp_path: Path) -> No
         await _settle(blog, settled)
         for path, body in (
             (f"/api/post/{settled}/embed", None),
-            (f"/api/post/{waiting[1]}/embed", None),
             ("/api/post/embed/batch", {"ids": [settled]}),
+            ("/api/post/embed/batch", {"ids": [waiting[1], settled]}),
             ("/api/post/embed/batch", {}),
         ):
             answer = await blog.call("POST", path, body, who=ADMIN)
@@ -109,6 +109,40 @@ async def test_a_full_queue_is_503_and_takes_nothing_of_it(tmp_path: Path) -> No
         data = (await blog.call("GET", "/api/embedding/queue/status")).json["data"]
         assert [task["postId"] for task in data["queueTasks"]] == waiting
         assert [task["priority"] for task in data["queueTasks"]] == [5, 5]
+
+
+async def test_a_full_queue_takes_a_request_for_an_article_that_waits(tmp_path: Path) -> None:
+    """It keeps its place and takes the more urgent priority (E6), and so adds nothing to the queue."""
+    async with blog_in(tmp_path, queue_limit=2) as blog:
+        first, second = await blog.write("一"), await blog.write("二")
+        rows = await blog.articles.posts.many([first, second])
+        assert (await blog.call("POST", f"/api/post/{second}/embed")).status == 200
+        answer = await blog.call("POST", "/api/post/embed/batch", {"ids": [first, second]})
+        assert (answer.status, answer.json["data"]) == (200, {"queued": 2})
+        assert await _tasks(blog) == [(second, 1), (first, 5)]
+        assert await blog.articles.posts.many([first, second]) == rows
+        async with blog.working():
+            await blog.embedded(first, second)
+
+
+async def test_an_edit_of_an_article_that_waits_in_a_full_queue_takes_the_more_urgent_priority(
+    tmp_path: Path,
+) -> None:
+    async with blog_in(tmp_path, queue_limit=2) as blog:
+        ids = [(await blog.articles.posts.create(title, "内容")).id for title in ("一", "二")]
+        await blog.articles.requests.request_all()
+        assert await _tasks(blog) == [(ids[0], 10), (ids[1], 10)]
+        changed = await blog.call("PATCH", f"/api/post/{ids[1]}", {"content": "改了"})
+        assert changed.status == 200
+        assert await _tasks(blog) == [(ids[1], 5), (ids[0], 10)]
+        async with blog.working():
+            await blog.embedded(*ids)
+        assert {post.rag_status for post in await blog.articles.posts.many(ids)} == {"completed"}
+
+
+async def _tasks(blog: Blog) -> list[tuple[int, int]]:
+    data = (await blog.call("GET", "/api/embedding/queue/status")).json["data"]
+    return [(task["postId"], task["priority"]) for task in data["queueTasks"]]
 
 
 async def _settle(blog: Blog, number: int) -> None:
