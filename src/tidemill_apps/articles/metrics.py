@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidemill import State, Tidemill
-from tidemill_apps.articles.requesting import WAITS
+from tidemill_apps.articles.hurrying import WAITS
 
 if TYPE_CHECKING:
     from tidemill_apps.articles.articles import Articles
