@@ -15,6 +15,7 @@ from tidemill import Context, JobRequest, Task, Tidemill, split
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.limits import EMBEDDING, FULL, METADATA
 from tidemill_apps.music.songs import Song, Status
+from tidemill_apps.music.syncing import Foreseen
 from tidemill_apps.music.system_settings import SystemSettings
 
 SONGS_A_ROUND = 5000
@@ -27,6 +28,8 @@ QUEUES: dict[Work, tuple[str, ...]] = {
     "embedding": (EMBEDDING,),
 }
 """Which queues that fills. With everything wanted, songs that have all but their vector need no more."""
+NO_SYNC = Foreseen()
+WORK_OF: dict[str, Work] = {FULL: "full", METADATA: "metadata", EMBEDDING: "embedding"}
 
 
 class Planned(Struct, frozen=True):
@@ -45,14 +48,15 @@ class Enqueuer:
     ) -> None:
         self._app, self._library, self._settings, self._tasks = app, library, settings, tasks
 
-    async def enqueue(self, ctx: Context, work: Work, limit: int | None) -> int:
-        """Answers the number of jobs."""
+    async def enqueue(self, ctx: Context, work: Work, limit: int | None, *, again: bool = False) -> int:
+        """Answers the number of jobs. `again`: only of songs that were left out of one answer."""
+        choose = self._choose_again if again else self._choose
         jobs, left, total = 0, limit, max(1, sum((await self.foreseen(work, limit)).values()))
         for queue in QUEUES[work]:
             number = 0
             while left is None or left > 0:
                 number += 1
-                planned = await ctx.step(f"{queue} {number}", self._choose, queue, left, paid=False)
+                planned = await ctx.step(f"{queue} {number}", choose, queue, left, paid=False)
                 if not planned:
                     break
                 await self._send(queue, planned)
@@ -62,12 +66,13 @@ class Enqueuer:
                 await ctx.progress(min(1.0, songs * number / total), f"{jobs} jobs enqueued")
         return jobs
 
-    async def foreseen(self, work: Work, limit: int | None, new: int = 0) -> dict[str, int]:
-        """How many songs it would take now, by queue, if so many were new."""
+    async def foreseen(self, work: Work, limit: int | None, after: Foreseen = NO_SYNC) -> dict[str, int]:
+        """How many songs it would take after such a sync, by queue."""
         left, found = limit, {}
         for queue in QUEUES[work]:
             of = Status.DESCRIBED if queue == EMBEDDING else Status.PENDING
-            songs = await self._library.waiting(of) + (new if of is Status.PENDING else 0)
+            new = after.new if of is Status.PENDING else 0
+            songs = max(0, await self._library.waiting(of) + new - after.gone.get(of, 0))
             found[queue] = songs if left is None else min(songs, left)
             left = None if left is None else left - found[queue]
         return found
@@ -78,9 +83,14 @@ class Enqueuer:
         return {queue: -(-number // size) for queue, number in songs.items()}
 
     async def _choose(self, queue: str, left: int | None) -> list[Planned]:
-        size = (await self._settings.read()).live.queue_batch_size
         most = SONGS_A_ROUND if left is None else min(left, SONGS_A_ROUND)
-        songs = await self._free(queue, most)
+        return await self._planned(await self._free(queue, most, once=False))
+
+    async def _choose_again(self, queue: str, _: int | None) -> list[Planned]:
+        return await self._planned(await self._free(queue, SONGS_A_ROUND, once=True))
+
+    async def _planned(self, songs: Sequence[Song]) -> list[Planned]:
+        size = (await self._settings.read()).live.queue_batch_size
         batches = split(songs, size, at=self._app.clock.wall())
         return [
             Planned(f"{id_}_{self._app.entropy.new_id()[-8:]}", id_, list(songs)) for id_, songs in batches
@@ -96,6 +106,7 @@ class Enqueuer:
     def _request(self, queue: str, one: Planned) -> JobRequest[Any]:
         return self._tasks[queue].using(id=one.id).job(correlationId=one.correlation, songs=one.songs)
 
-    async def _free(self, queue: str, most: int) -> list[Song]:
+    async def _free(self, queue: str, most: int, *, once: bool) -> list[Song]:
         library = self._library
-        return await (library.described_without_vector(most) if queue == EMBEDDING else library.pending(most))
+        find = library.described_without_vector if queue == EMBEDDING else library.pending
+        return await find(most, once=once)

@@ -29,9 +29,11 @@ from tidemill_apps.music.rows import (
     stored_in,
     was,
 )
-from tidemill_apps.music.songs import Song, Status, Stored, Track
+from tidemill_apps.music.songs import Failure, Song, Status, Stored, Track
 from tidemill_apps.music.tables import songs, storable
 from tidemill_apps.music.upserts import compared
+
+REASONS_SHOWN = 5
 
 
 class Library:
@@ -81,13 +83,28 @@ class Library:
 
     # What there is
 
-    async def pending(self, limit: int | None = None) -> list[Song]:
-        """Those no job has, the longest untouched first."""
-        return await self._free(Status.PENDING, limit)
+    async def pending(self, limit: int | None = None, *, once: bool = False) -> list[Song]:
+        """Those no job has, the longest untouched first. `once`: only those left out of one answer."""
+        return await self._free(Status.PENDING, limit, once=once)
 
-    async def described_without_vector(self, limit: int | None = None) -> list[Song]:
+    async def described_without_vector(self, limit: int | None = None, *, once: bool = False) -> list[Song]:
         """Likewise."""
-        return await self._free(Status.DESCRIBED, limit)
+        return await self._free(Status.DESCRIBED, limit, once=once)
+
+    async def left_out(self, *, once: bool = False) -> int:
+        """How many wait that an answer has left out, or malformed, and no job has."""
+        query = select(func.count()).where(songs.c.status.in_(WAITING), songs.c.job_id.is_(None), THERE)
+        tries = songs.c.tries == 1 if once else songs.c.tries > 0
+        async with self.database.reading() as connection:
+            return int((await connection.execute(query.where(tries))).scalar_one())
+
+    async def failures(self) -> list[Failure]:
+        """Why songs failed, the commonest reasons first, and not all of them where there are many."""
+        reason, number = func.coalesce(songs.c.last_error, ""), func.count().label("number")
+        query = select(reason, number).where(songs.c.status == Status.FAILED.value, THERE).group_by(reason)
+        async with self.database.reading() as connection:
+            rows = await connection.execute(query.order_by(number.desc(), reason).limit(REASONS_SHOWN))
+            return [Failure(*row) for row in rows.all()]
 
     async def waiting(self, status: Status) -> int:
         """How many of that status no job has."""
@@ -192,6 +209,22 @@ class Library:
         values = {"status": before_processing(), "job_id": null(), "tries": 0, "changed_at": self._now()}
         return await self._settle(update(songs).where(songs.c.status == Status.FAILED.value).values(values))
 
+    async def failed_jobs(self) -> list[str]:
+        """Those whose songs failed."""
+        query = select(songs.c.job_id).where(songs.c.status == Status.FAILED.value).distinct()
+        async with self.database.reading() as connection:
+            return [job_id for job_id in (await connection.execute(query)).scalars() if job_id is not None]
+
+    async def await_jobs(self, job_ids: Sequence[str]) -> int:
+        """These come again: their songs that failed wait for them."""
+        values = {"status": before_processing(), "tries": 0, "changed_at": self._now()}
+        failed = update(songs).where(songs.c.status == Status.FAILED.value).values(values)
+        async with self.database.transaction() as connection:
+            done = [
+                await connection.execute(failed.where(songs.c.job_id.in_(some))) for some in pieces(job_ids)
+            ]
+        return sum(one.rowcount for one in done)
+
     # What was found out
 
     async def save(self, job_id: str, outcomes: Iterable[Outcome]) -> None:
@@ -203,13 +236,15 @@ class Library:
                 one = update(songs).where(songs.c.navidrome_id == outcome.navidrome_id, mine)
                 await connection.execute(one.values({**columns_of(outcome), "changed_at": self._now()}))
 
-    async def _free(self, status: Status, limit: int | None) -> list[Song]:
+    async def _free(self, status: Status, limit: int | None, *, once: bool) -> list[Song]:
         query = (
             select(songs.c.navidrome_id, TITLE, ARTIST)
             .where(songs.c.status == status.value, songs.c.job_id.is_(None), THERE)
             .order_by(func.coalesce(songs.c.changed_at, 0), songs.c.navidrome_id)
             .limit(limit)
         )
+        if once:
+            query = query.where(songs.c.tries == 1)
         async with self.database.reading() as connection:
             return [Song(*row) for row in (await connection.execute(query)).all()]
 

@@ -7,10 +7,11 @@ nothing or little: so many songs at once are only hidden when a person says so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import case, delete, func, insert, select
 
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.rows import THERE
@@ -31,14 +32,30 @@ class Hidden(NamedTuple):
 
 async def hide_missing(library: Library, listed: AbstractSet[str], *, sure: bool) -> Hidden:
     """After a list that was read to its end. `sure`: a person says that they are gone for good."""
-    async with library.database.reading() as connection:
-        known = set((await connection.execute(select(songs.c.navidrome_id).where(THERE))).scalars())
-    missing = sorted(known - listed)
+    known = await _known(library)
+    missing = sorted(known.keys() - listed)
     if not sure and too_many(len(missing), len(known)):
         await note(library, len(missing))
         return Hidden(missing=len(missing))
     await note(library, 0)
     return Hidden(hidden=await library.hide(missing))
+
+
+async def foresee_missing(library: Library, listed: AbstractSet[str]) -> Counter[str]:
+    """How many songs that no job has would be hidden, by status."""
+    known = await _known(library)
+    missing = known.keys() - listed
+    if too_many(len(missing), len(known.keys() | listed)):
+        return Counter()
+    return Counter(status for id_ in missing if (status := known[id_]) is not None)
+
+
+async def _known(library: Library) -> dict[str, str | None]:
+    """With their status, unless a job has them."""
+    waits = case((songs.c.job_id.is_(None), songs.c.status))
+    async with library.database.reading() as connection:
+        rows = (await connection.execute(select(songs.c.navidrome_id, waits).where(THERE))).all()
+    return {row[0]: row[1] for row in rows}
 
 
 def too_many(missing: int, known: int) -> bool:

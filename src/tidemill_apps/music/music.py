@@ -18,14 +18,14 @@ from tidemill_apps.music.following import Follower
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.limits import Pools, declare_queues
 from tidemill_apps.music.looping import Repeated
-from tidemill_apps.music.pipeline import ENQUEUE, Pipeline
+from tidemill_apps.music.pipeline import AGAIN, ENQUEUE, Pipeline
 from tidemill_apps.music.planning import Planner
 from tidemill_apps.music.searching import UNAVAILABLE, Search
 from tidemill_apps.music.settings import MusicSettings
 from tidemill_apps.music.similar import Similar
 from tidemill_apps.music.subsonic import SubsonicError
 from tidemill_apps.music.sweeping import Sweeper
-from tidemill_apps.music.syncing import Synced, foresee, sync
+from tidemill_apps.music.syncing import Foreseen, Synced, foresee, sync
 from tidemill_apps.music.system_settings import Live, SystemSettings
 from tidemill_apps.music.working import tasks
 
@@ -43,9 +43,9 @@ class Music:
         self.connections = Connections(app, settings)
         declare_queues(app)
         self.pools = Pools(app, settings)
-        self.tasks = tasks(app, self.pools, self.library, self.connections)
+        self.tasks = tasks(app, self.pools, self.library, self.connections, self._left_out)
         self.search = Search(app, self.pools.calls, self.connections, self.similar)
-        self.sweeper = Sweeper(app, self.library, ENQUEUE)
+        self.sweeper = Sweeper(app, self.library, enqueues=ENQUEUE, again=AGAIN)
         self.follower = Follower(app, self.system_settings, self.pools)
         enqueuer = Enqueuer(app, self.library, self.system_settings, self.tasks)
         planner = Planner(app, settings, enqueuer, self.tasks, self.search.task)
@@ -107,11 +107,15 @@ class Music:
             ctx.log(f"not listed any more: {synced.hidden} songs hidden, {synced.missing} left as they are")
         return synced
 
-    async def _foresee(self) -> int:
+    async def _foresee(self) -> Foreseen:
         try:
             return await foresee((await self.connections.open()).source, self.library)
         except SubsonicError as error:
             raise Refused(UNAVAILABLE, f"{error}; or plan without a sync") from error
+
+    async def _left_out(self, queue: str) -> None:
+        if await self.library.left_out(once=True):
+            await self.pipeline.ask_again(queue)
 
     def _ended_badly(self, _: JobFailed | JobLost) -> None:
         self._sweeping.wake()

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from tidemill import Filter, Job, State
 from tidemill.web import Asked, Go, Page, Refused, Role
+from tidemill_apps.music.advice import COMMAND
 from tidemill_apps.music.enqueuing import Work
 from tidemill_apps.music.limits import PIPELINE_QUEUE, WORK_QUEUES
 from tidemill_apps.music.missing import noted
@@ -64,6 +65,7 @@ def _showing(music: Music) -> None:
             "m": words(asked.language),
             "status": await status_of(music),
             "live_settings": (await music.system_settings.read()).live,
+            "command": COMMAND,
             "missing": await noted(music.library),
             "errors": await _last_errors(asked),
         }
@@ -124,6 +126,12 @@ def _steering(music: Music) -> None:
     async def resume(asked: Asked) -> Go:
         await pipeline.resume()
         return _back(asked, "resumed")
+
+    @web.route("POST", "/music/retry", role=Role.OPERATOR, says="Retry what failed, from the page.")
+    async def retry(asked: Asked) -> Go:
+        await music.prepare()
+        retried = await pipeline.retry()
+        return _back(asked, "retried", jobs=retried.jobs, songs=retried.songs, waiting=retried.waiting)
 
     @web.route("POST", "/music/stop", role=Role.OPERATOR, says="Stop, from the page.")
     async def stop(asked: Asked) -> Go:

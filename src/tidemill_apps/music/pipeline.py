@@ -3,26 +3,38 @@ the middle of them goes on where it was."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from tidemill import ConfigurationError, Context, Filter, Job, Retry, State, Task, Tidemill, Unique
-from tidemill_apps.music.enqueuing import Enqueuer, Work
+from tidemill import (
+    ConfigurationError,
+    Context,
+    Filter,
+    Job,
+    Retry,
+    SnoozeFor,
+    State,
+    Task,
+    Tidemill,
+    Unique,
+)
+from tidemill_apps.music.enqueuing import WORK_OF, Enqueuer, Work
 from tidemill_apps.music.limits import CALLS, PIPELINE_QUEUE, WORK_QUEUES
 from tidemill_apps.music.planning import Planner, Preview
 from tidemill_apps.music.standing import LIVE, PENDING, Stage, Standing, standing
 from tidemill_apps.music.sweeping import Sweeper
-from tidemill_apps.music.syncing import Synced
+from tidemill_apps.music.syncing import Foreseen, Synced
 
-SYNC, ENQUEUE = "music-sync", "music-enqueue"
+SYNC, ENQUEUE, AGAIN = "music-sync", "music-enqueue", "music-again"
+LOOK_AGAIN = 30.0
+"""Seconds until it is looked again whether all else is done."""
 ENQUEUE_WITHIN = 3600.0
 STARTED = Unique("start")
 """Whichever of the two a start begins with: of starts at the same instant one begins."""
 Synchronise = Callable[[Context, bool], Awaitable[Synced]]
-Foresee = Callable[[], Awaitable[int]]
-"""How many songs more would wait after a sync."""
+Foresee = Callable[[], Awaitable[Foreseen]]
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -51,6 +63,15 @@ class Stopped(Struct, frozen=True, kw_only=True):
     released: int
 
 
+class Retried(Struct, frozen=True, kw_only=True):
+    """How many failed jobs run again, with how many songs; and how many songs that had failed wait for the
+    next start, because their job is no more."""
+
+    jobs: int
+    songs: int
+    waiting: int
+
+
 class Pipeline:
     def __init__(
         self,
@@ -68,6 +89,13 @@ class Pipeline:
         self._sync: Task[Any, Any] = task(self._synced)
         task = app.task(name=ENQUEUE, queue=PIPELINE_QUEUE, unique=STARTED, timeout=ENQUEUE_WITHIN)
         self._enqueue: Task[Any, Any] = task(self._enqueued)
+        task = app.task(
+            name=AGAIN,
+            queue=PIPELINE_QUEUE,
+            unique=lambda work: Unique(f"again {work}"),
+            timeout=ENQUEUE_WITHIN,
+        )
+        self._again: Task[Any, Any] = task(self._asked_again)
 
     async def start(self, wanted: Start) -> Started:
         """What is under way is not begun again."""
@@ -85,8 +113,8 @@ class Pipeline:
     async def preview(self, wanted: Start) -> Preview:
         """What `start` would do. Nothing is sent, and of the music server nothing is written."""
         _check(wanted)
-        new = 0 if wanted.skip_sync else await self._foresee()
-        return await self._planner.preview(wanted.work, wanted.limit, new)
+        foreseen = Foreseen() if wanted.skip_sync else await self._foresee()
+        return await self._planner.preview(wanted.work, wanted.limit, foreseen)
 
     async def pause(self, by: str) -> Stage:
         """Running jobs go on; the rest waits until `resume`."""
@@ -126,11 +154,28 @@ class Pipeline:
         running = (await self.standing()).counts[State.RUNNING]
         return Stopped(cancelled=cancelled, running=running, released=released)
 
+    async def retry(self) -> Retried:
+        """Failed jobs run again, each with what it has paid for, and their songs with them."""
+        jobs = 0
+        for queue in await self._known(WORK_QUEUES):
+            failed = Filter(queue=queue, states=(State.FAILED,))
+            jobs += (await self._app.inspect.retry(failed)).changed
+        songs, waiting = await self._sweeper.retry_failed()
+        return Retried(jobs=jobs, songs=songs, waiting=waiting)
+
+    async def ask_again(self, queue: str) -> None:
+        """Songs that were left out of an answer for the first time go once more, together, when all else is
+        done. Said twice it is done once."""
+        await self._again.enqueue(work=WORK_OF[queue])
+
     async def standing(self) -> Standing:
         """Asked in this order: a job that ends between the two has left its successors behind."""
-        job = await self._own_job()
+        own = await self._own_jobs()
+        job = _first(own)
         return standing(
-            await self._app.inspect.overview(sparing=True), Stage.IDLE if job is None else _stage_of(job)
+            await self._app.inspect.overview(sparing=True),
+            Stage.IDLE if job is None else _stage_of(job),
+            again=any(job.task == AGAIN for job in own),
         )
 
     async def trouble(self) -> str | None:
@@ -149,8 +194,10 @@ class Pipeline:
         return [queue for queue in queues if queue in there]
 
     async def _own_job(self) -> Job | None:
-        found = await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE, states=LIVE), limit=10)
-        return min(found.jobs, key=lambda job: (job.task != SYNC, job.seq), default=None)
+        return _first(await self._own_jobs())
+
+    async def _own_jobs(self) -> Sequence[Job]:
+        return (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE, states=LIVE), limit=10)).jobs
 
     async def _synced(self, ctx: Context, work: Work, limit: int | None, hide_missing: bool = False) -> int:
         """Its successor has an id of its own making: a sync that runs again begins no second one. No other
@@ -162,6 +209,19 @@ class Pipeline:
 
     async def _enqueued(self, ctx: Context, work: Work, limit: int | None) -> int:
         return await self._enqueuer.enqueue(ctx, work, limit)
+
+    async def _asked_again(self, ctx: Context, work: Work) -> int:
+        for queue in (PIPELINE_QUEUE, *WORK_QUEUES):
+            others = (await self._app.inspect.find(Filter(queue=queue, states=LIVE), limit=10)).jobs
+            if any(job.task != AGAIN for job in others):
+                raise SnoozeFor(LOOK_AGAIN, "songs that were left out go once more when all else is done")
+        return await self._enqueuer.enqueue(ctx, work, None, again=True)
+
+
+def _first(own: Sequence[Job]) -> Job | None:
+    """What a start began with, or goes on with."""
+    begun = [job for job in own if job.task != AGAIN]
+    return min(begun, key=lambda job: (job.task != SYNC, job.seq), default=None)
 
 
 def _stage_of(job: Job) -> Stage:

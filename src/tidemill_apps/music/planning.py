@@ -13,6 +13,7 @@ from tidemill import JobRequest, Plan, State, Task, Tidemill
 from tidemill_apps.music.enqueuing import Enqueuer, Work
 from tidemill_apps.music.limits import EMBEDDING, FULL, METADATA
 from tidemill_apps.music.settings import MusicSettings
+from tidemill_apps.music.syncing import Foreseen
 
 CALLS_A_JOB = {FULL: 2, METADATA: 1, EMBEDDING: 1}
 USUAL = 5
@@ -52,8 +53,8 @@ class Planner:
         self._app, self._settings, self._enqueuer, self._tasks = app, settings, enqueuer, tasks
         self._one_call = one_call
 
-    async def preview(self, work: Work, limit: int | None, new: int) -> Preview:
-        by_queue = await self._enqueuer.foreseen(work, limit, new)
+    async def preview(self, work: Work, limit: int | None, after: Foreseen) -> Preview:
+        by_queue = await self._enqueuer.foreseen(work, limit, after)
         songs, batches = sum(by_queue.values()), await self._enqueuer.batches(by_queue)
         requests = [self._request(queue) for queue, jobs in batches.items() for _ in range(jobs)]
         calls = sum(jobs * CALLS_A_JOB[queue] for queue, jobs in batches.items())
@@ -61,7 +62,7 @@ class Planner:
         price = self._settings.price
         return Preview(
             songs=songs,
-            new=new,
+            new=after.new,
             jobs=len(requests),
             calls=calls,
             ahead=0 if plan is None else plan.ahead,

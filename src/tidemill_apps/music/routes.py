@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from tidemill.web import Asked, Refused, Role
 from tidemill_apps.music.enqueuing import Work
-from tidemill_apps.music.pipeline import Start, Started, Stopped
+from tidemill_apps.music.pipeline import Retried, Start, Started, Stopped
 from tidemill_apps.music.planning import Preview
 from tidemill_apps.music.similar import Match
 from tidemill_apps.music.standing import Stage
@@ -156,6 +156,17 @@ def _steering(music: Music) -> None:
     )
     async def resume(_: Asked) -> Stands:
         return Stands(await pipeline.resume())
+
+    @web.route(
+        "POST",
+        "/api/queue/retry",
+        role=Role.OPERATOR,
+        says="Failed jobs and songs run again.",
+        answers=Retried,
+    )
+    async def retry(_: Asked) -> Retried:
+        await music.prepare()
+        return await pipeline.retry()
 
     @web.route(
         "POST",

@@ -51,6 +51,13 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
         return Song(self.navidrome_id, self.title, self.artist)
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """So many songs failed for this reason."""
+
+    reason: str
+    songs: int
+
+
 class Track(msgspec.Struct, frozen=True, kw_only=True):
     """A song as the music server lists it."""
 

@@ -28,7 +28,8 @@ class Stage(StrEnum):
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """`beginning` is which part of the pipeline's own jobs there is, IDLE when there is none."""
+    """`beginning` is which part of the pipeline's own jobs there is, IDLE when there is none. `again`: songs
+    that answers left out are to be sent once more."""
 
     stage: Stage
     beginning: Stage
@@ -36,6 +37,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     paused: Shut | None
     breaker: Shut | None
     served: bool
+    again: bool = False
 
     @property
     def live(self) -> int:
@@ -47,7 +49,7 @@ class Standing(Struct, frozen=True, kw_only=True):
         return self.paused or self.breaker
 
 
-def standing(seen: Overview, beginning: Stage) -> Standing:
+def standing(seen: Overview, beginning: Stage, *, again: bool = False) -> Standing:
     work = [view for view in seen.queues if view.name in WORK_QUEUES]
     counts = {state: sum(view.counts[state] for view in work) for state in State}
     calls = next((pool for pool in seen.pools if pool.name == CALLS), None)
@@ -57,12 +59,13 @@ def standing(seen: Overview, beginning: Stage) -> Standing:
     if calls is not None and live:
         breaker = by_breaker(calls, seen.now) or _day_used(calls, seen.now)
     return Standing(
-        stage=_stage(beginning, paused=paused, breaker=breaker, live=live),
+        stage=_stage(beginning, paused=paused, breaker=breaker, live=live or again),
         beginning=beginning,
         counts=counts,
         paused=paused,
         breaker=breaker,
         served=any({*WORK_QUEUES, PIPELINE_QUEUE} & set(worker.queues) for worker in seen.workers),
+        again=again,
     )
 
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from tidemill import State
+from tidemill_apps.music.advice import advice
 from tidemill_apps.music.limits import WORK_QUEUES
 from tidemill_apps.music.missing import gone, noted
 from tidemill_apps.music.planning import moment
+from tidemill_apps.music.songs import Failure
 from tidemill_apps.music.songs import Status as SongStatus
 from tidemill_apps.music.standing import Stage, Standing
 
@@ -18,11 +20,19 @@ if TYPE_CHECKING:
     from tidemill_apps.music.music import Music
 
 
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """Songs that answers left out: they come again by themselves, or wait for a start."""
+
+    coming: int
+    waiting: int
+
+
 class Status(Struct, frozen=True, kw_only=True, rename="camel"):
     """`completed_jobs` counts all there ever were: their records are removed at once.
     `pipeline_state` is what the source knew, `state` all of it. `gone_songs` are no longer on the music
     server and in no other number. `problems` are rows of system_settings that cannot hold, why a sync failed,
-    and that songs are missing."""
+    and that songs are missing. `failures` are the commonest reasons why songs failed, and `advice` says what
+    a person can do for songs that wait or failed."""
 
     is_paused: bool
     is_worker_running: bool
@@ -41,6 +51,9 @@ class Status(Struct, frozen=True, kw_only=True, rename="camel"):
     songs: dict[str, int]
     simulator: bool
     problems: list[str]
+    left_out: LeftOut
+    failures: list[Failure]
+    advice: list[str]
 
 
 async def status_of(music: Music) -> Status:
@@ -50,6 +63,7 @@ async def status_of(music: Music) -> Status:
     totals = await music.app.inspect.totals()
     trouble = await music.pipeline.trouble()
     held = stands.held
+    advised = await advice(music.library, stands, songs[SongStatus.FAILED])
     return Status(
         is_paused=stands.paused is not None,
         is_worker_running=stands.served,
@@ -68,6 +82,9 @@ async def status_of(music: Music) -> Status:
         songs={status.value: number for status, number in songs.items()},
         simulator=music.simulated,
         problems=[*found.problems, *([trouble] if trouble else []), *await _missing(music)],
+        left_out=LeftOut(coming=advised.coming, waiting=advised.waiting),
+        failures=list(advised.failures),
+        advice=advised.told(),
     )
 
 

@@ -23,9 +23,9 @@ LIVE = (State.SCHEDULED, State.READY, State.WAITING, State.RUNNING)
 
 
 class Sweeper:
-    def __init__(self, app: Tidemill, library: Library, enqueues: str) -> None:
-        """`enqueues` is the task that marks songs and then sends their jobs."""
-        self._app, self._library, self._enqueues = app, library, enqueues
+    def __init__(self, app: Tidemill, library: Library, *, enqueues: str, again: str) -> None:
+        """The tasks that mark songs and then send their jobs. `again` waits most of the time."""
+        self._app, self._library, self._enqueues, self._again = app, library, enqueues, again
 
     async def sweep(self) -> int:
         """Answers how many songs were set right. The order matters: songs are read, then it is asked whether
@@ -47,13 +47,23 @@ class Sweeper:
             log.info("songs_set_right", songs=right)
         return right
 
+    async def retry_failed(self) -> tuple[int, int]:
+        """For a person who has retried their jobs: songs that failed wait again, for their job if it comes
+        again and else for the next start. How many of each."""
+        jobs = await self._jobs(await self._library.failed_jobs())
+        coming = await self._library.await_jobs([id_ for id_, job in jobs.items() if job.state in LIVE])
+        return coming, await self._library.retry_failed()
+
     async def _fail(self, job: Job) -> int:
+        tried = job.reason == "failed" and job.attempts > 1
+        why = f"tried {job.attempts} times" if tried else job.reason or "its job failed"
         said = "" if job.error is None else f": {job.error.message}"
-        return await self._library.fail(job.id, f"{job.reason or 'its job failed'}{said}")
+        return await self._library.fail(job.id, f"{why}{said}")
 
     async def _is_sending(self) -> bool:
-        wanted = Filter(queue=PIPELINE_QUEUE, task=self._enqueues, states=LIVE)
-        return bool((await self._app.inspect.find(wanted, limit=1)).jobs)
+        own = (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE, states=LIVE), limit=10)).jobs
+        running = (job.task for job in own if job.state is State.RUNNING)
+        return self._again in running or self._enqueues in (job.task for job in own)
 
     async def _jobs(self, ids: Iterable[str]) -> dict[str, Job]:
         listed = list(ids)

@@ -8,13 +8,14 @@ changed meanwhile, or is at it: a song that moved from one page to another is on
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from sqlalchemy import delete, insert, select
 
 from tidemill_apps.music.library import Library
-from tidemill_apps.music.missing import hide_missing, note
+from tidemill_apps.music.missing import foresee_missing, hide_missing, note
 from tidemill_apps.music.songs import Track
 from tidemill_apps.music.tables import system_settings
 
@@ -39,6 +40,13 @@ class Synced(NamedTuple):
     changed: int = 0
     hidden: int = 0
     missing: int = 0
+
+
+class Foreseen(NamedTuple):
+    """So many songs more would be pending; so many that wait now would be hidden, by status."""
+
+    new: int = 0
+    gone: Mapping[str, int] = MappingProxyType({})
 
 
 async def sync(
@@ -66,12 +74,16 @@ async def sync(
     return total
 
 
-async def foresee(source: Source, library: Library) -> int:
-    """How many songs more would be pending after a sync. The source is read, and nothing is written."""
+async def foresee(source: Source, library: Library) -> Foreseen:
+    """What would wait after a sync. The source is read, and nothing is written."""
     mark = await _mark_of(source)
     if mark and mark == await _mark(library):
-        return 0
-    return sum([await library.foresee(page) async for page in source.pages()])
+        return Foreseen()
+    new, listed = 0, set[str]()
+    async for page in source.pages():
+        new += await library.foresee(page)
+        listed |= {track.id for track in page}
+    return Foreseen(new, await foresee_missing(library, listed) if mark else {})
 
 
 async def _mark_of(source: Source) -> str:

@@ -16,10 +16,11 @@ from tests.apps.music.world import World, world
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.missing import gone
 from tidemill_apps.music.outcomes import Outcome
+from tidemill_apps.music.pipeline import Start
 from tidemill_apps.music.similar import Similar
 from tidemill_apps.music.songs import Status
 from tidemill_apps.music.subsonic import Subsonic
-from tidemill_apps.music.syncing import Synced, foresee, sync
+from tidemill_apps.music.syncing import Foreseen, Synced, foresee, sync
 
 
 def listing(numbers: Iterable[int], modified: int) -> Listing:
@@ -74,9 +75,10 @@ async def test_what_was_paid_for_is_kept_and_a_song_that_comes_back_is_complete_
 
 async def test_a_song_that_comes_back_and_was_not_done_is_foreseen(either: Library) -> None:
     await stocked(either, 6)
+    assert await foresee(listing(range(4), 2), either) == Foreseen(0, {"PENDING": 2})
     await sync(listing(range(4), 2), either)
     assert await either.waiting(Status.PENDING) == 4
-    assert await foresee(listing(range(6), 3), either) == 2
+    assert await foresee(listing(range(6), 3), either) == Foreseen(2)
     await sync(listing(range(6), 3), either)
     assert await either.waiting(Status.PENDING) == 6
 
@@ -141,6 +143,18 @@ async def test_a_sync_that_did_not_come_to_its_end_hides_nothing(library: Librar
     with pytest.raises(ConnectionError):
         await sync(Listing([track(0)], [], modified=2), library)
     assert await gone(library) == 0
+
+
+async def test_a_dry_run_counts_no_song_that_its_sync_would_hide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, 40) as its:
+        at(its, listing(range(32), 2), monkeypatch)
+        foretold = await its.pipeline.preview(Start())
+        assert (foretold.songs, foretold.new, foretold.calls) == (32, 0, 8)
+        await its.pipeline.start(Start())
+        await its.run_until_idle()
+        assert len(its.provider.ledger.bills) == foretold.calls
 
 
 def at(its: World, source: Listing, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,13 +71,13 @@ async def test_a_pause_and_a_missing_worker_are_told(tmp_path: Path) -> None:
 
 
 async def test_what_a_sync_would_bring_first_is_counted_and_nothing_is_written(tmp_path: Path) -> None:
-    async with world(tmp_path, 15) as its:
+    async with world(tmp_path, 16) as its:
         foretold = await its.pipeline.preview(Start())
-        assert (foretold.new, foretold.songs, foretold.jobs, foretold.calls) == (60, 75, 8, 16)
+        assert (foretold.new, foretold.songs, foretold.jobs, foretold.calls) == (60, 76, 8, 16)
         described = await its.pipeline.preview(Start(limit=20, work="metadata"))
         assert (described.new, described.songs, described.calls) == (60, 20, 2)
         assert (await its.pipeline.preview(Start(work="embedding"))).songs == 0
-        assert await its.counts() == {"PENDING": 15}
+        assert await its.counts() == {"PENDING": 16}
         await its.pipeline.start(Start())
         await its.run_until_idle()
         assert len(its.provider.ledger.bills) == foretold.calls

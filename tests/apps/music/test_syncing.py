@@ -16,7 +16,7 @@ from tidemill_apps.music.library import Library
 from tidemill_apps.music.sample import Sample
 from tidemill_apps.music.songs import Status
 from tidemill_apps.music.subsonic import Subsonic
-from tidemill_apps.music.syncing import Synced, foresee, sync
+from tidemill_apps.music.syncing import Foreseen, Synced, foresee, sync
 
 
 class Counting(httpx2.AsyncClient):
@@ -108,17 +108,17 @@ async def test_what_one_server_said_does_not_count_for_another(library: Library)
 
 async def test_what_a_sync_would_bring_is_foreseen_and_nothing_is_written(either: Library) -> None:
     listing = Listing([track(0), track(1)], [track(2), track(3)])
-    assert await foresee(listing, either) == 4
+    assert await foresee(listing, either) == Foreseen(4)
     assert await column(either, "title") == {}
     await sync(listing, either)
-    assert await foresee(listing, either) == 0
+    assert await foresee(listing, either) == Foreseen(0)
     await put(either, ["s0", "s1"], status=Status.COMPLETED)
     listing.listed = [
         [track(0), track(1, title="改名")],
         [track(2, title="x"), track(3, album="y"), track(4)],
     ]
     listing.modified = 2
-    assert await foresee(listing, either) == 2
+    assert await foresee(listing, either) == Foreseen(2)
     assert len(await either.pending()) == 2
     await sync(listing, either)
     assert len(await either.pending()) == 4
