@@ -94,8 +94,8 @@ async def until(look: Callable[[], Awaitable[T | None]], patience: float = PATIE
     return found
 
 
-def settings_for(folder: Path, url: str, **settings: Any) -> ArticlesSettings:
-    account = Account(provider="openai", base_url=f"{url}/v1", dimensions=256, simulator=True)
+def settings_for(folder: Path, url: str, *, dimensions: int = 256, **settings: Any) -> ArticlesSettings:
+    account = Account(provider="openai", base_url=f"{url}/v1", dimensions=dimensions, simulator=True)
     given = {
         "database_url": f"sqlite:///{folder / 'articles.db'}",
         "qdrant_path": str(folder / "vectors"),

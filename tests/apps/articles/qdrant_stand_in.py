@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 import uvicorn
@@ -74,7 +75,7 @@ class StandIn:
         return self.client.create_collection(name, models.VectorParams(**body["vectors"]))
 
     def _upsert(self, name: str, body: Any) -> Any:
-        points = TypeAdapter(list[models.PointStruct]).validate_python(body["points"])
+        points = _of(list[models.PointStruct]).validate_python(body["points"])
         return self.client.upsert(name, points)
 
     def _retrieve(self, name: str, body: Any) -> Any:
@@ -126,4 +127,10 @@ async def stand_in() -> AsyncIterator[StandIn]:
 
 
 def _plain(value: Any) -> Any:
-    return TypeAdapter(type(value)).dump_python(value, mode="json", exclude_none=True)
+    return _of(type(value)).dump_python(value, mode="json", exclude_none=True)
+
+
+@cache
+def _of(kind: Any) -> TypeAdapter[Any]:
+    """To make one takes longer than to use it."""
+    return TypeAdapter(kind)

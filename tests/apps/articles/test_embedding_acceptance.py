@@ -4,13 +4,15 @@ nothing lost when processes die. The provider's own books are the witness."""
 from __future__ import annotations
 
 import math
+import os
+import signal
 import sys
-from asyncio.subprocess import Process, create_subprocess_exec
+from asyncio.subprocess import create_subprocess_exec
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from subprocess import DEVNULL
+from subprocess import DEVNULL, PIPE
 
 from tests.apps.articles.bench import Bench, bench_in, simulator, until
 from tests.apps.articles.qdrant_stand_in import stand_in
@@ -20,6 +22,7 @@ from tidemill_apps.articles.requesting import MANUAL
 
 ALL = 1_000
 HANDFUL = 30
+WORKERS = ("one", "two", "three")
 
 
 async def test_a_thousand_articles_in_as_few_calls_as_there_can_be(tmp_path: Path) -> None:
@@ -31,6 +34,7 @@ async def test_a_thousand_articles_in_as_few_calls_as_there_can_be(tmp_path: Pat
             qdrant_url=served.url,
             linger=0.5,
             minding_seconds=5.0,
+            dimensions=64,
         ) as bench,
     ):
         ids = await fill(bench, ALL)
@@ -87,8 +91,7 @@ async def test_killed_workers_lose_nothing_and_leave_nothing_processing(tmp_path
             async with workers_of(bench, tmp_path, server.url, served.url) as workers:
                 for _ in range(2):
                     killed = workers.pop(await until(lambda: who_has_a_call(bench, workers)))
-                    killed.kill()
-                    await killed.wait()
+                    os.kill(killed, signal.SIGKILL)
                 await bench.settled(*ids)
             posts = await bench.posts.many(ids)
             assert {post.rag_status for post in posts} == {"completed"}
@@ -100,32 +103,32 @@ async def test_killed_workers_lose_nothing_and_leave_nothing_processing(tmp_path
             await bench.articles.close()
 
 
-async def who_has_a_call(bench: Bench, workers: dict[str, Process]) -> str | None:
+async def who_has_a_call(bench: Bench, workers: dict[str, int]) -> str | None:
     page = await bench.app.inspect.find(Filter(queue=bench.articles.queue, states=(State.RUNNING,)))
     return next((name for job in page.jobs for name in workers if f"{job.worker}".startswith(name)), None)
 
 
 @asynccontextmanager
-async def workers_of(
-    bench: Bench, folder: Path, provider: str, qdrant: str
-) -> AsyncIterator[dict[str, Process]]:
-    """Nobody begins before all are there."""
+async def workers_of(bench: Bench, folder: Path, provider: str, qdrant: str) -> AsyncIterator[dict[str, int]]:
+    """Their processes by their names. Nobody begins before all are there."""
     program = str(Path(__file__).with_name("worker_program.py"))
     await bench.app.inspect.pause(bench.articles.queue)
-    workers = {
-        name: await create_subprocess_exec(
-            sys.executable, program, name, str(folder), provider, qdrant, stdout=DEVNULL, stderr=DEVNULL
-        )
-        for name in ("one", "two", "three")
-    }
+    places = (str(folder), provider, qdrant)
+    words = (sys.executable, program, ",".join(WORKERS), *places)
+    parent = await create_subprocess_exec(*words, stdout=PIPE, stderr=DEVNULL)
+    workers: dict[str, int] = {}
     try:
+        assert parent.stdout is not None
+        while len(workers) < len(WORKERS):
+            name, process = (await parent.stdout.readline()).split()
+            workers[name.decode()] = int(process)
         await until(lambda: are_there(bench, len(workers)))
         await bench.app.inspect.resume(bench.articles.queue)
         yield workers
     finally:
-        for worker in workers.values():
-            worker.terminate()
-            await worker.wait()
+        for process in workers.values():
+            os.kill(process, signal.SIGTERM)
+        await parent.communicate()
 
 
 async def are_there(bench: Bench, count: int) -> bool:

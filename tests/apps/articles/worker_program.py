@@ -1,8 +1,12 @@
-"""A worker of its own, to be killed: `worker_program.py NAME FOLDER PROVIDER QDRANT`."""
+"""Workers of their own, to be killed: `worker_program.py NAMES FOLDER PROVIDER QDRANT` prints for each its name
+and the id of its process. What they need is imported once, before they part."""
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 from tidemill import Tidemill
@@ -10,8 +14,8 @@ from tidemill_apps.articles.articles import Articles
 from tidemill_apps.articles.settings import ArticlesSettings
 from tidemill_apps.common.providers.account import Account
 
-if __name__ == "__main__":
-    name, folder, provider, qdrant = sys.argv[1:]
+
+def work(name: str, folder: str, provider: str, qdrant: str) -> None:
     app = Tidemill(f"sqlite:///{Path(folder) / 'jobs.db'}")
     account = Account(provider="openai", base_url=f"{provider}/v1", dimensions=256, simulator=True)
     settings = ArticlesSettings(
@@ -25,3 +29,16 @@ if __name__ == "__main__":
     )
     Articles(app, settings)
     app.run_worker(id=name, lease=1.5, reclaim_every=0.3)
+
+
+if __name__ == "__main__":
+    names, *places = sys.argv[1:]
+    import_module("qdrant_client")
+    for name in names.split(","):
+        if not (process := os.fork()):
+            work(name, *places)
+            os._exit(0)
+        print(name, process, flush=True)
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
