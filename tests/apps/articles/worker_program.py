@@ -1,5 +1,5 @@
-"""Workers of their own, to be killed: `worker_program.py NAMES FOLDER PROVIDER QDRANT` prints for each its name
-and the id of its process. What they need is imported once, before they part."""
+"""Workers of their own, to be killed: `worker_program.py NAMES FOLDER PROVIDER QDRANT` prints for each its
+name and the id of its process. What they need is imported once, before they part."""
 
 from __future__ import annotations
 
