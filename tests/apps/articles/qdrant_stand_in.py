@@ -10,7 +10,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cache
 from typing import Any
 
 import uvicorn
@@ -130,7 +129,11 @@ def _plain(value: Any) -> Any:
     return _of(type(value)).dump_python(value, mode="json", exclude_none=True)
 
 
-@cache
+_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
+
+
 def _of(kind: Any) -> TypeAdapter[Any]:
     """To make one takes longer than to use it."""
-    return TypeAdapter(kind)
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]

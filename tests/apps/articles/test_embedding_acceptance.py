@@ -120,8 +120,8 @@ async def workers_of(bench: Bench, folder: Path, provider: str, qdrant: str) -> 
     try:
         assert parent.stdout is not None
         while len(workers) < len(WORKERS):
-            name, process = (await parent.stdout.readline()).split()
-            workers[name.decode()] = int(process)
+            name, number = (await parent.stdout.readline()).decode().split()
+            workers[name] = int(number)
         await until(lambda: are_there(bench, len(workers)))
         await bench.app.inspect.resume(bench.articles.queue)
         yield workers

@@ -4,7 +4,7 @@ was lost and another run was quicker. Whatever they write last is not what stays
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tidemill_apps.articles import upkeep
 from tidemill_apps.articles.embedding import Embedding
 from tidemill_apps.articles.posts import Post
 from tidemill_apps.articles.provider import opened
-from tidemill_apps.articles.vectors import Vectors
+from tidemill_apps.articles.vectors import Piece, Vectors
 from tidemill_apps.common.database import Database
 
 OLD, NEW = "旧的内容是潮水", "新的内容是面粉"
@@ -187,9 +187,22 @@ async def test_a_run_that_was_overtaken_writes_nothing(
         await bench.posts.change(post.id, content=NEW)
         await embed(bench, post.id, "b")
         done = await bench.post(post.id)
+        written: list[Piece] = []
+        noted(monkeypatch, written)
         slow.let_go.set()
         await stale
         assert (await bench.post(post.id), await texts(bench)) == (done, [NEW])
+        assert written == []
+
+
+def noted(monkeypatch: pytest.MonkeyPatch, written: list[Piece]) -> None:
+    write = Vectors.write
+
+    async def note(self: Vectors, pieces: Sequence[Piece], *given: Any) -> None:
+        written.extend(pieces)
+        await write(self, pieces, *given)
+
+    monkeypatch.setattr(Vectors, "write", note)
 
 
 @pytest.mark.parametrize("writer", ["an embedding", "a refresh that then died"])
