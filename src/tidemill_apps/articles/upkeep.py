@@ -23,6 +23,8 @@ async def refresh(posts: Posts, vectors: Vectors, post_id: int) -> bool:
     standing = Standing(posts)
     try:
         while (post := await posts.get(post_id)) is not None:
+            if not post.rag_current:  # asked for when another article of that id was deleted
+                await vectors.forget(post_id, unversioned=True)
             await vectors.label(post)
             if await standing.labelled(post):
                 return post.rag_chunks > 0

@@ -104,13 +104,15 @@ class Vectors:
         """The points of one version."""
         await self.delete(name_of(post_id, version, index) for index in range(chunks))
 
-    async def forget(self, post_id: int) -> None:
-        """Every point of an article that is gone."""
+    async def forget(self, post_id: int, *, unversioned: bool = False) -> None:
+        """Every point of an article that is gone, or only those of another program."""
         if await self._exists():
             from qdrant_client import models
 
             of_it = models.FieldCondition(key="postId", match=models.MatchValue(value=post_id))
-            await self._call("delete", points_selector=models.Filter(must=[of_it]), wait=True)
+            without = models.IsEmptyCondition(is_empty=models.PayloadField(key="version"))
+            meant = models.Filter(must=[of_it, without] if unversioned else [of_it])
+            await self._call("delete", points_selector=meant, wait=True)
 
     async def search(self, vector: list[float], limit: int, offset: int = 0) -> list[Hit]:
         """The nearest points of articles that are not hidden, of whatever version, and of this model: what

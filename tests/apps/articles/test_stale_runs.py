@@ -232,3 +232,19 @@ async def test_an_article_that_a_stale_run_hid_again_is_found_again(
 
 async def finds(bench: Bench, post_id: int) -> bool:
     return await bench.found(OLD) == [post_id]
+
+
+async def test_points_of_another_program_do_not_become_those_of_the_next_article_of_their_id(
+    tmp_path: Path,
+) -> None:
+    """They have no version, nor has an article that was never embedded: they would be found for it."""
+    async with reusing(tmp_path) as bench:
+        gone = await bench.posts.create("秘密", OLD)
+        piece = Piece(post_id=gone.id, version=0, index=0, text=OLD)
+        await bench.articles.vectors.write([piece], [[1.0] * 256], {gone.id: gone})
+        await bench.articles.vectors._call("delete_payload", keys=["version", "model"], points=[piece.name])
+        await bench.articles.delete(gone.id)
+        made = await bench.articles.create("新")
+        assert made.id == gone.id
+        async with bench.working():
+            await until(lambda: is_left(bench, []), 5.0)
