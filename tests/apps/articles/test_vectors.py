@@ -103,9 +103,8 @@ async def test_points_of_the_program_before_us_are_found_until_they_are_replaced
 LOOK = """
 import asyncio, sys
 from tidemill_apps.articles.qdrant import VectorsUnavailable, qdrant
-from tidemill_apps.articles.vectors import Vectors
 try:
-    asyncio.run(Vectors(qdrant("", sys.argv[1]), "blog_posts", "m").count())
+    asyncio.run(qdrant("", sys.argv[1])("collection_exists", collection_name="blog_posts"))
 except VectorsUnavailable as error:
     print(error)
 """
