@@ -54,6 +54,15 @@ class Studio:
     async def until_served(self) -> None:
         await self.until(lambda stands: stands.served, "a worker")
 
+    async def restart(self, times: int) -> None:
+        """Until one of the new workers serves: who was killed is taken for alive for a while."""
+        before = {worker.id for worker in await self.music.app.inspect.workers()}
+        await self.processes.stop()
+        await self.processes.start(times)
+        async with asyncio.timeout(PATIENCE):
+            while {worker.id for worker in await self.music.app.inspect.workers()} <= before:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.1)
+
     async def counts(self) -> dict[str, int]:
         return {status.value: n for status, n in (await self.music.library.counts()).items() if n}
 

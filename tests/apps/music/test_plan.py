@@ -20,7 +20,7 @@ SESAME = "sesame"
 @pytest.mark.parametrize(
     ("before", "more", "settings", "bottleneck"),
     [
-        (0, 200, {}, "2 jobs per minute of metadata-generation-starts"),
+        (0, 120, {}, "2 jobs per minute of metadata-generation-starts"),
         (100, 100, {}, "2 jobs per minute of metadata-generation-starts"),
         (0, 200, {"metadata_starts": 20}, "5 requests per minute of music-calls"),
         (200, 100, {"metadata_starts": 20}, "5 requests per minute of music-calls"),
