@@ -72,6 +72,7 @@ async def test_while_it_runs_a_person_is_told_that_they_come_again(tmp_path: Pat
         await its.start()
         status = (await its.call("GET", "/api/queue/status")).json
         assert (status["state"], status["leftOut"]) == ("running", {"coming": 1, "waiting": 0})
+        assert status["problems"] == []
         (told,) = status["advice"]
         assert told == "1 song left out of the model's answers: asked about once more when all else is done"
         page = (await (await its.visitors.browser()).get("/music")).text

@@ -11,7 +11,7 @@ from tidemill_apps.music.describing import Description, described
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.outcomes import MOST_TRIES, Outcome
 from tidemill_apps.music.rows import AT_ONCE
-from tidemill_apps.music.songs import Song, Status
+from tidemill_apps.music.songs import Failure, Song, Status
 from tidemill_apps.music.vectors import unpacked
 
 
@@ -251,3 +251,40 @@ async def test_the_character_0_is_left_out_of_every_text(either: Library) -> Non
     assert (stored.last_error, stored.kept_answer) == ("ab", "cd")
     assert "\0" not in str(stored.description)
     assert await either.upsert([track(0, title="潮\0汐", artist="林\0晚", album="\0")]) == (0, 0)
+
+
+async def test_why_songs_failed_is_counted(either: Library) -> None:
+    await stocked(either, 4)
+    await either.mark_queued({"j1": ["s0", "s1"], "j2": ["s2"]})
+    await either.fail("j1", "服务商不在")
+    await either.fail("j2", "it is not JSON")
+    await put(either, ["s3"], status="FAILED")
+    assert await either.failures() == [
+        Failure("服务商不在", 2),
+        Failure("", 1),
+        Failure("it is not JSON", 1),
+    ]
+
+
+async def test_songs_that_failed_wait_for_jobs_that_come_again(either: Library) -> None:
+    songs = await stocked(either, 3)
+    await put(either, ["s1"], status="DESCRIBED")
+    await either.mark_queued({"comes": ["s0", "s1"], "gone": ["s2"]})
+    await either.fail("comes", "away")
+    await either.fail("gone", "away")
+    assert sorted(await either.failed_jobs()) == ["comes", "gone"]
+    assert await either.await_jobs(["comes"]) == 2
+    assert await column(either, "status") == {"s0": "PENDING", "s1": "DESCRIBED", "s2": "FAILED"}
+    assert await either.pending() == []
+    assert await either.mark_processing(songs[:2], "comes") == songs[:2]
+
+
+async def test_songs_left_out_once_and_more_often_are_told_apart(either: Library) -> None:
+    await stocked(either, 5)
+    await put(either, ["s1", "s2"], tries=1)
+    await put(either, ["s2"], status="DESCRIBED")
+    await put(either, ["s3"], tries=2)
+    await put(either, ["s4"], tries=1, job_id="job")
+    assert (await either.left_out(once=True), await either.left_out()) == (2, 3)
+    assert ids(await either.pending(once=True)) == ["s1"]
+    assert ids(await either.described_without_vector(once=True)) == ["s2"]
