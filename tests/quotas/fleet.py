@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar, cast
 from unittest import mock
 
@@ -14,11 +14,12 @@ from tidemill.contract.store import Store
 from tidemill.core.states import FINAL
 from tidemill.settings.arguments import WorkerArguments
 from tidemill.stores.memory import MemoryStore
+from tidemill.tallies import tally
 from tidemill.testing.manual import SeededEntropy
 from tidemill.testing.providers import Answer
 from tidemill.testing.virtual import START, VirtualClock, VirtualLoop, run_virtual
 from tidemill.testing.virtual_processes import Process
-from tidemill.worker import producer
+from tidemill.worker import bell, chores, heartbeat, producer, rounds, teller
 
 T = TypeVar("T")
 MakeStore = Callable[[Clock, Entropy], Store]
@@ -33,6 +34,19 @@ SELDOM: WorkerArguments = {
     "look_every": 86_400.0,
 }
 """For drains over days: what looks around every second would make a test take minutes."""
+
+
+_NO_OPTION_SAYS = [
+    (producer, "LOOK_AT_SETTINGS_EVERY"),
+    (teller, "LIST_EVERY"),
+    (teller, "LOOK_EVERY"),
+    (tally, "TELL_EVERY"),
+    (rounds, "TELL_EVERY"),
+    (rounds, "TEND_EVERY"),
+    (bell, "ARMED_FOR"),
+    (chores, "ARMED_FOR"),
+    (heartbeat, "ARMED_FOR"),
+]
 
 
 class NotAnswered(Exception):
@@ -94,5 +108,7 @@ def run_fleet(main: Coroutine[Any, Any, T], *, seed: int = 0, start: float = STA
 @contextmanager
 def seldom() -> Iterator[None]:
     """As SELDOM, for what no option says."""
-    with mock.patch.object(producer, "LOOK_AT_SETTINGS_EVERY", 3600.0):
+    with ExitStack() as patches:
+        for module, period in _NO_OPTION_SAYS:
+            patches.enter_context(mock.patch.object(module, period, 3600.0))
         yield
