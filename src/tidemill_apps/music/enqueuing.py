@@ -48,15 +48,14 @@ class Enqueuer:
     ) -> None:
         self._app, self._library, self._settings, self._tasks = app, library, settings, tasks
 
-    async def enqueue(self, ctx: Context, work: Work, limit: int | None, *, again: bool = False) -> int:
-        """Answers the number of jobs. `again`: only of songs that were left out of one answer."""
-        choose = self._choose_again if again else self._choose
+    async def enqueue(self, ctx: Context, work: Work, limit: int | None) -> int:
+        """Answers the number of jobs."""
         jobs, left, total = 0, limit, max(1, sum((await self.foreseen(work, limit)).values()))
         for queue in QUEUES[work]:
             number = 0
             while left is None or left > 0:
                 number += 1
-                planned = await ctx.step(f"{queue} {number}", choose, queue, left, paid=False)
+                planned = await ctx.step(f"{queue} {number}", self._choose, queue, left, paid=False)
                 if not planned:
                     break
                 await self._send(queue, planned)
@@ -64,6 +63,16 @@ class Enqueuer:
                 songs = sum(len(each.songs) for each in planned)
                 left = None if left is None else left - songs
                 await ctx.progress(min(1.0, songs * number / total), f"{jobs} jobs enqueued")
+        return jobs
+
+    async def enqueue_again(self, ctx: Context, work: Work) -> int:
+        """Songs that were left out of one answer, and no others. In one round: none goes more than once."""
+        jobs = 0
+        for queue in QUEUES[work]:
+            planned = await ctx.step(f"{queue} again", self._choose_again, queue, paid=False)
+            if planned:
+                await self._send(queue, planned)
+            jobs += len(planned)
         return jobs
 
     async def foreseen(self, work: Work, limit: int | None, after: Foreseen = NO_SYNC) -> dict[str, int]:
@@ -86,7 +95,7 @@ class Enqueuer:
         most = SONGS_A_ROUND if left is None else min(left, SONGS_A_ROUND)
         return await self._planned(await self._free(queue, most, once=False))
 
-    async def _choose_again(self, queue: str, _: int | None) -> list[Planned]:
+    async def _choose_again(self, queue: str) -> list[Planned]:
         return await self._planned(await self._free(queue, SONGS_A_ROUND, once=True))
 
     async def _planned(self, songs: Sequence[Song]) -> list[Planned]:

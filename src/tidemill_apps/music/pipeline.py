@@ -215,7 +215,7 @@ class Pipeline:
             others = (await self._app.inspect.find(Filter(queue=queue, states=LIVE), limit=10)).jobs
             if any(job.task != AGAIN for job in others):
                 raise SnoozeFor(LOOK_AGAIN, "songs that were left out go once more when all else is done")
-        return await self._enqueuer.enqueue(ctx, work, None, again=True)
+        return await self._enqueuer.enqueue_again(ctx, work)
 
 
 def _first(own: Sequence[Job]) -> Job | None:

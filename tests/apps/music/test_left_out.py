@@ -110,3 +110,19 @@ async def test_a_worker_that_dies_while_it_sends_them_sends_the_same(
         await its.run_until_idle()
         assert await its.counts() == {"COMPLETED": 10}
         assert len(its.provider.ledger.bills) == 4
+
+
+async def test_songs_about_to_be_sent_again_are_left_alone_by_who_sets_songs_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, 10, options=leaving_out(1)) as its:
+        sent, swept = its.music.app.enqueue_many, list[int]()
+
+        async def swept_first(requests: object) -> object:
+            swept.append(await its.music.sweeper.sweep())
+            return await sent(requests)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(its.music.app, "enqueue_many", swept_first)
+        await its.start()
+        await its.run_until_idle()
+        assert (swept, await its.counts()) == ([0, 0], {"COMPLETED": 10})
