@@ -69,7 +69,10 @@ class Embedding:
         inputs = [each for one in work.values() for each in one.inputs]
         if not inputs:
             self._give_back(ctx)
-        for number, call in enumerate(self._packing.calls(inputs, lambda each: each.tokens)):
+        for number, planned in enumerate(self._packing.calls(inputs, lambda each: each.tokens)):
+            call = [each for each in planned if not work[each.piece.post_id].lost]
+            if not call:  # nobody would have what is paid for
+                continue
             async with self._taken(ctx, number, call):
                 mark = f"{ctx.job_id}/{number}" if number else ctx.job_id
                 answer = await embeddings.embed([each.piece.text for each in call], mark=mark)

@@ -21,6 +21,8 @@ from tidemill_apps.articles.vectors import Piece, Vectors
 from tidemill_apps.common.database import Database
 
 OLD, NEW = "旧的内容是潮水", "新的内容是面粉"
+LONG = "".join(f"第{number}句说的是潮水与磨坊的故事。" for number in range(40))
+IN_PIECES: dict[str, Any] = {"chunk_tokens": 50, "chunk_overlap": 0, "inputs_per_call": 1}
 
 
 class Held:
@@ -248,3 +250,18 @@ async def test_points_of_another_program_do_not_become_those_of_the_next_article
         assert made.id == gone.id
         async with bench.working():
             await until(lambda: is_left(bench, []), 5.0)
+
+
+
+async def test_nothing_more_is_paid_for_an_article_that_is_gone_while_it_is_embedded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench_in(tmp_path, **IN_PIECES) as bench, bench.working():
+        first = Held(monkeypatch, bench.provider, "serve")
+        gone = await bench.articles.create("长", LONG)
+        await first.reached.wait()
+        await bench.articles.delete(gone.id)
+        first.let_go.set()
+        await bench.app.job(gone.rag_job or "").result(10)
+        assert len(bench.calls) == 1
+        assert await texts(bench) == []
