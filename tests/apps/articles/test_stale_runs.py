@@ -252,7 +252,6 @@ async def test_points_of_another_program_do_not_become_those_of_the_next_article
             await until(lambda: is_left(bench, []), 5.0)
 
 
-
 async def test_nothing_more_is_paid_for_an_article_that_is_gone_while_it_is_embedded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
