@@ -46,7 +46,8 @@ def run(project: pytest.Pytester, store: str, *arguments: str) -> pytest.RunResu
     project.makeini(
         "[pytest]\npythonpath = .\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function"
     )
-    return project.runpytest_subprocess("--strict-markers", "-q", "-p", "no:cacheprovider", *arguments)
+    unused = ("-p", "no:cacheprovider", "-p", "no:schemathesis")
+    return project.runpytest_subprocess("--strict-markers", "-q", *unused, *arguments)
 
 
 def test_a_store_that_keeps_its_promises_passes(pytester: pytest.Pytester) -> None:

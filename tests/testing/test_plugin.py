@@ -75,6 +75,9 @@ TESTS = """
 """
 PASSED = 7
 
+NOBODYS = ("-p", "no:cacheprovider", "-p", "no:schemathesis")
+"""Plugins that no test here is about; half of the time pytest takes to start is the second one's."""
+
 WITH = {
     "plain pytest": ("-p", "no:asyncio", "-p", "no:anyio"),
     "pytest-asyncio strict": ("-p", "no:anyio", "-o", "asyncio_mode=strict"),
@@ -95,9 +98,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     plugin = () if "tidemill_pytest" in _installed() else ("-p", "tidemill_pytest")
     scope = () if "no:asyncio" in arguments else ("-o", "asyncio_default_fixture_loop_scope=function")
-    return project.runpytest_subprocess(
-        "--strict-markers", "-p", "no:cacheprovider", *plugin, *scope, *arguments
-    )
+    return project.runpytest_subprocess("--strict-markers", *NOBODYS, *plugin, *scope, *arguments)
 
 
 def _installed() -> set[str]:
