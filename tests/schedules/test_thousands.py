@@ -19,7 +19,7 @@ from tidemill.stores.memory import MemoryStore
 from tidemill.telemetry.events import ScheduleFired, ScheduleSkipped
 from tidemill.testing import SeededEntropy, VirtualClock, run_virtual
 
-COUNT = int(os.environ.get("TIDEMILL_SCHEDULES", "1000"))
+COUNT = int(os.environ.get("TIDEMILL_SCHEDULES", "600"))
 IS_TIMED = "TIDEMILL_SCHEDULES" in os.environ
 TRIP = 0.02
 
