@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 import structlog
@@ -13,17 +13,20 @@ from tidemill import logs
 
 pytest_plugins = ["tests.servers.plugin"]
 
-# Twelve thousand collected tests stay until the end: nothing of them is rubbish, and the collector looked
-# through all of them again and again, for a third of the time that collecting takes.
-gc.disable()
-
 UNTOUCHED = logs._ours.settings, logs._ours.steps, logs._ours.handler
 
 
-def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Twelve thousand collected tests stay until the end: nothing of them is rubbish, and the collector would
+    look through all of them again and again, for a third of the time that collecting takes."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
