@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from tidemill_apps.music import runs
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.songs import Failure
 from tidemill_apps.music.standing import Standing
@@ -38,10 +39,11 @@ class Advice(Struct, frozen=True):
 
 
 async def advice(library: Library, stands: Standing, failed: int) -> Advice:
-    once, in_all = await library.left_out(once=True), await library.left_out()
-    coming = once if stands.again else 0
+    since = await runs.since(library) if stands.again else None
+    coming = 0 if since is None else await library.left_out(since)
+    waiting = max(0, await library.left_out() - coming)  # they may have been sent between the two looks
     failures = await library.failures() if failed else []
-    return Advice(coming=coming, waiting=in_all - coming, failed=failed, failures=failures)
+    return Advice(coming=coming, waiting=waiting, failed=failed, failures=failures)
 
 
 def _songs(number: int) -> str:

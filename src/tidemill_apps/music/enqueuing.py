@@ -12,6 +12,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from tidemill import Context, JobRequest, Task, Tidemill, split
+from tidemill_apps.music import runs
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.limits import EMBEDDING, FULL, METADATA
 from tidemill_apps.music.songs import Song, Status
@@ -66,7 +67,8 @@ class Enqueuer:
         return jobs
 
     async def enqueue_again(self, ctx: Context, work: Work) -> int:
-        """Songs that were left out of one answer, and no others. In one round: none goes more than once."""
+        """Songs that were left out of one answer of this run, and no others. In one round: none goes more
+        than once."""
         jobs = 0
         for queue in QUEUES[work]:
             planned = await ctx.step(f"{queue} again", self._choose_again, queue, paid=False)
@@ -93,10 +95,11 @@ class Enqueuer:
 
     async def _choose(self, queue: str, left: int | None) -> list[Planned]:
         most = SONGS_A_ROUND if left is None else min(left, SONGS_A_ROUND)
-        return await self._planned(await self._free(queue, most, once=False))
+        return await self._planned(await self._free(queue, most))
 
     async def _choose_again(self, queue: str) -> list[Planned]:
-        return await self._planned(await self._free(queue, SONGS_A_ROUND, once=True))
+        since = await runs.since(self._library)
+        return [] if since is None else await self._planned(await self._free(queue, SONGS_A_ROUND, since))
 
     async def _planned(self, songs: Sequence[Song]) -> list[Planned]:
         size = (await self._settings.read()).live.queue_batch_size
@@ -115,7 +118,7 @@ class Enqueuer:
     def _request(self, queue: str, one: Planned) -> JobRequest[Any]:
         return self._tasks[queue].using(id=one.id).job(correlationId=one.correlation, songs=one.songs)
 
-    async def _free(self, queue: str, most: int, *, once: bool) -> list[Song]:
+    async def _free(self, queue: str, most: int, out_since: int | None = None) -> list[Song]:
         library = self._library
         find = library.described_without_vector if queue == EMBEDDING else library.pending
-        return await find(most, once=once)
+        return await find(most, out_since=out_since)

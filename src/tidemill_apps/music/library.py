@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, case, func, insert, null, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, case, func, insert, null, or_, select, tuple_, update
 
 from tidemill_apps.common.database import Database
 from tidemill_apps.music import tables
@@ -55,11 +55,11 @@ class Library:
             page = compared(tracks, await listed(connection, tracks))
             if page.new:
                 await connection.execute(
-                    insert(songs), [{**new, "changed_at": self._now()} for new in page.new]
+                    insert(songs), [{**new, "changed_at": self.now()} for new in page.new]
                 )
             for navidrome_id, values in page.changed.items():
                 one = update(songs).where(songs.c.navidrome_id == navidrome_id)
-                await connection.execute(one.values({**values, "changed_at": self._now()}))
+                await connection.execute(one.values({**values, "changed_at": self.now()}))
         return len(page.new), len(page.changed)
 
     async def foresee(self, tracks: Sequence[Track]) -> int:
@@ -74,7 +74,7 @@ class Library:
 
     async def hide(self, navidrome_ids: Sequence[str]) -> int:
         """They are gone from the music server. All that is known of them stays."""
-        now = self._now()
+        now = self.now()
         async with self.database.transaction() as connection:
             for some in pieces(navidrome_ids):
                 these = update(songs).where(songs.c.navidrome_id.in_(some))
@@ -83,20 +83,23 @@ class Library:
 
     # What there is
 
-    async def pending(self, limit: int | None = None, *, once: bool = False) -> list[Song]:
-        """Those no job has, the longest untouched first. `once`: only those left out of one answer."""
-        return await self._free(Status.PENDING, limit, once=once)
+    async def pending(self, limit: int | None = None, *, out_since: int | None = None) -> list[Song]:
+        """Those no job has, the longest untouched first. `out_since`: only those that were left out of one
+        answer, and not before that."""
+        return await self._free(Status.PENDING, limit, out_since)
 
-    async def described_without_vector(self, limit: int | None = None, *, once: bool = False) -> list[Song]:
+    async def described_without_vector(
+        self, limit: int | None = None, *, out_since: int | None = None
+    ) -> list[Song]:
         """Likewise."""
-        return await self._free(Status.DESCRIBED, limit, once=once)
+        return await self._free(Status.DESCRIBED, limit, out_since)
 
-    async def left_out(self, *, once: bool = False) -> int:
-        """How many wait that an answer has left out, or malformed, and no job has."""
+    async def left_out(self, since: int | None = None) -> int:
+        """How many wait that an answer has left out, or malformed, and no job has. `since`: as above."""
         query = select(func.count()).where(songs.c.status.in_(WAITING), songs.c.job_id.is_(None), THERE)
-        tries = songs.c.tries == 1 if once else songs.c.tries > 0
+        meant = songs.c.tries > 0 if since is None else _out_once(since)
         async with self.database.reading() as connection:
-            return int((await connection.execute(query.where(tries))).scalar_one())
+            return int((await connection.execute(query.where(meant))).scalar_one())
 
     async def failures(self) -> list[Failure]:
         """Why songs failed, the commonest reasons first, and not all of them where there are many."""
@@ -200,14 +203,18 @@ class Library:
             "previous_status": was(),
             "last_error": storable(error),
             "kept_answer": None if answer is None else storable(answer),
-            "changed_at": self._now(),
+            "changed_at": self.now(),
         }
         return await self._settle(update(songs).where(of_job(job_id), held()).values(values))
 
-    async def retry_failed(self) -> int:
-        """For a person who has mended what made them fail: they wait again, with all their tries."""
-        values = {"status": before_processing(), "job_id": null(), "tries": 0, "changed_at": self._now()}
-        return await self._settle(update(songs).where(songs.c.status == Status.FAILED.value).values(values))
+    async def retry_failed(self, *, but: Sequence[str] = ()) -> int:
+        """For a person who has mended what made them fail: they wait again, with all their tries. Those that
+        the jobs `but` have stay theirs."""
+        values = {"status": before_processing(), "job_id": null(), "tries": 0, "changed_at": self.now()}
+        failed = update(songs).where(songs.c.status == Status.FAILED.value).values(values)
+        for some in pieces(but):
+            failed = failed.where(or_(songs.c.job_id.is_(None), songs.c.job_id.not_in(some)))
+        return await self._settle(failed)
 
     async def failed_jobs(self) -> list[str]:
         """Those whose songs failed."""
@@ -217,7 +224,7 @@ class Library:
 
     async def await_jobs(self, job_ids: Sequence[str]) -> int:
         """These come again: their songs that failed wait for them."""
-        values = {"status": before_processing(), "tries": 0, "changed_at": self._now()}
+        values = {"status": before_processing(), "tries": 0, "changed_at": self.now()}
         failed = update(songs).where(songs.c.status == Status.FAILED.value).values(values)
         async with self.database.transaction() as connection:
             done = [
@@ -234,17 +241,17 @@ class Library:
         async with self.database.transaction() as connection:
             for outcome in outcomes:
                 one = update(songs).where(songs.c.navidrome_id == outcome.navidrome_id, mine)
-                await connection.execute(one.values({**columns_of(outcome), "changed_at": self._now()}))
+                await connection.execute(one.values({**columns_of(outcome), "changed_at": self.now()}))
 
-    async def _free(self, status: Status, limit: int | None, *, once: bool) -> list[Song]:
+    async def _free(self, status: Status, limit: int | None, out_since: int | None) -> list[Song]:
         query = (
             select(songs.c.navidrome_id, TITLE, ARTIST)
             .where(songs.c.status == status.value, songs.c.job_id.is_(None), THERE)
             .order_by(func.coalesce(songs.c.changed_at, 0), songs.c.navidrome_id)
             .limit(limit)
         )
-        if once:
-            query = query.where(songs.c.tries == 1)
+        if out_since is not None:
+            query = query.where(_out_once(out_since))
         async with self.database.reading() as connection:
             return [Song(*row) for row in (await connection.execute(query)).all()]
 
@@ -252,5 +259,10 @@ class Library:
         async with self.database.transaction() as connection:
             return int((await connection.execute(statement)).rowcount)
 
-    def _now(self) -> int:
+    def now(self) -> int:
+        """In milliseconds."""
         return int(self._wall() * 1000)
+
+
+def _out_once(since: int) -> ColumnElement[bool]:
+    return and_(songs.c.tries == 1, songs.c.changed_at >= since)

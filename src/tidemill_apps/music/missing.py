@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from sqlalchemy import case, delete, func, insert, select
+from sqlalchemy import case, func, select
 
 from tidemill_apps.music.library import Library
+from tidemill_apps.music.marks import mark, marked, unmark
 from tidemill_apps.music.rows import THERE
-from tidemill_apps.music.tables import songs, system_settings
+from tidemill_apps.music.tables import songs
 
 FEW = 10
 SHARE = 5
@@ -72,13 +73,11 @@ async def gone(library: Library) -> int:
 
 async def note(library: Library, missing: int) -> None:
     """For people to see, until a sync finds otherwise."""
-    async with library.database.transaction() as connection:
-        await connection.execute(delete(system_settings).where(system_settings.c.key == NOTED))
-        if missing:
-            await connection.execute(insert(system_settings).values(key=NOTED, value=str(missing)))
+    if missing:
+        await mark(library.database, NOTED, str(missing))
+    else:
+        await unmark(library.database, NOTED)
 
 
 async def noted(library: Library) -> int:
-    query = select(system_settings.c.value).where(system_settings.c.key == NOTED)
-    async with library.database.reading() as connection:
-        return int((await connection.execute(query)).scalar_one_or_none() or 0)
+    return int(await marked(library.database, NOTED) or 0)

@@ -11,7 +11,7 @@ from tidemill.telemetry.events import JobFailed, JobLost
 from tidemill.web import Refused
 from tidemill_apps.common.apart import keep_apart
 from tidemill_apps.common.database import Database
-from tidemill_apps.music import following, pages, routes, settings_page, sweeping
+from tidemill_apps.music import following, pages, routes, runs, settings_page, sweeping
 from tidemill_apps.music.connections import Connections, is_simulated
 from tidemill_apps.music.enqueuing import Enqueuer
 from tidemill_apps.music.following import Follower
@@ -50,7 +50,13 @@ class Music:
         enqueuer = Enqueuer(app, self.library, self.system_settings, self.tasks)
         planner = Planner(app, settings, enqueuer, self.tasks, self.search.task)
         self.pipeline = Pipeline(
-            app, enqueuer, self.sweeper, planner, synchronise=self._synchronise, foresee=self._foresee
+            app,
+            self.library,
+            enqueuer,
+            self.sweeper,
+            planner,
+            synchronise=self._synchronise,
+            foresee=self._foresee,
         )
         self._following = Repeated(
             self.follower.follow, following.LOOK_EVERY, failing="settings_cannot_be_followed"
@@ -114,7 +120,8 @@ class Music:
             raise Refused(UNAVAILABLE, f"{error}; or plan without a sync") from error
 
     async def _left_out(self, queue: str) -> None:
-        if await self.library.left_out(once=True):
+        since = await runs.since(self.library)
+        if since is not None and await self.library.left_out(since):
             await self.pipeline.ask_again(queue)
 
     def _ended_badly(self, _: JobFailed | JobLost) -> None:

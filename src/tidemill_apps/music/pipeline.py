@@ -20,7 +20,9 @@ from tidemill import (
     Tidemill,
     Unique,
 )
+from tidemill_apps.music import runs
 from tidemill_apps.music.enqueuing import WORK_OF, Enqueuer, Work
+from tidemill_apps.music.library import Library
 from tidemill_apps.music.limits import CALLS, PIPELINE_QUEUE, WORK_QUEUES
 from tidemill_apps.music.planning import Planner, Preview
 from tidemill_apps.music.standing import LIVE, PENDING, Stage, Standing, standing
@@ -76,6 +78,7 @@ class Pipeline:
     def __init__(
         self,
         app: Tidemill,
+        library: Library,
         enqueuer: Enqueuer,
         sweeper: Sweeper,
         planner: Planner,
@@ -83,7 +86,8 @@ class Pipeline:
         synchronise: Synchronise,
         foresee: Foresee,
     ) -> None:
-        self._app, self._enqueuer, self._sweeper, self._planner = app, enqueuer, sweeper, planner
+        self._app, self._library = app, library
+        self._enqueuer, self._sweeper, self._planner = enqueuer, sweeper, planner
         self._synchronise, self._foresee = synchronise, foresee
         task = app.task(name=SYNC, queue=PIPELINE_QUEUE, unique=STARTED, retry=Retry(attempts=3, first=5.0))
         self._sync: Task[Any, Any] = task(self._synced)
@@ -142,6 +146,7 @@ class Pipeline:
     async def stop(self, by: str) -> Stopped:
         """What waits is cancelled and its songs wait again. What runs goes on to its end: its call is paid
         for. A pause ends with it."""
+        await runs.end(self._library)
         cancelled = 0
         for queue in await self._known((PIPELINE_QUEUE, *WORK_QUEUES)):
             states = LIVE if queue == PIPELINE_QUEUE else PENDING
@@ -156,6 +161,7 @@ class Pipeline:
 
     async def retry(self) -> Retried:
         """Failed jobs run again, each with what it has paid for, and their songs with them."""
+        await self._begin()
         jobs = 0
         for queue in await self._known(WORK_QUEUES):
             failed = Filter(queue=queue, states=(State.FAILED,))
@@ -184,6 +190,10 @@ class Pipeline:
         failing = (job for job in newest if job.state in (*LIVE, State.FAILED))
         return next((job.error.message for job in failing if job.error is not None), None)
 
+    async def _begin(self) -> None:
+        stands = await self.standing()
+        await runs.begin(self._library, under_way=bool(stands.live or stands.again))
+
     async def _unpause(self) -> None:
         for queue in await self._known(WORK_QUEUES):
             await self._app.inspect.resume(queue)
@@ -208,6 +218,7 @@ class Pipeline:
         return synced.seen
 
     async def _enqueued(self, ctx: Context, work: Work, limit: int | None) -> int:
+        await self._begin()
         return await self._enqueuer.enqueue(ctx, work, limit)
 
     async def _asked_again(self, ctx: Context, work: Work) -> int:

@@ -49,10 +49,13 @@ class Sweeper:
 
     async def retry_failed(self) -> tuple[int, int]:
         """For a person who has retried their jobs: songs that failed wait again, for their job if it comes
-        again and else for the next start. How many of each."""
+        again, and for the next start if it is no more. How many of each. One that has failed again meanwhile
+        keeps its songs, and with them what it has paid for."""
         jobs = await self._jobs(await self._library.failed_jobs())
         coming = await self._library.await_jobs([id_ for id_, job in jobs.items() if job.state in LIVE])
-        return coming, await self._library.retry_failed()
+        return coming, await self._library.retry_failed(
+            but=[id_ for id_, job in jobs.items() if job.state in (*LIVE, State.FAILED)]
+        )
 
     async def _fail(self, job: Job) -> int:
         tried = job.reason == "failed" and job.attempts > 1

@@ -12,12 +12,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from sqlalchemy import delete, insert, select
-
+from tidemill_apps.music import marks
 from tidemill_apps.music.library import Library
+from tidemill_apps.music.marks import marked
 from tidemill_apps.music.missing import foresee_missing, hide_missing, note
 from tidemill_apps.music.songs import Track
-from tidemill_apps.music.tables import system_settings
 
 MARK = "subsonic_last_modified"
 
@@ -58,7 +57,7 @@ async def sync(
 ) -> Synced:
     """`sure`: what is missing is gone for good, however much it is."""
     mark = await _mark_of(source)
-    if mark and mark == await _mark(library):
+    if mark and mark == await marked(library.database, MARK):
         await note(library, 0)
         return Synced()
     total, listed = Synced(), set[str]()
@@ -70,14 +69,14 @@ async def sync(
     if mark and mark == await _mark_of(source):
         total = total._replace(**(await hide_missing(library, listed, sure=sure))._asdict())
     if not total.missing:  # as long as there are, it is read again: the server may be well then
-        await _remember(library, mark)
+        await marks.mark(library.database, MARK, mark)
     return total
 
 
 async def foresee(source: Source, library: Library) -> Foreseen:
     """What would wait after a sync. The source is read, and nothing is written."""
     mark = await _mark_of(source)
-    if mark and mark == await _mark(library):
+    if mark and mark == await marked(library.database, MARK):
         return Foreseen()
     new, listed = 0, set[str]()
     async for page in source.pages():
@@ -90,15 +89,3 @@ async def _mark_of(source: Source) -> str:
     """Empty when the source does not say when it changed last."""
     modified = await source.last_modified()
     return f"{modified} {source.url}" if modified else ""
-
-
-async def _mark(library: Library) -> str | None:
-    query = select(system_settings.c.value).where(system_settings.c.key == MARK)
-    async with library.database.reading() as connection:
-        return (await connection.execute(query)).scalar_one_or_none()
-
-
-async def _remember(library: Library, mark: str) -> None:
-    async with library.database.transaction() as connection:
-        await connection.execute(delete(system_settings).where(system_settings.c.key == MARK))
-        await connection.execute(insert(system_settings).values(key=MARK, value=mark))

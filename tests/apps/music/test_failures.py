@@ -7,15 +7,19 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from tests.apps.music.world import World, world
 from tidemill import Filter, State, Tidemill
 from tidemill.testing.providers import Faults, Options
+from tidemill_apps.music import analysis, asking
 from tidemill_apps.music.advice import COMMAND
 from tidemill_apps.music.limits import FULL
 from tidemill_apps.music.music import Music
+from tidemill_apps.music.pipeline import Retried
 from tidemill_apps.music.settings import MusicSettings
 
 AWAY = Options(lost_rate=1.0)
@@ -75,6 +79,37 @@ async def test_songs_whose_job_is_no_more_wait_for_the_next_start(tmp_path: Path
         await its.start()
         await its.run_until_idle()
         assert await its.counts() == {"COMPLETED": 20}
+
+
+async def test_a_job_that_fails_again_meanwhile_keeps_its_songs_and_what_it_has_paid_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, 10) as its:
+        ask, away = asking.ask_vectors, [True]
+
+        async def ask_or_not(*given: Any) -> Any:
+            if away:
+                raise ConnectionError("away")
+            return await ask(*given)
+
+        monkeypatch.setattr(analysis, "ask_vectors", ask_or_not)
+        await until_failed(its)
+        found = its.music.library.failed_jobs
+
+        async def fails_again_first() -> list[str]:
+            await its.run_until_idle()
+            await its.music.sweeper.sweep()
+            return await found()
+
+        monkeypatch.setattr(its.music.library, "failed_jobs", fails_again_first)
+        assert await its.pipeline.retry() == Retried(jobs=1, songs=0, waiting=0)
+        assert await its.counts() == {"FAILED": 10}
+        monkeypatch.setattr(its.music.library, "failed_jobs", found)
+        away.clear()
+        assert await its.pipeline.retry() == Retried(jobs=1, songs=10, waiting=0)
+        await its.run_until_idle()
+        assert await its.counts() == {"COMPLETED": 10}
+        assert [bill.kind for bill in its.provider.ledger.bills] == ["chat", "embed"]
 
 
 async def test_an_answer_that_could_not_be_read_is_asked_for_again_and_nothing_else(tmp_path: Path) -> None:

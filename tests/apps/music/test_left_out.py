@@ -10,7 +10,8 @@ import pytest
 from tests.apps.music.libraries import column
 from tests.apps.music.world import world
 from tidemill import Filter
-from tidemill.testing.providers import Faults, Options
+from tidemill.testing.providers import Faults, Options, Request
+from tidemill.testing.providers.provider import Served
 from tidemill_apps.music.limits import PIPELINE_QUEUE
 from tidemill_apps.music.pipeline import Start
 from tidemill_apps.music.standing import LIVE, Stage
@@ -91,6 +92,42 @@ async def test_after_a_stop_nothing_comes_again(tmp_path: Path) -> None:
         assert len(its.provider.ledger.bills) == bills
         assert (await its.music.app.inspect.find(Filter(queue=PIPELINE_QUEUE, states=LIVE))).jobs == ()
         assert max((await column(its.music.library, "tries")).values()) == 1
+
+
+async def test_a_job_that_a_stop_lets_run_to_its_end_has_nothing_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, 10, options=leaving_out(1)) as its:
+        serve, calls = its.provider.serve, iter([True])
+
+        async def stopped_first(request: Request) -> Served:
+            if next(calls, False):
+                await its.pipeline.stop("ann")
+            return await serve(request)
+
+        monkeypatch.setattr(its.provider, "serve", stopped_first)
+        await its.start()
+        await its.kit.run_for(3600)
+        assert await its.stage() is Stage.IDLE
+        assert len(its.provider.ledger.bills) == 2
+        status = (await its.call("GET", "/api/queue/status")).json
+        assert status["leftOut"] == {"coming": 0, "waiting": 1}
+        await its.start()
+        await its.run_until_idle()
+        assert await its.counts() == {"COMPLETED": 10}
+
+
+async def test_what_an_earlier_run_left_out_is_not_sent_beyond_the_limit_of_another(tmp_path: Path) -> None:
+    async with world(tmp_path, 60, options=leaving_out(1, 2, 3)) as its:
+        await its.kit.run_for(60)  # what was never touched goes first
+        await its.start(limit=40)
+        await its.pipeline.stop("ann")
+        assert await its.music.library.left_out() == 2
+        await its.kit.run_for(60)
+        await its.start(limit=10)
+        await its.run_until_idle()
+        assert await its.counts() == {"COMPLETED": 28, "PENDING": 32}
+        assert await its.music.library.left_out() == 2
 
 
 async def test_a_worker_that_dies_while_it_sends_them_sends_the_same(

@@ -285,6 +285,10 @@ async def test_songs_left_out_once_and_more_often_are_told_apart(either: Library
     await put(either, ["s2"], status="DESCRIBED")
     await put(either, ["s3"], tries=2)
     await put(either, ["s4"], tries=1, job_id="job")
-    assert (await either.left_out(once=True), await either.left_out()) == (2, 3)
-    assert ids(await either.pending(once=True)) == ["s1"]
-    assert ids(await either.described_without_vector(once=True)) == ["s2"]
+    assert (await either.left_out(0), await either.left_out()) == (2, 3)
+    assert ids(await either.pending(out_since=0)) == ["s1"]
+    assert ids(await either.described_without_vector(out_since=0)) == ["s2"]
+    later = either.now() + 60_000
+    await put(either, ["s1"], changed_at=later)
+    assert (await either.left_out(later), await either.left_out(later + 1)) == (1, 0)
+    assert ids(await either.pending(out_since=later + 1)) == []
