@@ -42,11 +42,11 @@ async def hide_missing(library: Library, listed: AbstractSet[str], *, sure: bool
     return Hidden(hidden=await library.hide(missing))
 
 
-async def foresee_missing(library: Library, listed: AbstractSet[str]) -> Counter[str]:
+async def foresee_missing(library: Library, listed: AbstractSet[str], *, sure: bool) -> Counter[str]:
     """How many songs that no job has would be hidden, by status."""
     known = await _known(library)
     missing = known.keys() - listed
-    if too_many(len(missing), len(known.keys() | listed)):
+    if not sure and too_many(len(missing), len(known.keys() | listed)):
         return Counter()
     return Counter(status for id_ in missing if (status := known[id_]) is not None)
 

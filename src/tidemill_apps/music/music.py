@@ -113,9 +113,9 @@ class Music:
             ctx.log(f"not listed any more: {synced.hidden} songs hidden, {synced.missing} left as they are")
         return synced
 
-    async def _foresee(self) -> Foreseen:
+    async def _foresee(self, sure: bool) -> Foreseen:
         try:
-            return await foresee((await self.connections.open()).source, self.library)
+            return await foresee((await self.connections.open()).source, self.library, sure=sure)
         except SubsonicError as error:
             raise Refused(UNAVAILABLE, f"{error}; or plan without a sync") from error
 

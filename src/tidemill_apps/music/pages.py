@@ -16,7 +16,7 @@ from tidemill_apps.music.enqueuing import Work
 from tidemill_apps.music.limits import PIPELINE_QUEUE, WORK_QUEUES
 from tidemill_apps.music.missing import noted
 from tidemill_apps.music.pipeline import Start
-from tidemill_apps.music.status import status_of
+from tidemill_apps.music.status import status_of, told_missing
 from tidemill_apps.music.words import words
 
 if TYPE_CHECKING:
@@ -61,12 +61,14 @@ def _showing(music: Music) -> None:
     @web.page("/music", title={"en": "Music", "zh": "音乐"})
     async def overview(asked: Asked) -> Page:
         await music.prepare()
+        status, missing = await status_of(music), await noted(music.library)
         shows = {
             "m": words(asked.language),
-            "status": await status_of(music),
+            "status": status,
+            "problems": [one for one in status.problems if one not in told_missing(missing)],
             "live_settings": (await music.system_settings.read()).live,
             "command": COMMAND,
-            "missing": await noted(music.library),
+            "missing": missing,
             "errors": await _last_errors(asked),
         }
         return Page("music.html", shows, live=("standing", "actions", "errors"))
@@ -90,7 +92,13 @@ def _answering(music: Music) -> None:
     async def plan(asked: Asked) -> Page:
         await music.prepare()
         preview = await music.pipeline.preview(asked.query.start())
-        shows = {"wanted": asked.query, "preview": preview, "simulator": music.simulated}
+        missing = await noted(music.library)
+        shows = {
+            "wanted": asked.query,
+            "preview": preview,
+            "missing": missing,
+            "simulator": music.simulated,
+        }
         return Page("music_plan.html", {"m": words(asked.language), **shows})
 
     @web.page("/music/search", title="Search", query=Searched, listed=False)

@@ -36,7 +36,7 @@ ENQUEUE_WITHIN = 3600.0
 STARTED = Unique("start")
 """Whichever of the two a start begins with: of starts at the same instant one begins."""
 Synchronise = Callable[[Context, bool], Awaitable[Synced]]
-Foresee = Callable[[], Awaitable[Foreseen]]
+Foresee = Callable[[bool], Awaitable[Foreseen]]
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class Pipeline:
     async def preview(self, wanted: Start) -> Preview:
         """What `start` would do. Nothing is sent, and of the music server nothing is written."""
         _check(wanted)
-        foreseen = Foreseen() if wanted.skip_sync else await self._foresee()
+        foreseen = Foreseen() if wanted.skip_sync else await self._foresee(wanted.hide_missing)
         return await self._planner.preview(wanted.work, wanted.limit, foreseen)
 
     async def pause(self, by: str) -> Stage:
@@ -245,4 +245,6 @@ def _check(wanted: Start) -> None:
             f"limit: must be a whole number of songs, 1 or more, is {wanted.limit}; leave it out for all"
         )
     if wanted.hide_missing and wanted.skip_sync:
-        raise ConfigurationError("hideMissing: only a sync finds what is missing; leave skipSync out")
+        raise ConfigurationError(
+            "hideMissing: only a sync finds what is missing; have it sync, without skipSync"
+        )

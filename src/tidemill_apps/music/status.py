@@ -81,15 +81,19 @@ async def status_of(music: Music) -> Status:
         pause_reason=None if held is None else held.reason,
         songs={status.value: number for status, number in songs.items()},
         simulator=music.simulated,
-        problems=[*found.problems, *([trouble] if trouble else []), *await _missing(music)],
+        problems=[
+            *found.problems,
+            *([trouble] if trouble else []),
+            *told_missing(await noted(music.library)),
+        ],
         left_out=LeftOut(coming=advised.coming, waiting=advised.waiting),
         failures=list(advised.failures),
         advice=advised.told(),
     )
 
 
-async def _missing(music: Music) -> list[str]:
-    if not (songs := await noted(music.library)):
+def told_missing(songs: int) -> list[str]:
+    if not songs:
         return []
     told = f"the music server does not list {songs} songs that it had: so many at once are left as they are"
     return [f"{told}; see whether it is well and start again, or start with hideMissing if they are gone"]

@@ -73,8 +73,8 @@ async def sync(
     return total
 
 
-async def foresee(source: Source, library: Library) -> Foreseen:
-    """What would wait after a sync. The source is read, and nothing is written."""
+async def foresee(source: Source, library: Library, *, sure: bool = False) -> Foreseen:
+    """What would wait after such a sync. The source is read, and nothing is written."""
     mark = await _mark_of(source)
     if mark and mark == await marked(library.database, MARK):
         return Foreseen()
@@ -82,7 +82,7 @@ async def foresee(source: Source, library: Library) -> Foreseen:
     async for page in source.pages():
         new += await library.foresee(page)
         listed |= {track.id for track in page}
-    return Foreseen(new, await foresee_missing(library, listed) if mark else {})
+    return Foreseen(new, await foresee_missing(library, listed, sure=sure) if mark else {})
 
 
 async def _mark_of(source: Source) -> str:

@@ -14,7 +14,7 @@ from tests.apps.music.listing import Listing
 from tests.apps.music.music_server import MusicServer
 from tests.apps.music.world import World, world
 from tidemill_apps.music.library import Library
-from tidemill_apps.music.missing import gone
+from tidemill_apps.music.missing import gone, note
 from tidemill_apps.music.outcomes import Outcome
 from tidemill_apps.music.pipeline import Start
 from tidemill_apps.music.similar import Similar
@@ -155,6 +155,34 @@ async def test_a_dry_run_counts_no_song_that_its_sync_would_hide(
         await its.pipeline.start(Start())
         await its.run_until_idle()
         assert len(its.provider.ledger.bills) == foretold.calls
+
+
+async def test_a_dry_run_of_hiding_all_that_is_missing_counts_none_of_it_and_goes_on_to_hide_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, 40) as its:
+        at(its, listing(range(10), 2), monkeypatch)
+        assert (await its.pipeline.preview(Start())).songs == 40
+        assert (await its.pipeline.preview(Start(hide_missing=True))).songs == 10
+        await note(its.music.library, 30)
+        browser = await its.visitors.browser()
+        form = {"csrf": await browser.csrf(), "sync": "true", "hide_missing": "true"}
+        planned = (await browser.post("/music/plan", form)).headers["location"]
+        page = (await browser.get(planned)).text
+        assert 'name="hide_missing" value="true" checked' in page
+
+
+async def test_on_the_page_it_is_told_in_its_language_and_by_what_is_there_to_do_it(tmp_path: Path) -> None:
+    async with world(tmp_path, 40) as its:
+        await note(its.music.library, 37)
+        browser = await its.visitors.browser()
+        english = (await browser.get("/music")).text
+        assert "does not list 37 songs that it had" in english
+        assert "tick that below" in english
+        assert "hideMissing" not in english
+        chinese = (await browser.get("/music", accept_language="zh")).text
+        assert "音乐服务器不再列出原有的 37 首歌曲" in chinese
+        assert "does not list" not in chinese
 
 
 def at(its: World, source: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
