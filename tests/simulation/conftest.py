@@ -26,6 +26,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if seed is not None:
         metafunc.parametrize("seeds", [range(seed, seed + 1)], ids=[str(seed)])
         return
-    count = int(os.environ.get("TIDEMILL_HISTORIES", "400")) // share
+    count = int(os.environ.get("TIDEMILL_HISTORIES", "600")) // share
     chunks = [range(start, min(start + PER_TEST, count)) for start in range(0, count, PER_TEST)]
     metafunc.parametrize("seeds", chunks, ids=[f"{chunk.start}-{chunk.stop - 1}" for chunk in chunks])
