@@ -12,7 +12,7 @@ from tidemill.stores.sqlite.faults import translated
 from tidemill.stores.sqlite.statements import migrations
 
 APPLICATION_ID = 0x54494445  # "TIDE"
-BUSY_PATIENCE = 4.0
+BUSY_PATIENCE = 3.5
 """Seconds, below the 5 an enqueue may take, so that a locked file is reported and not a timeout."""
 CACHE_KIB = 32 * 1024
 
