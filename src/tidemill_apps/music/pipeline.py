@@ -185,10 +185,12 @@ class Pipeline:
         )
 
     async def trouble(self) -> str | None:
-        """What the newest of the pipeline's own jobs failed with, for good or until it is tried again."""
-        newest = (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE), limit=1)).jobs
-        failing = (job for job in newest if job.state in (*LIVE, State.FAILED))
-        return next((job.error.message for job in failing if job.error is not None), None)
+        """What the newest job of a start failed with, for good or until it is tried again."""
+        newest = (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE), limit=10)).jobs
+        job = next((job for job in newest if job.task != AGAIN), None)
+        if job is None or job.error is None or job.state not in (*LIVE, State.FAILED):
+            return None
+        return job.error.message
 
     async def _begin(self) -> None:
         stands = await self.standing()

@@ -9,11 +9,13 @@ import pytest
 
 from tests.apps.music.libraries import column
 from tests.apps.music.world import world
+from tests.servers.program import HOST, free_port
 from tidemill import Filter
 from tidemill.testing.providers import Faults, Options, Request
 from tidemill.testing.providers.provider import Served
 from tidemill_apps.music.limits import PIPELINE_QUEUE
 from tidemill_apps.music.pipeline import Start
+from tidemill_apps.music.settings import SubsonicSettings
 from tidemill_apps.music.standing import LIVE, Stage
 
 
@@ -128,6 +130,18 @@ async def test_what_an_earlier_run_left_out_is_not_sent_beyond_the_limit_of_anot
         await its.run_until_idle()
         assert await its.counts() == {"COMPLETED": 28, "PENDING": 32}
         assert await its.music.library.left_out() == 2
+
+
+async def test_why_a_sync_failed_is_told_though_songs_come_again(tmp_path: Path) -> None:
+    nobody = SubsonicSettings(url=f"http://{HOST}:{free_port()}", user="ann")
+    async with world(tmp_path, 60, options=leaving_out(3), subsonic=nobody) as its:
+        await its.start()
+        await its.pipeline.start(Start())
+        await its.kit.run_for(90, check=False)
+        status = (await its.call("GET", "/api/queue/status")).json
+        assert status["leftOut"] == {"coming": 1, "waiting": 0}
+        (told,) = status["problems"]
+        assert told.startswith(f"the music server {nobody.url} cannot be reached")
 
 
 async def test_a_worker_that_dies_while_it_sends_them_sends_the_same(
