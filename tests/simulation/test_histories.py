@@ -1,6 +1,6 @@
 """I1 to I11, I13 to I16, I19, I20, I22, I23, I26 over seeded histories of a whole fleet.
 
-I12 is missing: there are no schedules yet."""
+I12, of schedules, is shown by tests/schedules."""
 
 from __future__ import annotations
 
