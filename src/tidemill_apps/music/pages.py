@@ -71,7 +71,7 @@ def _showing(music: Music) -> None:
             "missing": missing,
             "errors": await _last_errors(asked),
         }
-        return Page("music.html", shows, live=("standing", "actions", "errors"))
+        return Page("music.html", shows, live=("standing", "actions", "missing", "errors"))
 
     @web.page("/music/songs/{song}", title="Song")
     async def song(asked: Asked) -> Page:

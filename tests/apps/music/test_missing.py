@@ -177,6 +177,8 @@ async def test_on_the_page_it_is_told_in_its_language_and_by_what_is_there_to_do
         await note(its.music.library, 37)
         browser = await its.visitors.browser()
         english = (await browser.get("/music")).text
+        box = english.partition('sse-swap="missing"')[2].partition("</form>")[0]
+        assert 'name="hide_missing"' in box  # it is there as soon as the sentence is, without a reload
         assert "does not list 37 songs that it had" in english
         assert "tick that below" in english
         assert "hideMissing" not in english
