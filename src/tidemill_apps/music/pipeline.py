@@ -197,11 +197,12 @@ class Pipeline:
         await runs.begin(self._library, under_way=bool(stands.live or stands.again))
 
     async def _unpause(self) -> None:
-        for queue in await self._known(WORK_QUEUES):
+        """Of all that `pause` pauses: also queues that have no job."""
+        for queue in WORK_QUEUES:
             await self._app.inspect.resume(queue)
 
     async def _known(self, queues: tuple[str, ...]) -> list[str]:
-        """Those there are: before the first worker or job there may be none."""
+        """Those that have jobs."""
         there = await self._app.inspect.counts()
         return [queue for queue in queues if queue in there]
 

@@ -29,7 +29,8 @@ class Stage(StrEnum):
 
 class Standing(Struct, frozen=True, kw_only=True):
     """`beginning` is which part of the pipeline's own jobs there is, IDLE when there is none. `again`: songs
-    that answers left out are to be sent once more."""
+    that answers left out are to be sent once more. `paused_queues`: also those that have nothing to do, which
+    stop nothing as long as they have not."""
 
     stage: Stage
     beginning: Stage
@@ -38,6 +39,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     breaker: Shut | None
     served: bool
     again: bool = False
+    paused_queues: tuple[str, ...] = ()
 
     @property
     def live(self) -> int:
@@ -66,6 +68,7 @@ def standing(seen: Overview, beginning: Stage, *, again: bool = False) -> Standi
         breaker=breaker,
         served=any({*WORK_QUEUES, PIPELINE_QUEUE} & set(worker.queues) for worker in seen.workers),
         again=again,
+        paused_queues=tuple(queue for queue in WORK_QUEUES if queue in _with_pause(work)),
     )
 
 
@@ -79,6 +82,10 @@ def _stage(beginning: Stage, *, paused: Shut | None, breaker: Shut | None, live:
     if not live:
         return Stage.IDLE
     return Stage.RUNNING if breaker is None else Stage.BREAKER
+
+
+def _with_pause(work: Iterable[QueueView]) -> set[str]:
+    return {view.name for view in work if view.pause is not None}
 
 
 def _paused(work: Iterable[QueueView]) -> Shut | None:

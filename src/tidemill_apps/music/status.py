@@ -29,12 +29,14 @@ class LeftOut(Struct, frozen=True, kw_only=True):
 
 class Status(Struct, frozen=True, kw_only=True, rename="camel"):
     """`completed_jobs` counts all there ever were: their records are removed at once.
+    `paused_queues` are those a person paused, also while they have nothing to do.
     `pipeline_state` is what the source knew, `state` all of it. `gone_songs` are no longer on the music
     server and in no other number. `problems` are rows of system_settings that cannot hold, why a sync failed,
     and that songs are missing. `failures` are the commonest reasons why songs failed, and `advice` says what
     a person can do for songs that wait or failed."""
 
     is_paused: bool
+    paused_queues: list[str]
     is_worker_running: bool
     active_jobs: int
     waiting_jobs: int
@@ -66,6 +68,7 @@ async def status_of(music: Music) -> Status:
     advised = await advice(music.library, stands, songs[SongStatus.FAILED])
     return Status(
         is_paused=stands.paused is not None,
+        paused_queues=list(stands.paused_queues),
         is_worker_running=stands.served,
         active_jobs=stands.counts[State.RUNNING],
         waiting_jobs=stands.counts[State.READY] + stands.counts[State.WAITING],

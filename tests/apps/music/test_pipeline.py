@@ -12,7 +12,7 @@ from tests.apps.music.world import World, world
 from tests.servers.program import HOST, free_port
 from tidemill import ConfigurationError, Filter, Job, State
 from tidemill.testing.providers import Faults, Options, Reason, Trouble
-from tidemill_apps.music.limits import CALLS, FULL, PIPELINE_QUEUE, WORK_QUEUES
+from tidemill_apps.music.limits import CALLS, FULL, METADATA, PIPELINE_QUEUE, WORK_QUEUES
 from tidemill_apps.music.pipeline import Start
 from tidemill_apps.music.settings import SubsonicSettings
 from tidemill_apps.music.standing import Stage
@@ -99,6 +99,36 @@ async def test_a_pause_is_a_person_s_and_the_breaker_is_its_own(tmp_path: Path) 
         assert await its.pipeline.resume() is Stage.RUNNING
         await its.run_until_idle()
         assert await its.counts() == {"COMPLETED": 40}
+
+
+@pytest.mark.parametrize("end", ["resume", "stop"])
+async def test_what_pause_paused_is_resumed_also_on_queues_without_jobs(tmp_path: Path, end: str) -> None:
+    async with world(tmp_path, 40) as its:
+        await its.start(limit=30)
+        await its.pipeline.pause("ann")
+        assert (await its.pipeline.standing()).paused_queues == WORK_QUEUES
+        await its.call("POST", f"/api/queue/{end}")
+        assert (await its.pipeline.standing()).paused_queues == ()
+        await its.run_until_idle()
+        await its.pipeline.start(Start(skip_sync=True, work="metadata"))
+        await its.run_until_idle()
+        assert (await its.counts())["DESCRIBED"] >= 10
+
+
+async def test_a_pause_of_one_queue_is_told_and_can_be_ended_while_it_is_idle(tmp_path: Path) -> None:
+    async with world(tmp_path, 10) as its:
+        await its.start()
+        await its.run_until_idle()
+        await its.music.app.inspect.pause(METADATA, reason="paused by ann")
+        status = (await its.call("GET", "/api/queue/status")).json
+        assert (status["state"], status["pausedQueues"]) == ("idle", [METADATA])
+        browser = await its.visitors.browser()
+        page = (await browser.get("/music")).text
+        assert "/music/resume" in page
+        assert f"Paused queues: {METADATA}" in page
+        await browser.post("/music/resume", {"csrf": await browser.csrf()})
+        assert (await its.call("GET", "/api/queue/status")).json["pausedQueues"] == []
+        assert "/music/resume" not in (await browser.get("/music")).text
 
 
 async def test_resuming_leaves_the_breaker_closed(tmp_path: Path) -> None:
