@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
+import os
 
 from tidemill.telemetry.events import WorkerStarted
 from tidemill_apps.articles.articles import Articles
-from tidemill_apps.articles.settings import from_environment
+from tidemill_apps.articles.settings import PREFIX, from_environment
 from tidemill_apps.common.environment import application
-from tidemill_apps.common.toml import table
+from tidemill_apps.common.toml import naming, table
 
 app = application("sqlite:///articles-jobs.db")
-articles = Articles(app, from_environment(toml=table(app, "articles")))
+toml = table(app, "articles")
+with naming(PREFIX, os.environ, toml):
+    articles = Articles(app, from_environment(toml=toml))
 
 
 @app.on(WorkerStarted)

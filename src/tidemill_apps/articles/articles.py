@@ -37,6 +37,7 @@ from tidemill_apps.common.providers.chosen import EMBEDDING_MODELS
 EMBED, REFRESH, REEMBED, QUERY = "articles:embed", "articles:refresh", "articles:reembed", "articles:query"
 EMBEDDING, UPKEEP, SEARCH = "embedding", "article-upkeep", "article-search"
 POOL = "embeddings"
+DATABASE_URL = "ARTICLES_DATABASE_URL"
 ATTEMPTS = 3
 SHORT_LIVED = Retention(age=600.0, count=100)
 """Vectors of questions are asked for once."""
@@ -50,13 +51,14 @@ class Articles:
     queue = EMBEDDING
 
     def __init__(self, app: Tidemill, settings: ArticlesSettings) -> None:
-        keep_apart(app, settings.database_url, "ARTICLES_DATABASE_URL")
+        keep_apart(app, settings.database_url, DATABASE_URL)
         self.app, self.settings = app, settings.checked()
         account = settings.embeddings
         self.simulated = not account.key and not account.base_url
         model = account.model or EMBEDDING_MODELS[account.provider]
         table = posts_table(settings.table)
-        self.posts = Posts(Database(settings.database_url), table, lambda: app.entropy.new_id())  # noqa: PLW0108 - another's, while a test has moved the application
+        database = Database(settings.database_url, DATABASE_URL, ArticlesSettings().database_url)
+        self.posts = Posts(database, table, lambda: app.entropy.new_id())  # noqa: PLW0108 - another's, while a test has moved the application
         client = qdrant(settings.qdrant_url, settings.qdrant_path, settings.qdrant_key)
         named = f"simulated {model}" if self.simulated or account.simulator else model
         self.vectors = Vectors(client, settings.collection, named)

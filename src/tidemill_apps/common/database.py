@@ -24,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from tidemill import ConfigurationError
-from tidemill_apps.common.database_errors import DatabaseUnavailable, place_of, sentence
+from tidemill_apps.common.database_errors import EXAMPLE, DatabaseUnavailable, named, place_of, sentence
 from tidemill_apps.common.tables import create_missing
 
 __all__ = ["Database", "DatabaseUnavailable"]
@@ -39,17 +39,18 @@ class _Opened:
     """`turn`: writers of one process wait for each other here, in order; SQLite's own waiting is a lottery
     among those who look again and again."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, variable: str) -> None:
         self.sqlite = url.startswith("sqlite")
-        self.engine = _sqlite(url) if self.sqlite else _postgres(url)
+        self.engine = _sqlite(url) if self.sqlite else _postgres(url, variable)
         self.turn = asyncio.Lock()
 
 
 class Database:
-    def __init__(self, url: str) -> None:
-        """`url`: sqlite:///file, or postgresql://user:password@host/name."""
-        self._url = url
-        self.place = place_of(url)
+    def __init__(self, url: str, variable: str = "", example: str = EXAMPLE) -> None:
+        """`url`: sqlite:///file, or postgresql://user:password@host/name. `variable` is what sets it, and
+        `example` what it might be: whoever reads an error looks there."""
+        self._url, self._variable = url, variable
+        self.place = place_of(url, variable, example)
         """Where it is, without secrets."""
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = WeakKeyDictionary()
 
@@ -85,7 +86,7 @@ class Database:
     def _of_this_loop(self) -> _Opened:
         loop = asyncio.get_running_loop()
         if loop not in self._opened:
-            self._opened[loop] = _Opened(self._url)
+            self._opened[loop] = _Opened(self._url, self._variable)
         return self._opened[loop]
 
     @asynccontextmanager
@@ -98,7 +99,7 @@ class Database:
         except (DBAPIError, OSError) as error:
             if (told := sentence(self.place, error, connected=connected)) is None:
                 raise
-            raise DatabaseUnavailable(told) from error
+            raise DatabaseUnavailable(named(self._variable, told)) from error
 
 
 def _sqlite(url: str) -> AsyncEngine:
@@ -112,13 +113,14 @@ def _sqlite(url: str) -> AsyncEngine:
     return engine
 
 
-def _postgres(url: str) -> AsyncEngine:
+def _postgres(url: str, variable: str) -> AsyncEngine:
     """Tried before each use: a server that was restarted meanwhile has forgotten its connections. The driver
     reads the address itself: SQLAlchemy would not know what `sslmode=require` is."""
     try:
         import asyncpg
     except ModuleNotFoundError:
-        raise ConfigurationError("PostgreSQL needs a driver; pip install 'tidemill[postgres]'") from None
+        needs = "PostgreSQL needs a driver; pip install 'tidemill[postgres]'"
+        raise ConfigurationError(named(variable, needs)) from None
 
     def connect(**_: object) -> Any:
         return asyncpg.connect(url, timeout=WAIT)

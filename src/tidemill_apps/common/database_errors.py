@@ -9,7 +9,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError
 
 from tidemill import ConfigurationError, StoreUnavailable
 
-KNOWN = "write it as sqlite:///music.db or postgresql://user:password@host/name"
+EXAMPLE = "sqlite:///music.db"
 _WORDS = (
     ("database or disk is full", "the disk is full; make room, work goes on by itself"),
     ("readonly database", "it may not be written to; give this user the right to write the file"),
@@ -26,18 +26,27 @@ class DatabaseUnavailable(StoreUnavailable):
     """The application's own database cannot be used now; a route answers 503 with the sentence."""
 
 
-def place_of(url: str) -> str:
+def named(variable: str, told: str) -> str:
+    """Behind the variable that the database was named by, when there is one."""
+    return f"{variable}: {told}" if variable else told
+
+
+def place_of(url: str, variable: str = "", example: str = EXAMPLE) -> str:
     """Where it is, as it may be shown. Raises ConfigurationError for what is no such place."""
+    remedy = f"write it as {example} or postgresql://user:password@host/name"
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise ConfigurationError(f"the address of the database is not one; {KNOWN}") from None
+        problem = "the address of the database is not one"
+        raise ConfigurationError(named(variable, f"{problem}; {remedy}")) from None
     if parsed.drivername == "sqlite":
         if not parsed.database or parsed.query or parsed.host:
-            raise ConfigurationError(f"the address of the database names no file; {KNOWN}")
+            problem = "the address of the database names no file"
+            raise ConfigurationError(named(variable, f"{problem}; {remedy}"))
         return parsed.database
     if parsed.drivername not in ("postgresql", "postgres"):
-        raise ConfigurationError(f"databases by {parsed.drivername!r} are not known here; {KNOWN}")
+        problem = f"databases by {parsed.drivername!r} are not known here"
+        raise ConfigurationError(named(variable, f"{problem}; {remedy}"))
     return f"{parsed.host or 'localhost'}:{parsed.port or 5432}/{parsed.database or ''}"
 
 

@@ -29,12 +29,14 @@ from tidemill_apps.music.syncing import Foreseen, Synced, foresee, sync
 from tidemill_apps.music.system_settings import Live, SystemSettings
 from tidemill_apps.music.working import tasks
 
+DATABASE_URL = "MUSIC_DATABASE_URL"
+
 
 class Music:
     def __init__(self, app: Tidemill, settings: MusicSettings) -> None:
-        keep_apart(app, settings.database_url, "MUSIC_DATABASE_URL")
+        keep_apart(app, settings.database_url, DATABASE_URL)
         self.app, self.settings = app, settings
-        self.database = Database(settings.database_url)
+        self.database = Database(settings.database_url, DATABASE_URL, MusicSettings().database_url)
         self.library = Library(self.database, self.wall)
         self.similar = Similar(self.library)
         self.system_settings = SystemSettings(
