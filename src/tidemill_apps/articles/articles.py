@@ -193,7 +193,7 @@ class Articles:
             return await upkeep.reembed(self.requests, after, reembed.using(delay=upkeep.FULL).enqueue)
 
         if self.settings.nightly:
-            self.app.schedule("nightly", reembed, cron=self.settings.nightly, tz=self.settings.nightly_zone)
+            upkeep.every_night(self.app, reembed, self.settings.nightly, self.settings.nightly_zone)
         return reembed
 
     def _query_task(self) -> Task[[str], list[float]]:

@@ -9,9 +9,9 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import replace
 
-from tidemill import ConfigurationError, Secret
+from tidemill import ConfigurationError, Secret, TimeOfDay
 from tidemill_apps.common.environment import Settings, read, warn_of_unread
-from tidemill_apps.common.providers.account import Account
+from tidemill_apps.common.providers.account import Account, Address
 from tidemill_apps.common.providers.chosen import account
 from tidemill_apps.common.toml import NOTHING, Table, naming
 
@@ -37,7 +37,7 @@ class ArticlesSettings(Settings, frozen=True, kw_only=True):
         "tb_post"
     )
 
-    qdrant_url: str = ""
+    qdrant_url: Address = ""
     qdrant_key: Annotated[str, Secret] = ""
     qdrant_path: str = "articles-vectors"
     collection: Annotated[str, Meta(min_length=1)] = "blog_posts"
@@ -83,6 +83,8 @@ class ArticlesSettings(Settings, frozen=True, kw_only=True):
                 f"{PREFIX}TOKENS_PER_CALL: must be at most {PREFIX}TOKENS_PER_WINDOW, "
                 f"{self.tokens_per_window}, or no call could be made, is {self.tokens_per_call}; lower it"
             )
+        if problem := TimeOfDay(0, 0, self.nightly_zone).problem():
+            raise ConfigurationError(f"{PREFIX}NIGHTLY_ZONE: {problem.removeprefix('zone: ')}")
         return self
 
 

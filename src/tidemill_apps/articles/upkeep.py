@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tidemill import SnoozeFor, StoreUnavailable
+from tidemill import ConfigurationError, SnoozeFor, StoreUnavailable, Task, Tidemill
 from tidemill_apps.articles.forgetting import forget
 from tidemill_apps.articles.posts import Posts
 from tidemill_apps.articles.requesting import Requests
@@ -15,6 +15,7 @@ from tidemill_apps.common.providers.embeddings import Embedded
 
 AWAY = 15.0
 FULL = 30.0
+NIGHTLY = "nightly"
 
 
 async def refresh(posts: Posts, vectors: Vectors, post_id: int) -> bool:
@@ -40,6 +41,14 @@ async def reembed(requests: Requests, after: int, go_on: Callable[[int], Awaitab
     if rest is not None:
         await go_on(rest)
     return asked
+
+
+def every_night(app: Tidemill, reembed: Task[..., int], cron: str, zone: str) -> None:
+    try:
+        app.schedule(NIGHTLY, reembed, cron=cron, tz=zone)
+    except ConfigurationError as error:
+        problem = str(error).removeprefix(f"schedule {NIGHTLY!r}: cron: ")
+        raise ConfigurationError(f"ARTICLES_NIGHTLY: {problem}") from None
 
 
 def only_vector(answer: Embedded) -> list[float]:

@@ -25,7 +25,8 @@ from sqlalchemy import (
 )
 
 from tests.apps.articles.bench import bench_in, until
-from tidemill import ConfigurationError
+from tidemill import ConfigurationError, Tidemill
+from tidemill_apps.articles.articles import Articles
 from tidemill_apps.articles.glance import Glance
 from tidemill_apps.articles.posts import Posts
 from tidemill_apps.articles.settings import ArticlesSettings, from_environment
@@ -151,11 +152,18 @@ async def test_rows_are_written_found_counted_and_deleted(place: str) -> None:
         ("ARTICLES_TOKENS_PER_WINDOW", "1000", "ARTICLES_TOKENS_PER_CALL: must be at most"),
         ("ARTICLES_TABLE", "a; drop", "ARTICLES_TABLE: must be the name of a table"),
         ("ARTICLES_INPUTS_PER_CALL", "0", "ARTICLES_INPUTS_PER_CALL: must be a whole number of 1 or more"),
+        ("ARTICLES_QDRANT_URL", "localhost:6333", "ARTICLES_QDRANT_URL: must be an address that begins with"),
+        ("ARTICLES_NIGHTLY_ZONE", "Mars", "ARTICLES_NIGHTLY_ZONE: 'Mars' is not in the time zone database"),
     ],
 )
 def test_settings_that_cannot_be_are_one_sentence(variable: str, value: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told.replace(".", r"\.")):
         from_environment({variable: value})
+
+
+def test_a_night_that_is_none_names_its_setting() -> None:
+    with pytest.raises(ConfigurationError, match=r"^ARTICLES_NIGHTLY: '0 3 \* \*' is not a cron expression"):
+        Articles(Tidemill("memory://"), ArticlesSettings(nightly="0 3 * *"))
 
 
 def test_settings_come_from_the_environment_and_hide_secrets() -> None:
