@@ -4,9 +4,11 @@ worker or in a process that only serves pages; a simulator stands in for a provi
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 
 import httpx2
+from msgspec.structs import replace
 
 from tidemill import Tidemill
 from tidemill.testing.providers import Options, Quota
@@ -15,6 +17,7 @@ from tidemill_apps.common.providers.account import Account
 from tidemill_apps.common.providers.chat import Chat
 from tidemill_apps.common.providers.embeddings import Embeddings
 from tidemill_apps.common.simulation import at_simulator, simulated
+from tidemill_apps.music.halves import is_simulated, told_halves
 from tidemill_apps.music.sample import Sample
 from tidemill_apps.music.settings import MusicSettings
 from tidemill_apps.music.simulated import describe_songs
@@ -24,6 +27,7 @@ from tidemill_apps.music.syncing import Source
 LATENCY = (1.0, 3.0)
 """Seconds a simulated call takes."""
 TIMEOUT = 60.0
+_log = logging.getLogger("tidemill_apps")
 
 
 class Opened:
@@ -63,16 +67,22 @@ class Connections:
         quotas = [Quota.rolling("requests", calls.per_minute, per=self._settings.minute_seconds)]
         if calls.per_day:
             quotas.append(Quota.day("requests", calls.per_day, zone=calls.zone))
+        dialect = next(account.provider for account in accounts if is_simulated(account))
         server = await self._stack.enter_async_context(
             simulated(
-                next(account.provider for account in accounts if is_simulated(account)),
+                dialect,
                 quotas,
                 clock=self._app.clock,
                 replies=describe_songs,
                 options=Options(latency=LATENCY),
             )
         )
-        return [at_simulator(one, server.url) if is_simulated(one) else one for one in accounts]
+        _log.warning("%s", told_halves(self._settings))
+        # One simulator for both, because they share one quota: it speaks one provider's words.
+        return [
+            at_simulator(replace(one, provider=dialect), server.url) if is_simulated(one) else one
+            for one in accounts
+        ]
 
     async def _source(self) -> Source:
         subsonic = self._settings.subsonic
@@ -87,8 +97,3 @@ class Connections:
             self._app.entropy.secret,
             token=subsonic.auth == "token",
         )
-
-
-def is_simulated(account: Account) -> bool:
-    """Nobody could be called: there is no key, and no address of a server that wants none."""
-    return not account.key and not account.base_url

@@ -12,9 +12,10 @@ from tidemill.web import Refused
 from tidemill_apps.common.apart import keep_apart
 from tidemill_apps.common.database import Database
 from tidemill_apps.music import following, pages, routes, runs, settings_page, sweeping
-from tidemill_apps.music.connections import Connections, is_simulated
+from tidemill_apps.music.connections import Connections
 from tidemill_apps.music.enqueuing import Enqueuer
 from tidemill_apps.music.following import Follower
+from tidemill_apps.music.halves import Half, simulated_halves
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.limits import Pools, declare_queues
 from tidemill_apps.music.looping import Repeated
@@ -72,10 +73,9 @@ class Music:
         pages.declare(self)
 
     @property
-    def simulated(self) -> bool:
-        """Whether a simulator stands in for a provider: told wherever a person sees it."""
-        accounts = (self.settings.chat, self.settings.embeddings)
-        return any(is_simulated(account) or account.simulator for account in accounts)
+    def simulated(self) -> tuple[Half, ...]:
+        """What a simulator stands in for: told wherever a person sees it."""
+        return simulated_halves(self.settings)
 
     def wall(self) -> float:
         """By the clock the application has at the moment: a test gives it another one."""

@@ -80,7 +80,8 @@ def _showing(music: Music) -> None:
         stored = await music.library.stored([id_])
         if not stored:
             raise Refused(NOT_FOUND, f"song: there is none with the id {id_!r}; search for its title")
-        shows = {"song": stored[0], "matches": await music.similar.to_song(id_, LIKE_IT)}
+        matches = await music.similar.to_song(id_, LIKE_IT)
+        shows = {"song": stored[0], "matches": matches, "simulated": music.simulated}
         return Page("song.html", {"m": words(asked.language), **shows})
 
 
@@ -97,7 +98,7 @@ def _answering(music: Music) -> None:
             "wanted": asked.query,
             "preview": preview,
             "missing": missing,
-            "simulator": music.simulated,
+            "simulated": music.simulated,
         }
         return Page("music_plan.html", {"m": words(asked.language), **shows})
 
@@ -106,7 +107,7 @@ def _answering(music: Music) -> None:
         await music.prepare()
         text = asked.query.text.strip()
         matches = await music.search.find(text, LIKE_IT) if text else []
-        shows = {"text": text, "matches": matches, "simulator": music.simulated}
+        shows = {"text": text, "matches": matches, "simulated": music.simulated}
         return Page("music_search.html", {"m": words(asked.language), **shows})
 
 

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from tidemill import JobRequest, Plan, State, Task, Tidemill
 from tidemill_apps.music.enqueuing import Enqueuer, Work
-from tidemill_apps.music.limits import EMBEDDING, FULL, METADATA
+from tidemill_apps.music.halves import CALLED_BY, Half, simulated_halves
+from tidemill_apps.music.limits import FULL
 from tidemill_apps.music.settings import MusicSettings
 from tidemill_apps.music.syncing import Foreseen
 
-CALLS_A_JOB = {FULL: 2, METADATA: 1, EMBEDDING: 1}
 USUAL = 5
 LIVE = (State.READY, State.WAITING, State.SCHEDULED, State.RUNNING)
 
@@ -24,7 +24,8 @@ class Preview(Struct, frozen=True, kw_only=True, rename="camel"):
     """Of what `start` would send now. `new` are songs that its sync would bring first. `starts_at` is when
     the first job would start, and `ends_at` when the last would be done, None when never as things are, or
     nothing is sent. `ahead` are jobs that wait already. `waits` says what is paused, closed or served by
-    nobody."""
+    nobody. `simulated` are the halves a simulator stands in for: `cost` is that of the others, and 0 as long
+    as nobody has said what they cost (`priced`)."""
 
     songs: int
     new: int
@@ -36,6 +37,8 @@ class Preview(Struct, frozen=True, kw_only=True, rename="camel"):
     seconds: float | None
     cost: float
     currency: str
+    priced: bool
+    simulated: list[Half]
     bottleneck: str | None
     waits: list[str]
 
@@ -57,7 +60,7 @@ class Planner:
         by_queue = await self._enqueuer.foreseen(work, limit, after)
         songs, batches = sum(by_queue.values()), await self._enqueuer.batches(by_queue)
         requests = [self._request(queue) for queue, jobs in batches.items() for _ in range(jobs)]
-        calls = sum(jobs * CALLS_A_JOB[queue] for queue, jobs in batches.items())
+        calls = sum(jobs * len(CALLED_BY[queue]) for queue, jobs in batches.items())
         plan = await self._plan(requests, calls) if requests else None
         price = self._settings.price
         return Preview(
@@ -69,13 +72,23 @@ class Planner:
             starts_at=None if plan is None else moment(plan.starts_at),
             ends_at=None if plan is None else moment(plan.done_at),
             seconds=None if plan is None else plan.seconds,
-            cost=round(
-                calls * price.per_call + songs * price.tokens_per_song / 1000 * price.per_1k_tokens, 6
-            ),
+            cost=self._cost(by_queue, batches),
             currency=price.currency,
+            priced=bool(price.per_call or price.per_1k_tokens),
+            simulated=list(simulated_halves(self._settings)),
             bottleneck=None if plan is None or plan.bottleneck is None else str(plan.bottleneck),
             waits=[] if plan is None else [wait.told(None, plan.now) for wait in plan.waits],
         )
+
+    def _cost(self, songs: Mapping[str, int], batches: Mapping[str, int]) -> float:
+        """Of calls that somebody is paid for, and of the songs in them."""
+        price, simulated = self._settings.price, simulated_halves(self._settings)
+        cost = 0.0
+        for queue, jobs in batches.items():
+            if real := [half for half in CALLED_BY[queue] if half not in simulated]:
+                tokens = songs[queue] * price.tokens_per_song
+                cost += jobs * len(real) * price.per_call + tokens / 1000 * price.per_1k_tokens
+        return round(cost, 6)
 
     async def _plan(self, requests: list[JobRequest[Any]], calls: int) -> Plan:
         """Twice, because the claim of a full job takes its first call only: once as jobs, which are held up

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tidemill import State
 from tidemill_apps.music.advice import advice
+from tidemill_apps.music.halves import HALVES, Half
 from tidemill_apps.music.limits import WORK_QUEUES
 from tidemill_apps.music.missing import gone, noted
 from tidemill_apps.music.planning import moment
@@ -28,12 +29,12 @@ class LeftOut(Struct, frozen=True, kw_only=True):
 
 
 class Status(Struct, frozen=True, kw_only=True, rename="camel"):
-    """`completed_jobs` counts all there ever were: their records are removed at once.
-    `paused_queues` are those a person paused, also while they have nothing to do.
-    `pipeline_state` is what the source knew, `state` all of it. `gone_songs` are no longer on the music
-    server and in no other number. `problems` are rows of system_settings that cannot hold, why a sync failed,
-    and that songs are missing. `failures` are the commonest reasons why songs failed, and `advice` says what
-    a person can do for songs that wait or failed."""
+    """`completed_jobs` counts all there ever were: their records are removed at once. `paused_queues` are
+    those a person paused, also while they have nothing to do. `pipeline_state` is what the source knew,
+    `state` all of it. `gone_songs` are no longer on the music server and in no other number. `simulated` are
+    the halves a simulator stands in for, `simulator`: both. `problems` are rows of system_settings that
+    cannot hold, why a sync failed, and that songs are missing. `failures` are the commonest reasons why songs
+    failed, and `advice` says what a person can do for songs that wait or failed."""
 
     is_paused: bool
     paused_queues: list[str]
@@ -52,6 +53,7 @@ class Status(Struct, frozen=True, kw_only=True, rename="camel"):
     pause_reason: str | None
     songs: dict[str, int]
     simulator: bool
+    simulated: list[Half]
     problems: list[str]
     left_out: LeftOut
     failures: list[Failure]
@@ -83,7 +85,8 @@ async def status_of(music: Music) -> Status:
         resume_at=None if held is None else moment(held.until),
         pause_reason=None if held is None else held.reason,
         songs={status.value: number for status, number in songs.items()},
-        simulator=music.simulated,
+        simulator=music.simulated == HALVES,
+        simulated=list(music.simulated),
         problems=[
             *found.problems,
             *([trouble] if trouble else []),

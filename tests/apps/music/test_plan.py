@@ -11,10 +11,12 @@ from msgspec.structs import replace
 from tests.apps.music.libraries import track
 from tests.apps.music.world import world
 from tests.servers.program import HOST, free_port
+from tidemill_apps.common.providers.account import Account
 from tidemill_apps.music.pipeline import Start
 from tidemill_apps.music.settings import CallSettings, PriceSettings, SubsonicSettings
 
 SESAME = "sesame"
+REAL = Account(provider="openai", base_url="http://127.0.0.1:1/v1", key="k")
 
 
 @pytest.mark.parametrize(
@@ -55,9 +57,10 @@ async def test_a_day_s_quota_makes_days_of_it(tmp_path: Path) -> None:
 
 async def test_it_says_what_it_costs(tmp_path: Path) -> None:
     price = PriceSettings(per_call=0.01, per_1k_tokens=0.1, tokens_per_song=200.0, currency="CNY")
-    async with world(tmp_path, 45, price=price) as its:
+    async with world(tmp_path, 45, price=price, chat=REAL, embeddings=REAL) as its:
         foretold = await its.pipeline.preview(Start(skip_sync=True))
         assert (foretold.calls, foretold.cost, foretold.currency) == (10, 1.0, "CNY")
+        assert (foretold.priced, foretold.simulated) == (True, [])
 
 
 async def test_a_pause_and_a_missing_worker_are_told(tmp_path: Path) -> None:
