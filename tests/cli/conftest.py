@@ -20,6 +20,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     for name in [*os.environ]:
         if name.startswith("TIDEMILL_") or name in ("REDIS_URL", "DATABASE_URL"):
             monkeypatch.delenv(name)
+    monkeypatch.delitem(sys.modules, "shop", raising=False)  # of another folder
     before = set(sys.modules)
     yield Cli(capsys)
     for name in set(sys.modules) - before:

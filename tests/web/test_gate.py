@@ -240,8 +240,12 @@ async def test_a_link_is_not_used_by_being_looked_at(app: Tidemill, server: Serv
     assert (await browser.post(f"/sign-in/{secret}")).status == 303
     assert (await browser.get("/")).status == 200
     again = Browser(server)
-    assert (await again.post(f"/sign-in/{secret}")).status == 410
-    assert again.cookies == {}
+    gone = await again.post(f"/sign-in/{secret}")
+    assert (gone.status, again.cookies) == (410, {})
+    assert "good only where its own store is served" in gone.text
+    assert "tidemill link --app module:app<" in gone.text
+    app.loaded_as = "music"
+    assert "tidemill link --app music<" in (await again.post(f"/sign-in/{secret}")).text
     [token] = await app.access.tokens.list()
     assert (token.name, token.role, token.by_link) == ("ann", Role.OPERATOR, True)
     await app.access.tokens.revoke(token.id)

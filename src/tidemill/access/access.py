@@ -1,9 +1,10 @@
-"""`app.access`: everything about who may come in."""
+"""`app.access`: everything about who may come in, and where."""
 
 from __future__ import annotations
 
 from tidemill.access.audit import Audit
 from tidemill.access.links import Links
+from tidemill.access.serving import Serving
 from tidemill.access.sessions import Sessions
 from tidemill.access.shelf import OpenStore
 from tidemill.access.tokens import Tokens
@@ -18,4 +19,5 @@ class Access:
         self.tokens = Tokens(store, clock, entropy)
         self.links = Links(store, clock, entropy)
         self.sessions = Sessions(store, clock, entropy, self.tokens, settings.value("web.session"))
+        self.serving = Serving(store, clock, entropy)
         self.audit = Audit(store, entropy, settings.value("web.keep_audit"))

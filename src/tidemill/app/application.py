@@ -52,6 +52,8 @@ class Application:
         self.url: StoreUrl = OWN_STORE if store is not None and not url else store_url(self.settings)
         self.clock: Clock = clock or SystemClock()
         self.entropy: Entropy = entropy or SystemEntropy()
+        self.loaded_as: str | None = None
+        """What was typed to load it, such as `module:app`; None when a program imported it."""
         self.tasks: dict[str, TaskDefinition] = {}
         self.queues: dict[str, QueueSettings] = {
             name: declared(self.settings, name) for name in self.settings.queues

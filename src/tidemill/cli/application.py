@@ -36,6 +36,12 @@ def required(typed: str | None) -> str:
 
 def load(spec: str) -> Tidemill:
     """The working directory is importable, as with `python -m`."""
+    found = _found(spec)
+    found.loaded_as = spec
+    return found
+
+
+def _found(spec: str) -> Tidemill:
     if not _is_a_name(spec):
         return _loaded(spec)
     offer = installed.find(spec)

@@ -11,6 +11,7 @@ from tidemill.cli.output import note, print_json
 from tidemill.cli.queues.words import who
 from tidemill.cli.target import Target, with_target
 from tidemill.cli.token.create import ROLES
+from tidemill.cli.where import Where, find
 from tidemill.seam.roles import Role, Who
 
 
@@ -33,34 +34,24 @@ def _address(_ctx: click.Context, _option: click.Parameter, value: str | None) -
     "--at",
     metavar="ADDRESS",
     callback=_address,
-    help="Where the dashboard is. Default: web.public_url, or as it listens.",
+    help="Where the dashboard is. Default: web.public_url, or where it is served now.",
 )
 @with_target
 def link(target: Target, *, name: str | None, role: str, at: str | None) -> None:
     """Print a link that signs in to the dashboard once, within a quarter of an hour.
 
     `tidemill up` and `tidemill web` print one when they start. Whoever can read the store may make one."""
-    found = target.run(lambda app: _link(app, name or who(), Role(role), at))
+    found, where = target.run(lambda app: _link(app, name or who(), Role(role), at))
     if target.json:
-        print_json({"link": found})
+        print_json({"link": found, "served": where.served})
         return
     click.echo(found)
-    note(
-        "good once, for a quarter of an hour; the dashboard has to be running (tidemill up, or tidemill web)"
-    )
+    note(f"good once, for a quarter of an hour; {where.says(target)}")
 
 
-async def _link(app: Tidemill, name: str, role: Role, at: str | None) -> str:
+async def _link(app: Tidemill, name: str, role: Role, at: str | None) -> tuple[str, Where]:
     from tidemill.web.welcome import link as make  # with the whole of the web
 
-    host, port = app.settings.value("web.host"), app.settings.value("web.port")
-    address = at or app.settings.value("web.public_url") or f"http://{_shown(host)}:{port}"
+    where = await find(app, at)
     await app.access.audit.write(Who(who(), Role.ADMIN), "tidemill link", {"name": name, "role": role.value})
-    return await make(app, address, name, role)
-
-
-def _shown(host: str) -> str:
-    """As a browser on this machine asks for it."""
-    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - compared, not bound
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
+    return await make(app, where.address, name, role), where

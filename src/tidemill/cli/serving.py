@@ -45,10 +45,12 @@ async def beside(
     app: Tidemill, found: socket.socket, said: Callable[[str], None], address: str
 ) -> AsyncIterator[None]:
     """Served while the block runs. `said` is told the link by which whoever started it signs in, once."""
+    from tidemill.access.serving import Served
     from tidemill.cli.queues.words import who
     from tidemill.web.server import served
     from tidemill.web.welcome import link
 
-    async with served(app, found):
+    told = app.access.serving.told(Served(address=address, host=socket.gethostname()))
+    async with served(app, found), told:
         said(await link(app, app.settings.value("web.public_url") or address, who()))
         yield

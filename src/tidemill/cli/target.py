@@ -59,9 +59,13 @@ class Target:
         )
 
     def worker_command(self) -> str:
-        """The command that starts a worker; a store alone does not tell for which application."""
+        return self.start_command("worker")
+
+    def start_command(self, word: str) -> str:
+        """The command that starts a worker or a dashboard; a store alone does not tell for which
+        application."""
         named = () if not (self.app or self.url) and as_set() else (self.app or "module:app",)
-        return shlex.join(["tidemill", "worker", *named])
+        return shlex.join(["tidemill", word, *named])
 
     def run(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]], *, app: Tidemill | None = None) -> T:
         """Run `work` with the application's store opened, and close it again. Only a store that is

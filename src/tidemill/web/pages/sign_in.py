@@ -18,6 +18,9 @@ from tidemill.web.asked import Asked
 from tidemill.web.cookies import Place
 from tidemill.web.signing import Signing
 
+UNKNOWN = "module:app"
+"""What stands for the application where a program serves it that nobody loaded by name."""
+
 
 class Next(msgspec.Struct, frozen=True):
     """`next` is where somebody wanted to go."""
@@ -49,7 +52,7 @@ async def link(asked: Asked) -> Page:
 async def by_link(asked: Asked) -> Page | Go:
     cookie = await _signing(asked).by_link(asked.path["secret"], _place(asked), asked.address)
     if cookie is None:
-        return _form(problem="sign_in.used", status=HTTPStatus.GONE)
+        return _form(problem="sign_in.used", app=asked.app.loaded_as or UNKNOWN, status=HTTPStatus.GONE)
     return Go("/", headers={"set-cookie": cookie})
 
 
@@ -59,10 +62,16 @@ async def sign_out(asked: Asked) -> Go:
 
 
 def _form(
-    *, next_: str = "/", link: str | None = None, problem: str | None = None, status: int = HTTPStatus.OK
+    *,
+    next_: str = "/",
+    link: str | None = None,
+    problem: str | None = None,
+    app: str = UNKNOWN,
+    status: int = HTTPStatus.OK,
 ) -> Page:
-    """`problem` is a word of the catalogue."""
-    return Page("sign_in.html", {"next": next_, "link_secret": link, "problem": problem}, status=status)
+    """`problem` is a word of the catalogue, `app` what a command names the application by."""
+    shows = {"next": next_, "link_secret": link, "problem": problem, "app": app}
+    return Page("sign_in.html", shows, status=status)
 
 
 def _own(path: str) -> str:
