@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from tidemill_apps.music import runs
-from tidemill_apps.music.library import Library
+from tidemill_apps.music.retrying import Retrying, retrying
+from tidemill_apps.music.rows import WAITING
 from tidemill_apps.music.songs import Failure
-from tidemill_apps.music.standing import Standing
+from tidemill_apps.music.standing import Stage, Standing
+
+if TYPE_CHECKING:
+    from tidemill_apps.music.music import Music
 
 COMMAND = "tidemill jobs retry --state failed --app music"
 
 
-class Advice(Struct, frozen=True):
+class Advice(Struct, frozen=True, kw_only=True):
     """Songs left out of answers that are `coming` again by themselves, and that are `waiting` for a start.
-    `failures` are the commonest reasons why `failed` songs are."""
+    `failures` are the commonest reasons why `failed` songs are. While it is idle: how many songs are
+    `pending`, and `described` without a vector; `nothing`: the last start found none of either."""
 
     coming: int
     waiting: int
     failed: int
     failures: Sequence[Failure]
+    retrying: Sequence[Retrying]
+    pending: int = 0
+    described: int = 0
+    nothing: bool = False
 
     def told(self) -> list[str]:
         out = "left out of the model's answers"
-        said = []
+        said = [f"{_number(one.jobs, 'job')} being tried again: {one.error}" for one in self.retrying]
+        if self.nothing:
+            said.append("nothing to do: the last start found every song with what it was to get, or failed")
+        if self.pending:
+            said.append(f"{_songs(self.pending)} waiting to be described: start to have them done")
+        if self.described:
+            said.append(
+                f"{_songs(self.described)} described and without a vector: start, in full or with work "
+                '"embedding", to have it made'
+            )
         if self.coming:
             said.append(f"{_songs(self.coming)} {out}: asked about once more when all else is done")
         if self.waiting:
@@ -38,13 +57,30 @@ class Advice(Struct, frozen=True):
         return said
 
 
-async def advice(library: Library, stands: Standing, failed: int) -> Advice:
+async def advice(music: Music, stands: Standing, failed: int) -> Advice:
+    library = music.library
     since = await runs.since(library) if stands.again else None
     coming = 0 if since is None else await library.left_out(since)
     waiting = max(0, await library.left_out() - coming)  # they may have been sent between the two looks
     failures = await library.failures() if failed else []
-    return Advice(coming=coming, waiting=waiting, failed=failed, failures=failures)
+    idle = stands.stage is Stage.IDLE
+    pending, described = [await library.waiting(of, untried=True) if idle else 0 for of in WAITING]
+    done = idle and not (pending or described or waiting)
+    return Advice(
+        coming=coming,
+        waiting=waiting,
+        failed=failed,
+        failures=failures,
+        retrying=await retrying(music.app, library),
+        pending=pending,
+        described=described,
+        nothing=done and await music.pipeline.found_nothing(),
+    )
 
 
 def _songs(number: int) -> str:
-    return "1 song" if number == 1 else f"{number} songs"
+    return _number(number, "song")
+
+
+def _number(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number} {what}s"

@@ -84,9 +84,9 @@ async def _having(
             ctx.used(calls, requests=0)
         try:
             yield mine
-        except BaseException:
+        except BaseException as error:
             with suppress(DatabaseUnavailable):  # the songs stay as they are, and their job's all the same
-                await library.wait(ctx.job_id)
+                await library.wait(ctx.job_id, str(error) if isinstance(error, Exception) else "")
             raise
     except DatabaseUnavailable as error:
         raise SnoozeFor(AWAY, str(error)) from None  # what it was raised from would be read as the provider's

@@ -18,6 +18,7 @@ from tidemill_apps.music import tables
 from tidemill_apps.music.outcomes import Outcome, before_processing, columns_of
 from tidemill_apps.music.rows import (
     ARTIST,
+    AT_ONCE,
     SHOWN,
     THERE,
     TITLE,
@@ -109,9 +110,19 @@ class Library:
             rows = await connection.execute(query.order_by(number.desc(), reason).limit(REASONS_SHOWN))
             return [Failure(*row) for row in rows.all()]
 
-    async def waiting(self, status: Status) -> int:
-        """How many of that status no job has."""
+    async def jobs_with_errors(self) -> list[str]:
+        """Jobs that have songs of which an attempt or an answer said something, and not all where there are
+        many: few among thousands that wait."""
+        query = select(songs.c.job_id).where(held(), songs.c.last_error.is_not(None), THERE).distinct()
+        async with self.database.reading() as connection:
+            found = (await connection.execute(query.limit(AT_ONCE))).scalars()
+            return [job_id for job_id in found if job_id is not None]
+
+    async def waiting(self, status: Status, *, untried: bool = False) -> int:
+        """How many of that status no job has. `untried`: without those that an answer has left out."""
         query = select(func.count()).where(songs.c.status == status.value, songs.c.job_id.is_(None), THERE)
+        if untried:
+            query = query.where(func.coalesce(songs.c.tries, 0) == 0)
         async with self.database.reading() as connection:
             return int((await connection.execute(query)).scalar_one())
 
@@ -181,10 +192,12 @@ class Library:
                 taken |= set(rows.scalars())
         return [song for song in batch if song.navidrome_id in taken]
 
-    async def wait(self, job_id: str) -> None:
-        """The job's attempt ended and its songs wait for the next one, which is the same job's."""
+    async def wait(self, job_id: str, error: str = "") -> None:
+        """The job's attempt ended, with that error, and its songs wait for the next one, which is the same
+        job's."""
         of_job = and_(songs.c.job_id == job_id, songs.c.status == Status.PROCESSING.value)
-        await self._settle(update(songs).where(of_job).values(status=before_processing()))
+        why = {"last_error": storable(error)} if error else {}
+        await self._settle(update(songs).where(of_job).values({"status": before_processing(), **why}))
 
     async def release(self, *job_ids: str | None) -> int:
         """The jobs are over and their songs are as they were before, in one transaction. Answers how many.

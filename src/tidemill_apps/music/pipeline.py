@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from tidemill import (
@@ -186,11 +187,22 @@ class Pipeline:
 
     async def trouble(self) -> str | None:
         """What the newest job of a start failed with, for good or until it is tried again."""
-        newest = (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE), limit=10)).jobs
-        job = next((job for job in newest if job.task != AGAIN), None)
+        job = await self._newest()
         if job is None or job.error is None or job.state not in (*LIVE, State.FAILED):
             return None
         return job.error.message
+
+    async def found_nothing(self) -> bool:
+        """Whether the newest start, if it has come to its end, had nothing to send."""
+        job = await self._newest()
+        if job is None or job.task != ENQUEUE or job.state is not State.DONE or job.result is None:
+            return False
+        return bool(msgspec.json.decode(job.result) == 0)
+
+    async def _newest(self) -> Job | None:
+        """The job that a start was, or went on with, last."""
+        newest = (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE), limit=10)).jobs
+        return next((job for job in newest if job.task != AGAIN), None)
 
     async def _begin(self) -> None:
         stands = await self.standing()

@@ -13,6 +13,7 @@ from tidemill_apps.music.halves import HALVES, Half
 from tidemill_apps.music.limits import WORK_QUEUES
 from tidemill_apps.music.missing import gone, noted
 from tidemill_apps.music.planning import moment
+from tidemill_apps.music.retrying import Retrying
 from tidemill_apps.music.songs import Failure
 from tidemill_apps.music.songs import Status as SongStatus
 from tidemill_apps.music.standing import Stage, Standing
@@ -28,13 +29,22 @@ class LeftOut(Struct, frozen=True, kw_only=True):
     waiting: int
 
 
+class Idle(Struct, frozen=True, kw_only=True):
+    """While it is idle: songs that a start would take, and whether the last one found none."""
+
+    pending: int
+    described: int
+    nothing: bool
+
+
 class Status(Struct, frozen=True, kw_only=True, rename="camel"):
     """`completed_jobs` counts all there ever were: their records are removed at once. `paused_queues` are
     those a person paused, also while they have nothing to do. `pipeline_state` is what the source knew,
     `state` all of it. `gone_songs` are no longer on the music server and in no other number. `simulated` are
     the halves a simulator stands in for, `simulator`: both. `problems` are rows of system_settings that
-    cannot hold, why a sync failed, and that songs are missing. `failures` are the commonest reasons why songs
-    failed, and `advice` says what a person can do for songs that wait or failed."""
+    cannot hold, why a sync failed, and that songs are missing. `retrying` are the commonest errors for which
+    jobs are tried again, `failures` the commonest reasons why songs failed, and `advice` says what a person
+    can do for songs that wait or failed."""
 
     is_paused: bool
     paused_queues: list[str]
@@ -56,6 +66,8 @@ class Status(Struct, frozen=True, kw_only=True, rename="camel"):
     simulated: list[Half]
     problems: list[str]
     left_out: LeftOut
+    idle: Idle
+    retrying: list[Retrying]
     failures: list[Failure]
     advice: list[str]
 
@@ -67,7 +79,7 @@ async def status_of(music: Music) -> Status:
     totals = await music.app.inspect.totals()
     trouble = await music.pipeline.trouble()
     held = stands.held
-    advised = await advice(music.library, stands, songs[SongStatus.FAILED])
+    advised = await advice(music, stands, songs[SongStatus.FAILED])
     return Status(
         is_paused=stands.paused is not None,
         paused_queues=list(stands.paused_queues),
@@ -93,6 +105,8 @@ async def status_of(music: Music) -> Status:
             *told_missing(await noted(music.library)),
         ],
         left_out=LeftOut(coming=advised.coming, waiting=advised.waiting),
+        idle=Idle(pending=advised.pending, described=advised.described, nothing=advised.nothing),
+        retrying=list(advised.retrying),
         failures=list(advised.failures),
         advice=advised.told(),
     )
