@@ -5,8 +5,8 @@ that the next attempt finds again: only what dies between the answer and the wri
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from tidemill import ConfigurationError, Context, Failed, GiveUp, Pool, SnoozeFor, StoreUnavailable
 from tidemill_apps.articles.forgetting import forget
@@ -60,12 +60,14 @@ class Embedding:
             raise GiveUp(str(error)) from None
 
     async def _run(self, ctx: Context, embeddings: Embeddings, ids: Sequence[int]) -> list[int | Failed]:
-        posts = await self._standing.begin(dict(zip(ids, ctx.batch, strict=True)))
-        work = await take_up(
-            [post for post in posts.values() if post.rag_status != Status.COMPLETED], self._packing.chunking
-        )
-        await self._skip_written(work)
-        await self._finish(work.values())
+        with self._given_back(ctx):
+            posts = await self._standing.begin(dict(zip(ids, ctx.batch, strict=True)))
+            work = await take_up(
+                [post for post in posts.values() if post.rag_status != Status.COMPLETED],
+                self._packing.chunking,
+            )
+            await self._skip_written(work)
+            await self._finish(work.values())
         inputs = [each for one in work.values() for each in one.inputs]
         if not inputs:
             self._give_back(ctx)
@@ -94,8 +96,17 @@ class Embedding:
         async with taken:
             yield
 
+    @contextmanager
+    def _given_back(self, ctx: Context) -> Iterator[None]:
+        """What is not paid for is not counted: a Qdrant that is away for a day would use up the quota."""
+        try:
+            yield
+        except (StoreUnavailable, ConfigurationError):
+            self._give_back(ctx)
+            raise
+
     def _give_back(self, ctx: Context) -> None:
-        """Everything was written before, and the call that was taken is not made."""
+        """The call that was taken with the claim is not made."""
         if self._counts_tokens:
             ctx.used(requests=0, tokens=0)
         else:

@@ -44,6 +44,13 @@ class Glance:
         query = select(self._columns.id).where(self._columns.rag_status == Status.FAILED)
         return await self._numbers(query.order_by(self._columns.id).limit(limit))
 
+    async def tried_again(self, words: str) -> str | None:
+        """Why an article that is being embedded was not before, if that has these words in it."""
+        columns = self._columns
+        meant = (columns.rag_status == Status.PROCESSING, columns.rag_error.contains(words, autoescape=True))
+        found = await self._lines(self._query().where(*meant).limit(1))
+        return found[0].rag_error if found else None
+
     async def titled(self, titles: Sequence[str]) -> set[str]:
         """Those of the titles that an article has."""
         await self._posts.prepare()

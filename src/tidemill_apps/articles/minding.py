@@ -14,6 +14,7 @@ from typing import Any
 
 from tidemill import ConfigurationError, Filter, Job, QueueFull, State, StoreError, Tidemill
 from tidemill.telemetry.events import JobFailed, JobReclaimed, JobReleased, JobRetrying
+from tidemill_apps.articles.embedding import AWAY
 from tidemill_apps.articles.posts import Post, Posts, Status
 from tidemill_apps.articles.requesting import BULK, CHANGED, Requests
 from tidemill_apps.articles.standing import Standing
@@ -47,9 +48,11 @@ class Minding:
                 await _told_if_not("articles are set right", self.set_right_told)
 
     async def keep_swept(self, seconds: float) -> None:
+        """Sooner while that cannot be: it is also how this process knows whether Qdrant is there."""
+        before = None
         while True:
-            await _told_if_not("vectors are swept", self.sweep)
-            await asyncio.sleep(seconds)
+            before = await _told_if_not("vectors are swept", self.sweep, before)
+            await asyncio.sleep(seconds if before is None else min(seconds, AWAY))
 
     async def sweep(self) -> int:
         """Points that nobody finds any more go; how many those were."""
@@ -120,14 +123,21 @@ class Minding:
                 loop.call_soon_threadsafe(awake.set)
 
 
-async def _told_if_not(what: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """What cannot be done now is done in a while; whoever keeps it from being done is named."""
+async def _told_if_not(
+    what: str, work: Callable[[], Coroutine[Any, Any, object]], before: str | None = None
+) -> str | None:
+    """What cannot be done now is done in a while; whoever keeps it from being done is named, unless that was
+    said `before`. None: it is done."""
     try:
         await work()
     except (StoreError, ConfigurationError) as error:  # of jobs, rows or vectors
-        _log.warning("%s later: %s", what, error)
-    except Exception:  # noqa: BLE001 - a loop that ended would set nothing right any more
+        if str(error) != before:
+            _log.warning("%s; %s later", error, what)
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - a loop that ended would set nothing right any more
         _log.exception("%s later", what)
+        return str(error)
+    return None
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> bool:

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from tidemill.web import Asked, Go, Page, Role
 from tidemill_apps.articles.answers import Hide, Searched, Title
 from tidemill_apps.articles.glance import Glance
+from tidemill_apps.articles.holding import Holding
 from tidemill_apps.articles.limits import Limits
 from tidemill_apps.articles.progress import Progress
 from tidemill_apps.articles.requesting import MANUAL
@@ -19,7 +20,6 @@ from tidemill_apps.articles.samples import samples
 from tidemill_apps.articles.triggers import Triggers, number_of, unknown
 from tidemill_apps.articles.waiting import Waiting
 from tidemill_apps.articles.words import said, say_in
-from tidemill_apps.common.shut import shut
 
 if TYPE_CHECKING:
     from tidemill_apps.articles.articles import Articles
@@ -40,6 +40,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 class Pages:
     def __init__(self, articles: Articles, limits: Limits, triggers: Triggers) -> None:
         self._articles, self._limits, self._triggers = articles, limits, triggers
+        self._holding = Holding(articles)
         self._glance, self._waiting, self._progress = (
             Glance(articles.posts),
             Waiting(articles),
@@ -129,9 +130,9 @@ class Pages:
         return Go("/articles", notice=said(asked.language, "samples", count=count))
 
     async def _held(self) -> dict[str, Any]:
-        """Why no call is made, if so."""
-        pool = self._articles.pool.name
-        return {"pool_name": pool, "shut": await shut(self._articles.app, pool)}
+        """Why no call is made, or nothing can be stored and found, if so."""
+        closed, away = await self._holding.shut(), await self._holding.away()
+        return {"pool_name": self._articles.pool.name, "shut": closed, "away": away}
 
     def _page(self, asked: Asked, template: str, shows: dict[str, Any], live: tuple[str, ...] = ()) -> Page:
         always = {"say": say_in(asked.language), "simulated": self._articles.simulated}

@@ -14,10 +14,10 @@ from msgspec import Meta
 from tidemill import Job
 from tidemill.web import Asked, Events, Refused
 from tidemill_apps.articles.glance import Glance, Line
+from tidemill_apps.articles.holding import Holding
 from tidemill_apps.articles.triggers import LARGEST
 from tidemill_apps.articles.waiting import Running, Waiting, post_of
 from tidemill_apps.articles.words import said
-from tidemill_apps.common.shut import shut
 
 if TYPE_CHECKING:
     from tidemill_apps.articles.articles import Articles
@@ -30,8 +30,8 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """Articles by `rag_status`; `fraction` of them are done with, one way or the other. `held` is why no call
-    is made for now, None while calls are."""
+    """Articles by `rag_status`; `fraction` of them are done with, one way or the other. `held` is why nothing
+    is embedded for now, None while articles are."""
 
     pending: int
     processing: int
@@ -52,7 +52,7 @@ class OnePost(msgspec.Struct, frozen=True, kw_only=True, rename={"post_id": "pos
 
 class Progress:
     def __init__(self, articles: Articles) -> None:
-        self._app, self._pool, self._posts = articles.app, articles.pool.name, articles.posts
+        self._posts, self._holding = articles.posts, Holding(articles)
         self._glance, self._waiting = Glance(articles.posts), Waiting(articles)
 
     async def follow(self, asked: Asked) -> Events:
@@ -73,12 +73,11 @@ class Progress:
         found = await self._posts.counts()
         total = sum(found.values())
         ended = found["completed"] + found["failed"]
-        closed = await shut(self._app, self._pool)
         return Counts(
             **found,
             total=total,
             fraction=round(ended / total, 4) if total else 1.0,
-            held=None if closed is None else closed.reason,
+            held=await self._holding.reason(),
         )
 
     async def processing(self) -> tuple[Running, ...]:

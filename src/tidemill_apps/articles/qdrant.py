@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from http import HTTPStatus
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 PATIENCE = 30
 """Seconds a server has for one call."""
+
+
+SETTING = "ARTICLES_QDRANT_"
+"""Every sentence about vectors that cannot be used names one of the settings that begin so."""
+_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class VectorsUnavailable(StoreUnavailable):
@@ -50,12 +56,16 @@ class Served:
         try:
             return await getattr(client, method)(**arguments)
         except UnexpectedResponse as error:
+            remedy = (
+                f"set {SETTING}KEY to its key" if error.status_code in _REFUSED else f"{SETTING}URL names it"
+            )
             raise VectorsUnavailable(
-                f"Qdrant at {self._url} answered {error.status_code} to {method}: {_said(error)}"
+                f"Qdrant at {self._url} answered {error.status_code} to {method}: {_said(error)}; {remedy}"
             ) from error
         except ApiException as error:
             raise VectorsUnavailable(
-                f"Qdrant at {self._url} cannot be reached: {error or type(error).__name__}; is it running?"
+                f"Qdrant at {self._url} cannot be reached: {error or type(error).__name__}; "
+                f"start it, or set {SETTING}URL to where it is"
             ) from error
 
     async def close(self) -> None:
@@ -100,7 +110,9 @@ class Embedded:
         try:
             return await asyncio.shield(running)
         except OSError as error:
-            raise VectorsUnavailable(f"the folder {self._path} cannot be used: {error}") from error
+            raise VectorsUnavailable(
+                f"the folder {self._path} cannot be used: {error}; name another one by {SETTING}PATH"
+            ) from error
 
     def _call(self, method: str, arguments: dict[str, Any]) -> Any:
         if self._client is None:

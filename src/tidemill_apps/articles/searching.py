@@ -57,9 +57,10 @@ class Searching:
     async def search(self, text: str, limit: int) -> list[Found]:
         """The nearest first, each article once. While an article's vectors are replaced, its old ones may be
         near and no longer count: then it is looked again."""
-        vector = await self._vector_of(text)
         found: list[Found] = []
         try:
+            await self._vectors.mind_away()  # before the question is paid for
+            vector = await self._vector_of(text)
             for _ in range(LOOKS):
                 found, replaced = await self._look(vector, limit)
                 if not replaced:

@@ -7,6 +7,7 @@ Whatever dies between two of these steps leaves points that nobody finds, until 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _NAMES = UUID("5f6a2b0e-0f5e-4a52-9a53-6b1f7a1c6d11")
 PAGE = 500
+TRUSTED = 60.0
+"""Seconds for which the last call says whether Qdrant can be used."""
 SWEPT = ["postId", "version", "chunkIndex", "title", "hide"]
 
 
@@ -55,15 +58,33 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
         return not self.version or self.chunkIndex < post.rag_chunks
 
 
+class Seen(msgspec.Struct, frozen=True):
+    """How the last call to Qdrant ended, and when by the event loop's clock. `problem`: None when it was
+    answered."""
+
+    problem: str | None
+    at: float
+
+
 class Vectors:
     """`model` is kept with every point: vectors of another model are not those that were paid for."""
 
     def __init__(self, qdrant: Qdrant, collection: str, model: str) -> None:
         self._qdrant, self._collection, self._model = qdrant, collection, model
         self._size = 0
+        self._seen: Seen | None = None
 
     async def close(self) -> None:
         await self._qdrant.close()
+
+    def seen(self) -> Seen | None:
+        """None when this process has not asked of late."""
+        seen = self._seen
+        return seen if seen is not None and _now() - seen.at < TRUSTED else None
+
+    async def mind_away(self) -> None:
+        """Raises when Qdrant cannot be used."""
+        await self._exists()
 
     async def written(self, pieces: Sequence[Piece]) -> set[str]:
         """The names of those that are there already, with this text and by this model."""
@@ -197,10 +218,13 @@ class Vectors:
 
     async def _call(self, method: str, **arguments: Any) -> Any:
         try:
-            return await self._qdrant(method, collection_name=self._collection, **arguments)
-        except VectorsUnavailable:
+            answer = await self._qdrant(method, collection_name=self._collection, **arguments)
+        except VectorsUnavailable as error:
             self._size = 0  # the collection may be gone when the server is back
+            self._seen = Seen(str(error), _now())
             raise
+        self._seen = Seen(None, _now())
+        return answer
 
     def _payload(self, piece: Piece, post: Post) -> dict[str, Any]:
         return {
@@ -219,6 +243,10 @@ def name_of(post_id: int, version: int, index: int) -> str:
 
 def label_of(post: Post) -> dict[str, str]:
     return {"title": post.title, "hide": post.hide}
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _is_of_article(payload: dict[str, Any] | None) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 
 from tidemill import Filter, Job, State
 from tidemill_apps.articles.glance import Glance, Line
+from tidemill_apps.articles.holding import Holding
 from tidemill_apps.articles.hurrying import WAITS
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Running(EmbedTask, frozen=True, kw_only=True, rename="camel"):
 
 
 class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The lists have the first 100 at most; `queue_shown` and `processing_shown` say how many those are."""
+    """The lists have the first 100 at most; `queue_shown` and `processing_shown` say how many those are.
+    `held` is why nothing is embedded for now, None while articles are."""
 
     queue_length: int
     processing_count: int
@@ -53,12 +55,13 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     processing_tasks: tuple[Running, ...]
     queue_shown: int
     processing_shown: int
+    held: str | None
 
 
 class Waiting:
     def __init__(self, articles: Articles) -> None:
         self._app, self._queue = articles.app, articles.queue
-        self._glance = Glance(articles.posts)
+        self._glance, self._holding = Glance(articles.posts), Holding(articles)
         self._turn = asyncio.Lock()
         self._first: tuple[Job, ...] = ()
         self._good_until = 0.0
@@ -83,6 +86,7 @@ class Waiting:
             processing_tasks=runs,
             queue_shown=len(tasks),
             processing_shown=len(runs),
+            held=await self._holding.reason(),
         )
 
     async def running(self) -> tuple[Job, ...]:

@@ -42,6 +42,7 @@ async def test_the_status_has_the_form_of_the_source(blog: Blog) -> None:
         "processingTasks": [],
         "queueShown": 1,
         "processingShown": 0,
+        "held": None,
     }
 
 
