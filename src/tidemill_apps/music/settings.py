@@ -41,7 +41,7 @@ class CallSettings(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if problem := TimeOfDay(0, 0, self.zone).problem():
-            raise ConfigurationError(f"MUSIC_CALLS_ZONE: {problem}; name one such as America/Los_Angeles")
+            raise ConfigurationError(f"MUSIC_CALLS_ZONE: {problem.removeprefix('zone: ')}")
 
 
 class SubsonicSettings(Settings, frozen=True, kw_only=True):
@@ -51,6 +51,14 @@ class SubsonicSettings(Settings, frozen=True, kw_only=True):
     user: str = ""
     password: Annotated[str, Secret] = ""
     auth: Literal["token", "password"] = "token"
+
+    def __post_init__(self) -> None:
+        for name, given in (("USER", self.user), ("PASSWORD", self.password)):
+            if self.url and not given:
+                raise ConfigurationError(
+                    f"MUSIC_SUBSONIC_{name} is not set, and MUSIC_SUBSONIC_URL is: the music server asks who "
+                    "calls; set it, or leave out the address for the sample songs"
+                )
 
 
 class PriceSettings(Settings, frozen=True, kw_only=True):
@@ -81,7 +89,8 @@ class MusicSettings(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if (resumes := self.resumes) is not None and (problem := resumes.problem()):
-            raise ConfigurationError(f"MUSIC_RESUME_AT: {problem}; write {_RESUME_AT_SAYS}")
+            remedy = "" if ";" in problem else f"; write {_RESUME_AT_SAYS}"
+            raise ConfigurationError(f"MUSIC_RESUME_AT: {problem}{remedy}")
 
     @property
     def resumes(self) -> TimeOfDay | None:

@@ -122,7 +122,7 @@ class Subsonic:
             reason = str(error) or type(error).__name__
             raise SubsonicError(
                 f"the music server {self.url} cannot be reached: {reason}; is it running, "
-                "and is the address right?"
+                "and is MUSIC_SUBSONIC_URL right?"
             ) from error
         return self._read(response)
 
@@ -140,7 +140,7 @@ class Subsonic:
         except msgspec.DecodeError as error:
             raise SubsonicError(
                 f"{self.url} does not answer as a Subsonic server (status {response.status_code}); "
-                "give the address that the web page of the server has, without /rest"
+                "set MUSIC_SUBSONIC_URL to the address that the web page of the server has, without /rest"
             ) from error
         if answer.error is not None or answer.status != "ok":
             raise Refused(self._sentence(answer.error or _Error(message="no reason given")))
@@ -149,7 +149,10 @@ class Subsonic:
     def _sentence(self, error: _Error) -> str:
         at = f"the music server {self.url}"
         if error.code == WRONG_PASSWORD:
-            return f"{at} does not know the user {self._user!r} with this password; correct them"
+            return (
+                f"{at} does not know the user {self._user!r} with this password; "
+                "correct MUSIC_SUBSONIC_USER or MUSIC_SUBSONIC_PASSWORD"
+            )
         if self._token and (error.code in TOKENS_NOT_TAKEN or error.code == PARAMETER_MISSING):
-            return f"{at} takes no tokens ({error.message}); choose to send the password instead"
+            return f"{at} takes no tokens ({error.message}); set MUSIC_SUBSONIC_AUTH=password"
         return f"{at} refused: {error.message} (error {error.code})"

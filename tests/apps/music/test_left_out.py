@@ -18,6 +18,8 @@ from tidemill_apps.music.pipeline import Start
 from tidemill_apps.music.settings import SubsonicSettings
 from tidemill_apps.music.standing import LIVE, Stage
 
+SESAME = "sesame"
+
 
 def leaving_out(*answers: int, **more: frozenset[int]) -> Options:
     return Options(faults=Faults(left_out=frozenset(answers), **more))
@@ -133,7 +135,7 @@ async def test_what_an_earlier_run_left_out_is_not_sent_beyond_the_limit_of_anot
 
 
 async def test_why_a_sync_failed_is_told_though_songs_come_again(tmp_path: Path) -> None:
-    nobody = SubsonicSettings(url=f"http://{HOST}:{free_port()}", user="ann")
+    nobody = SubsonicSettings(url=f"http://{HOST}:{free_port()}", user="ann", password=SESAME)
     async with world(tmp_path, 60, options=leaving_out(3), subsonic=nobody) as its:
         await its.start()
         await its.pipeline.start(Start())

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.apps.music.libraries import track
-from tests.apps.music.world import Visitors
+from tests.apps.music.world import Visitors, world
 from tidemill import Filter, State, Tidemill
 from tidemill.clock import SystemClock
 from tidemill.testing.providers import Gemini, Options, Provider, Quota, Server
@@ -91,6 +91,32 @@ async def test_while_no_call_is_made_that_is_told_at_once_with_the_reason(music:
         with pytest.raises(Refused, match=f"^no call is made for now: 密钥无效; {how}$"):
             await music.search.find("rain", 3)
         assert not (await music.app.inspect.counts()).get(searching.QUEUE, {}).get(State.READY, 0)
+
+
+async def test_when_the_next_call_is_far_off_that_is_told_at_once_and_when(tmp_path: Path) -> None:
+    """The day's calls are used up: who knows when the next one is free does not let people wait."""
+    async with world(tmp_path, 20, calls=CallSettings(per_minute=100, per_day=4)) as its:
+        await its.start()
+        await its.run_until_idle()
+        worker = its.music.app.worker()
+        running = asyncio.create_task(worker.run())
+        await until_served(its.music)
+        try:
+            async with asyncio.timeout(searching.WITHIN / 2):
+                answer = await its.call("GET", "/api/songs/search?text=rain")
+        finally:
+            worker.stop()
+            await running
+        assert answer.status == 503
+        assert int(answer.headers["retry-after"]) > 60
+        assert answer.json["detail"].startswith("no call is free within 20 s. ")
+        counts = (await its.music.app.inspect.counts())[searching.QUEUE]
+        assert {state.value: number for state, number in counts.items() if number} == {"cancelled": 1}
+
+
+async def until_served(music: Music) -> None:
+    while not await music.app.inspect.workers():  # noqa: ASYNC110 - it is in the store
+        await asyncio.sleep(0.01)
 
 
 async def test_two_long_texts_that_begin_alike_are_two(music: Music) -> None:

@@ -44,6 +44,40 @@ def test_variables_by_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("MUSIC_RESUME_AT", "16:30 Asia/Shanghia"),
+        ("MUSIC_RESUME_AT", "25:00 UTC"),
+        ("MUSIC_CALLS_ZONE", "Mars/Base"),
+    ],
+)
+def test_a_zone_that_is_none_has_one_remedy(variable: str, value: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        from_environment({variable: value})
+    assert str(refused.value).count(";") == 1
+    assert str(refused.value).count("such as") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({}, "MUSIC_SUBSONIC_USER"),
+        ({"MUSIC_SUBSONIC_USER": "ann"}, "MUSIC_SUBSONIC_PASSWORD"),
+        ({"MUSIC_SUBSONIC_PASSWORD": "sesame"}, "MUSIC_SUBSONIC_USER"),
+    ],
+)
+def test_a_music_server_without_a_user_or_a_password_is_refused_at_start(
+    given: dict[str, str], missing: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        from_environment({"MUSIC_SUBSONIC_URL": "https://music.example", **given})
+    assert str(refused.value) == (
+        f"{missing} is not set, and MUSIC_SUBSONIC_URL is: the music server asks who calls; set it, "
+        "or leave out the address for the sample songs"
+    )
+
+
+@pytest.mark.parametrize(
     ("variable", "value", "sentence"),
     [
         ("MUSIC_RESUME_AT", "half past four", "MUSIC_RESUME_AT: must be a time of day and a zone"),
