@@ -38,4 +38,6 @@ class Holding:
 
 def _why(job: Job) -> str | None:
     """A write that Qdrant refused is an error of the attempt, a Qdrant that is away a note."""
-    return job.note if job.note and SETTING in job.note else job.error and job.error.message
+    if job.error is not None and SETTING in job.error.message:
+        return job.error.message
+    return job.note
