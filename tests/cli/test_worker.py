@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import signal
 import subprocess
@@ -99,3 +100,28 @@ def test_the_log_can_be_quiet_or_for_people(cli: Cli, processes: tuple[str, ...]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         assert len(ran.stderr.splitlines()) == lines, ran.stderr
         assert "{" not in ran.stderr.replace("{'mail': 3}", "")
+
+
+@pytest.mark.parametrize(
+    "command", [("worker",), ("worker", "--processes", "1"), ("up",), ("up", "--no-web")]
+)
+def test_a_mistyped_queue_is_refused_where_nobody_would_see_it(cli: Cli, command: tuple[str, ...]) -> None:
+    word, *options = command
+    ran = cli(word, "shop:app", "--until-idle", "--queues", "mial", "--log-level", "error", *options)
+    assert ran.code == 2
+    assert "queues: 'mial' is neither declared nor in the store" in ran.err
+    assert "did you mean mail?" in ran.err
+
+
+@pytest.mark.parametrize(
+    "queues",
+    ["mial", "other", "mail-2", "mail,mial"],
+    ids=["of the store", "like none", "one of several", "beside one that is known"],
+)
+def test_a_queue_that_may_be_meant_is_served(cli: Cli, queues: str) -> None:
+    if queues == "mial":
+        importlib.import_module("shop").send.using(queue="mial").enqueue_sync("a")
+        cli.app().close_sync()
+    command = [sys.executable, "-m", "tidemill", "worker", "shop:app", "--until-idle", "--queues", queues]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr

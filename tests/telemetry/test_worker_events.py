@@ -11,7 +11,7 @@ import pytest
 
 from tests.worker.bench import Bench, Unreliable, Virtually
 from tidemill import Tidemill
-from tidemill.cli.running import mind_unknown
+from tidemill.cli.minding import mind_unknown
 from tidemill.clock import SystemClock, SystemEntropy
 from tidemill.contract.jobs import Extended, Pruned
 from tidemill.core.claims import ClaimRequest, Heartbeat, Share

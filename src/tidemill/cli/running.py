@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal
 
 import click
@@ -100,13 +100,3 @@ def log_to_stderr(app: Tidemill, format: str | None, level: str | None) -> tuple
     least = level or app.settings.value("log.level")
     configure(format=decided, level=least)
     return decided, least
-
-
-def mind_unknown(app: Tidemill, named: Iterable[str]) -> None:
-    """A warning and no more: jobs may be put on a queue by a program that declares other tasks."""
-    from tidemill.telemetry.events import QueuesUnknown
-
-    known = {*app.queues, *(task.queue for task in app.tasks.values())}
-    unknown = [name for name in named if name not in known]
-    if unknown:
-        app.signals.emit(QueuesUnknown(unknown=tuple(unknown), known=tuple(sorted(known))))

@@ -11,9 +11,10 @@ from tidemill.app import Tidemill
 from tidemill.cli.application import load, required
 from tidemill.cli.installed import offered
 from tidemill.cli.milestones import tell_milestones
+from tidemill.cli.minding import mind_ignored, mind_unknown, minded
 from tidemill.cli.output import printable
 from tidemill.cli.payloads import parameters
-from tidemill.cli.running import log_to_stderr, mind_unknown, runs_jobs
+from tidemill.cli.running import log_to_stderr, runs_jobs
 from tidemill.cli.serving import beside, listening, serves
 from tidemill.cli.target import Target
 from tidemill.tasks.definition import TaskDefinition
@@ -51,6 +52,7 @@ def up(
     log_to_stderr(application, log_format or ("json" if as_json else _for_people(application)), log_level)
     given = {name: value for name, value in options.items() if value is not None}
     checked = application.worker_options(**given)
+    mind_ignored(application, checked.queues)
     mind_unknown(application, checked.queues)
 
     links: list[str] = []
@@ -59,10 +61,11 @@ def up(
     else:
         _greet(spec, application, checked, Target(app), links)
     if no_web:
-        application.run_worker(**given)
+        application.run_worker(minded(application, checked), **given)
         return
     with listening(application, host, port) as (found, address):
-        application.run_worker(beside(application, found, links.append, address), **given)
+        dashboard = beside(application, found, links.append, address)
+        application.run_worker(minded(application, checked, dashboard), **given)
 
 
 def _for_people(app: Tidemill) -> str | None:

@@ -12,6 +12,7 @@ from tidemill.app.working import Beside, best_loop
 from tidemill.cli.application import load, required
 from tidemill.cli.installed import offered
 from tidemill.cli.milestones import milestone
+from tidemill.cli.minding import mind_ignored
 from tidemill.cli.output import printable
 from tidemill.cli.running import log_to_stderr, logs
 from tidemill.cli.serving import beside, listening, serves
@@ -38,6 +39,7 @@ def web(
     spec = required(app)
     application = load(spec)
     log_to_stderr(application, log_format or ("json" if as_json else None), log_level)
+    mind_ignored(application)
 
     def greet(link: str) -> None:
         if as_json:

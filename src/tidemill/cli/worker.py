@@ -9,12 +9,15 @@ from typing import Any
 
 import click
 
+from tidemill.app import Tidemill
 from tidemill.cli.application import load, required
 from tidemill.cli.installed import offered
 from tidemill.cli.milestones import tell_milestones
+from tidemill.cli.minding import mind_ignored, mind_unknown, minded
 from tidemill.cli.numbers import Whole
-from tidemill.cli.running import log_to_stderr, mind_unknown, runs_jobs
+from tidemill.cli.running import log_to_stderr, runs_jobs
 from tidemill.cli.times import duration
+from tidemill.worker.options import WorkerOptions
 
 
 @click.command()
@@ -60,16 +63,25 @@ def worker(
     checked = application.worker_options(**given)  # refused here, not in every child again and again
     worker_id = supervised_id()
     if worker_id is None:  # a supervised worker's parent has said it, and is the one to have processes
+        mind_ignored(application, checked.queues)
         mind_unknown(application, checked.queues)
         processes = processes or application.settings.value("worker.processes")
     if processes is None:
-        application.run_worker(id=worker_id, **given)
+        beside = minded(application, checked) if worker_id is None else None
+        application.run_worker(beside, id=worker_id, **given)
         return
     # The parent has decided what suits the terminal: its children must not decide otherwise.
     passed_on = given | {"log_format": chosen, "log_level": least, "json": as_json}
     command = [sys.executable, "-m", "tidemill", "worker", *_as_arguments(passed_on)]
-    until_idle = bool(given.get("until_idle"))
-    asyncio.run(application.supervise([*command, "--", spec], processes, until_idle=until_idle))
+    asyncio.run(_supervise(application, [*command, "--", spec], processes, checked))
+
+
+async def _supervise(app: Tidemill, command: list[str], processes: int, options: WorkerOptions) -> None:
+    try:
+        async with minded(app, options):
+            await app.supervise(command, processes, until_idle=options.until_idle)
+    finally:
+        await app.close()
 
 
 def _as_arguments(options: dict[str, Any]) -> Iterator[str]:

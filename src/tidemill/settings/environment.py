@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidemill.errors import ConfigurationError
 from tidemill.hints import close_to
@@ -38,12 +38,22 @@ def _read(setting: Setting, variable: str, text: str) -> Any:
         ) from None
 
 
-def unread(environment: Mapping[str, str], queues: Iterable[str]) -> list[str]:
-    """One sentence for each TIDEMILL_ variable that nobody reads. Only names are told."""
+class Ignored(NamedTuple):
+    """What somebody set in vain; the `setting` is told by its name only."""
+
+    setting: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.setting} is set and {self.why}"
+
+
+def unread(environment: Mapping[str, str], queues: Iterable[str]) -> list[Ignored]:
+    """The TIDEMILL_ variables that nobody reads."""
     settings = [*CATALOGUE.values(), *(its for queue in queues for its in of_queue(queue).values())]
     known = [*NOT_SETTINGS, *(name for setting in settings for name in setting.variables)]
     strangers = sorted(n for n in environment if n.startswith(PREFIX) and n not in known)
-    return [f"{name} is set and nobody reads it; {_instead(name, known)}" for name in strangers]
+    return [Ignored(name, f"nobody reads it; {_instead(name, known)}") for name in strangers]
 
 
 def _instead(name: str, known: list[str]) -> str:

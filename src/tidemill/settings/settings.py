@@ -12,7 +12,7 @@ import msgspec
 from tidemill.errors import ConfigurationError
 from tidemill.settings import toml
 from tidemill.settings.catalogue import CATALOGUE, Setting, of_queue
-from tidemill.settings.environment import from_environment, ours, unread
+from tidemill.settings.environment import Ignored, from_environment, ours, unread
 from tidemill.urls import mask
 
 
@@ -65,6 +65,10 @@ class Settings:
         """Where it came from: argument, environment TIDEMILL_URL, tidemill.toml or default."""
         return self._found(_setting(name))[1]
 
+    def set_outside(self, name: str) -> tuple[Any, str]:
+        """The value and its origin as they would be without an argument."""
+        return self._set(_setting(name))
+
     def given(self, section: str) -> dict[str, Any]:
         """What was set of a section such as `worker`, by the last part of its names."""
         settings = [s for s in CATALOGUE.values() if s.name.startswith(f"{section}.")]
@@ -97,8 +101,8 @@ class Settings:
             shown += [entry for entry in entries if entry.origin != "default"]
         return shown
 
-    def unread(self, queues: Iterable[str] = ()) -> list[str]:
-        """A sentence for each TIDEMILL_ variable that nobody reads. `queues` are the ones there are."""
+    def unread(self, queues: Iterable[str] = ()) -> list[Ignored]:
+        """Each TIDEMILL_ variable that nobody reads. `queues` are the ones there are."""
         return unread(self._environment, {*queues, *self.queues})
 
     def _given(self, settings: Iterable[Setting]) -> dict[str, Any]:
@@ -121,6 +125,9 @@ class Settings:
     def _found(self, setting: Setting) -> tuple[Any, str]:
         if setting.name in self._arguments:
             return self._arguments[setting.name], "argument"
+        return self._set(setting)
+
+    def _set(self, setting: Setting) -> tuple[Any, str]:
         if found := from_environment(self._environment, setting):
             return found
         if self.file is not None and setting.name in self._in_file:

@@ -64,6 +64,16 @@ class QueuesUnknown(Event, frozen=True, kw_only=True):
     known: tuple[str, ...]
 
 
+class SettingIgnored(Event, frozen=True, kw_only=True):
+    """Something starts, and a `setting` that somebody made has no effect; `why` says what to do."""
+
+    level: ClassVar[Level] = "warning"
+    sentence: ClassVar[str] = "setting ignored"
+
+    setting: str
+    why: str
+
+
 class Draining(WorkerEvent, frozen=True, kw_only=True):
     """A worker was told to stop: `running` jobs may finish within `grace` seconds."""
 

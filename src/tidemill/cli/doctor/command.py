@@ -45,7 +45,7 @@ async def _examine(app: Tidemill, target: Target) -> list[Finding]:
     overview = await app.inspect.overview()
     return [
         *about_store(str(app.url), overview.store, target),
-        *about_settings(app, overview),
+        *about_settings(app, overview, target),
         *about_workers(overview, target),
         *await about_queues(app, overview, target),
         *about_pools(app, overview, target),

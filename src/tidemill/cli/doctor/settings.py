@@ -7,17 +7,21 @@ from pathlib import Path
 
 from tidemill.app import Tidemill
 from tidemill.cli.doctor.finding import Finding
+from tidemill.cli.target import Target
 from tidemill.hints import close_to
 from tidemill.inspect.views import Overview
+from tidemill.settings.store import overruled_url
 
 
-def about_settings(app: Tidemill, overview: Overview) -> Iterator[Finding]:
+def about_settings(app: Tidemill, overview: Overview, target: Target) -> Iterator[Finding]:
     read = app.settings.file
     says = f"{read.absolute()} was read" if read else f"there is no settings file in {Path.cwd()}"
     yield Finding(about="settings", level="ok", says=says)
     queues = {*app.queues, *(task.queue for task in app.tasks.values()), *(q.name for q in overview.queues)}
-    for sentence in app.settings.unread(queues):
-        yield Finding(about="settings", level="note", says=sentence)
+    for ignored in app.settings.unread(queues):
+        yield Finding(about="settings", level="note", says=str(ignored))
+    if not target.url and (url := overruled_url(app.settings, app.url)):
+        yield Finding(about="settings", level="note", says=f"{url.setting} is ignored: {url.why}")
     if app.tasks:  # a store alone says nothing of who enqueues to it
         yield from _unused(app, overview)
 
