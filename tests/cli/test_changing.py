@@ -35,7 +35,7 @@ def test_by_ids(cli: Cli) -> None:
     assert "reason:           typo" in shown
     ran = cli("jobs", "cancel", job, *AT)
     assert (ran.code, ran.out) == (1, f"{job} already ended\n")
-    assert ran.err == "tidemill: nothing was changed: 1 job already ended\n"
+    assert ran.err == "tidemill: nothing was changed\n"  # why is said once
     assert cli("jobs", "retry", job, *AT, "--json").json["changed"] == [job]
     assert cli("jobs", "show", job, *AT, "--json").json["generation"] == 1
 

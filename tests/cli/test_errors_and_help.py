@@ -20,6 +20,7 @@ from tidemill.cli.root import root
 WRONG: list[tuple[list[str], str]] = [
     (["jobs"], "say which store: --app module:app"),
     (["jobz"], "no such command 'jobz'; did you mean jobs?"),
+    (["audit"], "link, plan, pools, queues, schedules, token, top, up, web, webhooks, worker (see"),
     (["jobs", "shw"], "no such command 'shw'; did you mean show? there are archive, cancel,"),
     (["queues", "puse"], "no such command 'puse'; did you mean pause or unset?"),
     (["db", "chek"], "no such command 'chek'; did you mean check?"),

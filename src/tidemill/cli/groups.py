@@ -13,5 +13,5 @@ class Group(click.Group):
         if args and args[0] not in known and not args[0].startswith("-"):
             from tidemill.cli.nearest import instead_of  # not for --help, which must be quick
 
-            ctx.fail(f"no such command {args[0]!r}; {instead_of(args[0], known)}")
+            ctx.fail(f"no such command {args[0]!r}; {instead_of(args[0], known, shown=len(known))}")
         return super().resolve_command(ctx, args)

@@ -71,7 +71,7 @@ class Meant:
         if missing:
             note(no_such(missing))
         elif not changed.changed:
-            note(f"nothing was changed: {plural(changed.unchanged, 'job')} {words.could_not}")
+            note("nothing was changed")  # of each job it was said why
         return 1 if missing or not changed.changed else 0
 
     def _by_filter(self, change: Change, words: Words) -> int:
