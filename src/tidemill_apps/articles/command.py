@@ -61,15 +61,31 @@ async def _reembedded(articles: Articles, *, no_wait: bool, as_json: bool) -> st
         with _bar() as bar:
             standing = await work.wait(_shown_on(bar))
     wrong = _wrong(standing, no_wait=no_wait)
-    _print(
-        standing, f"{standing.asked} articles were asked for, {standing.left} are not done", as_json=as_json
-    )
+    _print(standing, told(standing, no_wait=no_wait), as_json=as_json)
     if wrong:
         click.echo(f"{NAME}: {wrong}", err=True)
     if not no_wait and standing.failed:
         for line in await work.failures():
             click.echo(f"  {line.id} {line.title}: {line.rag_error}", err=True)
     return wrong
+
+
+def told(standing: Standing, *, no_wait: bool) -> str:
+    """How it ended, in one sentence."""
+    if not standing.asked:
+        return "there is no article with content that is not hidden"
+    if no_wait:
+        return f"asked for {_counted(standing.asked)}, to be embedded when nothing more urgent waits"
+    undone = standing.left + standing.failed
+    done = f"{_counted(max(0, standing.asked - undone))} embedded again"
+    if not undone:
+        return done
+    named = ((standing.failed, "failed"), (standing.left, "wait"))
+    return f"{done}, {undone} not done: {', '.join(f'{count} {how}' for count, how in named if count)}"
+
+
+def _counted(count: int) -> str:
+    return f"{count} article" if count == 1 else f"{count} articles"
 
 
 def _wrong(standing: Standing, *, no_wait: bool) -> str | None:

@@ -35,9 +35,10 @@ class Glance:
         query = self._query() if hidden else self._query().where(self._posts.is_shown())
         return await self._lines(query.order_by(self._columns.id.desc()).limit(limit))
 
-    async def failed(self, limit: int) -> list[Line]:
-        """The newest first."""
+    async def failed(self, limit: int, *, hidden: bool = True) -> list[Line]:
+        """The newest first, the hidden ones among them or not."""
         query = self._query().where(self._columns.rag_status == Status.FAILED)
+        query = query if hidden else query.where(self._posts.is_shown())
         return await self._lines(query.order_by(self._columns.id.desc()).limit(limit))
 
     async def all_failed(self, limit: int) -> list[int]:
@@ -61,6 +62,13 @@ class Glance:
     async def shown(self) -> int:
         """How many articles have a text and are not hidden."""
         meant = select(func.count()).where(self._posts.has_text(), self._posts.is_shown())
+        [count] = await self._numbers(meant)
+        return count
+
+    async def shown_failed(self) -> int:
+        """How many of those failed."""
+        failed = self._columns.rag_status == Status.FAILED
+        meant = select(func.count()).where(failed, self._posts.has_text(), self._posts.is_shown())
         [count] = await self._numbers(meant)
         return count
 

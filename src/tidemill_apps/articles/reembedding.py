@@ -22,8 +22,9 @@ Tell = Callable[["Standing"], None]
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """`asked` articles were asked for; `left` of them, and of others, are not done with. `rest`: the queue is
-    full, and more are to come. `served`: some worker embeds."""
+    """`asked` articles were asked for; `left` of them, and of others, are not done with; `failed` of those
+    that have content and are not hidden failed. `rest`: the queue is full, and more are to come. `served`:
+    some worker embeds."""
 
     asked: int
     left: int
@@ -35,6 +36,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 class Reembedding:
     def __init__(self, articles: Articles, unserved: float = UNSERVED) -> None:
         self._articles, self._unserved = articles, unserved
+        self._glance = Glance(articles.posts)
         self._asked, self._after = 0, 0
         self._rest = True
 
@@ -63,10 +65,10 @@ class Reembedding:
         return Standing(
             asked=self._asked,
             left=counts["pending"] + counts["processing"],
-            failed=counts["failed"],
+            failed=await self._glance.shown_failed(),
             rest=self._rest,
             served=bool(queue.workers),
         )
 
     async def failures(self) -> list[Line]:
-        return await Glance(self._articles.posts).failed(NAMED)
+        return await self._glance.failed(NAMED, hidden=False)

@@ -8,7 +8,11 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+from sqlalchemy import update
+
 from tests.apps.articles.blog import Blog, blog_in
+from tidemill_apps.articles.command import told
 from tidemill_apps.articles.reembedding import Reembedding, Standing
 from tidemill_apps.articles.requesting import BULK, CHANGED
 
@@ -45,9 +49,47 @@ async def test_it_asks_for_all_that_are_shown_and_waits_until_they_are_done(tmp_
             await blog.embedded(*numbers)
             code, out, err = await command(blog, tmp_path, "reembed", "--json")
             assert (code, err) == (0, "")
-            told = json.loads(out)
-            assert (told["asked"], told["left"], told["failed"]) == (2, 0, 0)
-        assert (await blog.articles.posts.counts())["completed"] == 3
+            ended = json.loads(out)
+            assert (ended["asked"], ended["left"], ended["failed"]) == (2, 0, 0)
+            assert await command(blog, tmp_path, "samples") == (0, "40 sample articles were added\n", "")
+            code, out, _ = await command(blog, tmp_path, "reembed")
+            assert (code, out) == (0, "42 articles embedded again\n")
+        assert (await blog.articles.posts.counts())["completed"] == 43
+
+
+@pytest.mark.parametrize(
+    ("asked", "left", "failed", "sentence"),
+    [
+        (41, 0, 0, "41 articles embedded again"),
+        (1, 0, 0, "1 article embedded again"),
+        (0, 0, 0, "there is no article with content that is not hidden"),
+        (41, 0, 2, "39 articles embedded again, 2 not done: 2 failed"),
+        (41, 3, 2, "36 articles embedded again, 5 not done: 2 failed, 3 wait"),
+        (2, 2, 0, "0 articles embedded again, 2 not done: 2 wait"),
+    ],
+)
+def test_how_it_ended_is_said_plainly(asked: int, left: int, failed: int, sentence: str) -> None:
+    standing = Standing(asked=asked, left=left, failed=failed, rest=False, served=True)
+    assert told(standing, no_wait=False) == sentence
+
+
+def test_who_does_not_wait_is_told_what_comes() -> None:
+    standing = Standing(asked=41, left=41, failed=2, rest=False, served=True)
+    assert (
+        told(standing, no_wait=True) == "asked for 41 articles, to be embedded when nothing more urgent waits"
+    )
+
+
+async def test_failures_of_articles_that_were_not_asked_for_are_none_of_it(tmp_path: Path) -> None:
+    async with blog_in(tmp_path) as blog:
+        await blog.write("藏", hide="1")
+        shown = await blog.write("显")
+        table = blog.articles.posts.table
+        async with blog.articles.posts.database.transaction() as connection:
+            await connection.execute(update(table).values(rag_status="failed"))
+        work = Reembedding(blog.articles)
+        assert (await work.standing()).failed == 1
+        assert [line.id for line in await work.failures()] == [shown]
 
 
 async def test_what_is_set_wrongly_or_not_there_is_one_sentence(tmp_path: Path) -> None:
@@ -72,11 +114,11 @@ async def test_without_a_worker_nobody_waits_for_ever(tmp_path: Path) -> None:
 async def test_in_a_queue_that_is_full_the_rest_is_asked_for_later(tmp_path: Path) -> None:
     async with blog_in(tmp_path, queue_limit=2) as blog:
         numbers = [(await blog.articles.posts.create(f"{n}", "text")).id for n in range(5)]
-        told: list[Standing] = []
+        seen: list[Standing] = []
         work = Reembedding(blog.articles, unserved=30)
         assert (await work.ask()).rest
         async with blog.working(), asyncio.timeout(60):
-            ended = await work.wait(told.append)
+            ended = await work.wait(seen.append)
         assert (ended.left, ended.failed, ended.rest) == (0, 0, False)
         posts = await blog.articles.posts.many(numbers)
         assert {post.rag_status for post in posts} == {"completed"}
