@@ -1,4 +1,5 @@
-"""The pages: how the pipeline stands, what a start would take, a search, and one song with those like it."""
+"""The pages: how the pipeline stands, what a start would take, songs, a search, and one song with those like
+it."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from msgspec import Meta, Struct
 from tidemill import Filter, Job, State
 from tidemill.web import Asked, Go, Page, Refused, Role
 from tidemill_apps.music.advice import COMMAND
+from tidemill_apps.music.browsing import Wanted, listed
 from tidemill_apps.music.enqueuing import Work
 from tidemill_apps.music.limits import PIPELINE_QUEUE, WORK_QUEUES
 from tidemill_apps.music.missing import noted
@@ -73,13 +75,24 @@ def _showing(music: Music) -> None:
         }
         return Page("music.html", shows, live=("standing", "actions", "missing", "errors"))
 
+    @web.page("/music/songs", title="Songs", query=Wanted, listed=False)
+    async def listing(asked: Asked) -> Page:
+        await music.prepare()
+        shows = {
+            "wanted": asked.query,
+            "found": await listed(music.library, asked.query),
+            "counts": await music.library.counts(),
+            "simulated": music.simulated,
+        }
+        return Page("music_songs.html", {"m": words(asked.language), **shows})
+
     @web.page("/music/songs/{song}", title="Song")
     async def song(asked: Asked) -> Page:
         await music.prepare()
         id_ = asked.path["song"]
         stored = await music.library.stored([id_])
         if not stored:
-            raise Refused(NOT_FOUND, f"song: there is none with the id {id_!r}; search for its title")
+            raise Refused(NOT_FOUND, f"song: there is none with the id {id_!r}; find it on the page of songs")
         matches = await music.similar.to_song(id_, LIKE_IT)
         shows = {"song": stored[0], "matches": matches, "simulated": music.simulated}
         return Page("song.html", {"m": words(asked.language), **shows})

@@ -107,7 +107,9 @@ async def test_errors_are_shown_and_harm_nobody(tmp_path: Path) -> None:
         assert "<i>bad</i>" not in page
 
 
-@pytest.mark.parametrize("path", ["/music", "/music/plan", "/music/search", "/music/songs/s0"])
+@pytest.mark.parametrize(
+    "path", ["/music", "/music/plan", "/music/search", "/music/songs", "/music/songs/s0"]
+)
 async def test_every_page_speaks_chinese(tmp_path: Path, path: str) -> None:
     async with world(tmp_path, 1) as its:
         browser = await its.visitors.browser()
