@@ -312,6 +312,7 @@ HEAVY = {
     *("structlog", "apsw", "click", "rich", "uvloop", "pydantic", "multiprocessing", "tomllib", "difflib"),
     *("django", "flask", "starlette", "fastapi", "uvicorn", "websockets", "httpx2", "pytest", "hypothesis"),
     *("tidemill.inspect", "tidemill.worker", "tidemill.stores", "tidemill.cli", "tidemill.testing"),
+    *("tidemill.contract.store", "tidemill.core.pools", "zoneinfo"),
 }
 
 

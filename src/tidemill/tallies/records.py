@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from tidemill.contract.store import Store
 from tidemill.core.courses import Advance, Advanced, Course, Kind, Next
 from tidemill.tallies.families import Counted
+
+if TYPE_CHECKING:
+    from tidemill.contract.store import Store
 
 TALLY = "tally"
 SUM, TOTALS = "tally sum", "totals"

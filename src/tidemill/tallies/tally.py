@@ -8,15 +8,18 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidemill.contract.store import Store
 from tidemill.core.courses import Course
 from tidemill.errors import StoreError
 from tidemill.tallies.families import Counts, added, since
 from tidemill.tallies.instruments import Instruments
 from tidemill.tallies.records import OPEN, SEALED, TALLY, counted_in, write
+
+if TYPE_CHECKING:
+    from tidemill.contract.store import Store
 
 TELL_EVERY = 15.0
 """As often as metrics are asked for, as a rule; and so many seconds of counting are lost with a process that
