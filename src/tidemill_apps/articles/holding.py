@@ -12,6 +12,9 @@ from tidemill_apps.common.shut import Shut, shut
 if TYPE_CHECKING:
     from tidemill_apps.articles.articles import Articles
 
+LOOKED = 100
+"""Jobs that were put off are looked at: while Qdrant is away, nearly each is for that."""
+
 
 class Holding:
     def __init__(self, articles: Articles) -> None:
@@ -27,7 +30,7 @@ class Holding:
         if seen is not None:
             return seen.problem
         put_off = Filter(queue=self._articles.queue, states=(State.SCHEDULED,), text=SETTING)
-        for job in (await self._articles.app.inspect.find(put_off, limit=1)).jobs:
+        for job in (await self._articles.app.inspect.find(put_off, limit=1, looks=LOOKED)).jobs:
             return _why(job)
         return await self._glance.tried_again(SETTING)
 

@@ -32,6 +32,10 @@ class VectorsUnavailable(StoreUnavailable):
     """The vectors cannot be read or written now."""
 
 
+class FolderTaken(VectorsUnavailable):
+    """Another process has the folder, and may well embed."""
+
+
 class Qdrant(Protocol):
     async def __call__(self, method: str, /, **arguments: Any) -> Any:
         """The client's method of that name."""
@@ -125,7 +129,7 @@ class Embedded:
         try:
             return QdrantClient(path=self._path)
         except RuntimeError as error:
-            raise VectorsUnavailable(
+            raise FolderTaken(
                 f"the folder {self._path} is in use by another process, and only one at a time can have it; "
                 "run one process, or a Qdrant server and name it by ARTICLES_QDRANT_URL"
             ) from error

@@ -16,7 +16,7 @@ import msgspec
 
 from tidemill import ConfigurationError
 from tidemill_apps.articles.posts import Post
-from tidemill_apps.articles.qdrant import Qdrant, VectorsUnavailable
+from tidemill_apps.articles.qdrant import FolderTaken, Qdrant, VectorsUnavailable
 
 if TYPE_CHECKING:
     from qdrant_client import models
@@ -221,7 +221,8 @@ class Vectors:
             answer = await self._qdrant(method, collection_name=self._collection, **arguments)
         except VectorsUnavailable as error:
             self._size = 0  # the collection may be gone when the server is back
-            self._seen = Seen(str(error), _now())
+            if not isinstance(error, FolderTaken):
+                self._seen = Seen(str(error), _now())
             raise
         self._seen = Seen(None, _now())
         return answer
