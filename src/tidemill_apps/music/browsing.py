@@ -16,7 +16,7 @@ from tidemill_apps.music.songs import Status
 from tidemill_apps.music.tables import songs, storable
 
 A_PAGE = 50
-CHANGED = func.coalesce(songs.c.changed_at, 0)
+_changed = func.coalesce(songs.c.changed_at, 0)
 
 
 class Wanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,8 +50,8 @@ class Listed(Struct, frozen=True):
 
 
 async def listed(library: Library, wanted: Wanted) -> Listed:
-    columns = (songs.c.navidrome_id, TITLE, ARTIST, songs.c.mood, songs.c.status, CHANGED)
-    query = select(*columns).where(*_meant(wanted)).order_by(CHANGED.desc(), songs.c.navidrome_id)
+    columns = (songs.c.navidrome_id, TITLE, ARTIST, songs.c.mood, songs.c.status, _changed)
+    query = select(*columns).where(*_meant(wanted)).order_by(_changed.desc(), songs.c.navidrome_id)
     async with library.database.reading() as connection:
         rows = (await connection.execute(query.limit(A_PAGE + 1))).all()
     lines = [Line(*row) for row in rows[:A_PAGE]]
@@ -62,12 +62,12 @@ async def listed(library: Library, wanted: Wanted) -> Listed:
 
 
 def _meant(wanted: Wanted) -> list[ColumnElement[bool]]:
-    meant = [THERE]
+    meant: list[ColumnElement[bool]] = [THERE]
     if wanted.status is not None:
         meant.append(songs.c.status == wanted.status.value)
     if text := storable(wanted.text.strip()):
         meant.append(or_(TITLE.icontains(text, autoescape=True), ARTIST.icontains(text, autoescape=True)))
     if wanted.before is not None:
-        same = and_(wanted.before == CHANGED, songs.c.navidrome_id > storable(wanted.last))
-        meant.append(or_(wanted.before > CHANGED, same))
+        same = and_(_changed == wanted.before, songs.c.navidrome_id > storable(wanted.last))
+        meant.append(or_(_changed < wanted.before, same))
     return meant
