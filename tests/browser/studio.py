@@ -23,6 +23,7 @@ class Studio:
         model = app.pool("model", Limit.requests(2, per="hour"), Limit.requests(200, per=Day("UTC")))
         self.record = app.task(name="record", queue="songs")(self._record)
         self.post = app.task(name="post", queue="mail", retry=Retry(attempts=1))(self._post)
+        self.caption = app.task(name="caption-films-in-two-languages", queue="films")(self._ask)
         self.ask = app.task(name="ask", queue="calls", pool=model)(self._ask)
         self.extract = app.task(name="extract", queue="films")(self._extract)
         self.speak = app.task(name="speak", queue="films")(self._speak)
