@@ -48,6 +48,7 @@ Two applications, on SQLite files in the folder {place.FOLDER}. Nobody is called
 the provider is a SIMULATOR of Gemini on this machine, and a minute of its takes {A_MINUTE:g} seconds here."""
 MUSIC = "Music: songs described and given vectors, 5 requests a minute, and a day's quota that does not last"
 ARTICLES = "Articles: a blog embedded while it is written, edited and hidden"
+TRIED = place.FOLDER / "try"
 WITNESS = "What was promised, by the simulator's books"
 
 
@@ -78,16 +79,21 @@ def _what_next(screen: Screen) -> None:
     screen.plain("\nThe folder stays until the next demo. Its dashboard, by the link that this prints:\n")
     screen.plain(f"  cd {place.FOLDER} && {tidemill} up music")
     screen.plain(f"  cd {place.FOLDER} && {tidemill} up articles")
+    screen.plain(
+        "\nThere the songs are done: see All songs on the page Music, and those like one. For something to\n"
+        "start, pause and stop, 60 sample songs in a folder of their own; press Start on the page Music:\n"
+    )
+    screen.plain(f"  mkdir -p {TRIED} && cd {TRIED} && {_command(Path(TRIED.name))} up music")
     screen.plain("\nWhat can go wrong with jobs: retries, one that kills its process, a pause, a cancel:\n")
     screen.plain(f"  cd {place.FOLDER} && {tidemill} demo")
 
 
-def _command() -> str:
-    """How the command line of this installation is called from the demo's folder."""
+def _command(within: Path = Path()) -> str:
+    """How the command line of this installation is called from the demo's folder, or `within` it."""
     here = Path(sys.executable).with_name("tidemill")
     if shutil.which("tidemill") == str(here):
         return "tidemill"
-    return os.path.relpath(here) if here.is_relative_to(Path.cwd().parent) else str(here)
+    return os.path.relpath(here, within) if here.is_relative_to(Path.cwd().parent) else str(here)
 
 
 if __name__ == "__main__":

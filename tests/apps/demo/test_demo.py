@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def test_it_keeps_its_promises_and_leaves_behind_what_it_says(tmp_path: Path) ->
     _tells(done.stdout)
     _left_behind(tmp_path / "tidemill-demo")
     _is_served(done.stdout, tmp_path / "tidemill-demo")
+    _can_be_tried(done.stdout, tmp_path)
 
 
 def demo(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -82,22 +84,54 @@ def _left_behind(folder: Path) -> None:
 def _is_served(shown: str, folder: Path) -> None:
     """By the commands it ends with."""
     commands = [line.strip().partition(" && ") for line in shown.splitlines() if " up " in line]
-    assert [enter for enter, _, _ in commands] == ["cd tidemill-demo"] * 2
-    for _, _, up in commands:
+    served = [up for enter, _, up in commands if enter == "cd tidemill-demo"]
+    assert len(served) == 2
+    for up in served:
         tidemill, _, application = shlex.split(up)
-        with subprocess.Popen(
-            [tidemill, "up", application, "--port", "0"],
-            cwd=folder,
-            env=environment(),
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as serving:
-            try:
-                assert serving.stderr is not None
-                [address] = re.findall(r"(http\S+)/sign-in/", "".join(_until_served(serving.stderr)))
-                assert _found(application, address, _token(tidemill, application, folder))
-            finally:
-                serving.terminate()
+        with _serving(up, folder) as address:
+            token = _token(tidemill, application, folder)
+            assert _found(application, address, token)
+            if application == "music":
+                assert _listed(address, token) == 50
+
+
+def _can_be_tried(shown: str, folder: Path) -> None:
+    """What it says to try: something that is started, paused and stopped, beside what the demo left."""
+    assert "All songs" in shown
+    [line] = [line.strip() for line in shown.splitlines() if "mkdir" in line]
+    make, enter, up = line.split(" && ")
+    subprocess.run(shlex.split(make), cwd=folder, check=True)
+    there = folder / enter.removeprefix("cd ")
+    with _serving(up, there) as address:
+        asks = {"authorization": f"Bearer {_token(shlex.split(up)[0], 'music', there, 'operator')}"}
+        with httpx2.Client(base_url=f"{address}/api/queue", headers=asks, timeout=30) as music:
+            assert music.post("/start", json={}).status_code == 200
+            while (status := music.get("/status").json())["state"] in ("syncing", "enqueuing"):
+                pass
+            assert (status["state"], status["totalSongs"], status["simulator"]) == ("running", 60, True)
+            assert music.post("/pause").json()["state"] == "paused"
+            assert music.post("/stop").json()["cancelled"] > 0
+
+
+@contextmanager
+def _serving(up: str, folder: Path) -> Iterator[str]:
+    command = [*shlex.split(up), "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True
+    ) as serving:
+        try:
+            assert serving.stderr is not None
+            [address] = re.findall(r"(http\S+)/sign-in/", "".join(_until_served(serving.stderr)))
+            yield address
+        finally:
+            serving.terminate()
+
+
+def _listed(address: str, token: str) -> int:
+    """Songs on the first page of those there are."""
+    asks = {"authorization": f"Bearer {token}", "accept": "text/html"}
+    page = httpx2.get(f"{address}/music/songs", headers=asks, timeout=30)
+    return len(re.findall('href="/music/songs/', page.text))
 
 
 def _until_served(lines: Iterable[str]) -> Iterator[str]:
@@ -107,8 +141,8 @@ def _until_served(lines: Iterable[str]) -> Iterator[str]:
             return
 
 
-def _token(tidemill: str, application: str, folder: Path) -> str:
-    create = [tidemill, "token", "create", "--app", application, "ann"]
+def _token(tidemill: str, application: str, folder: Path, role: str = "viewer") -> str:
+    create = [tidemill, "token", "create", "--app", application, "--role", role, "ann"]
     done = subprocess.run(create, cwd=folder, env=environment(), capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
