@@ -33,6 +33,7 @@ from tidemill.telemetry.events import (
     PayloadLarge,
     SlotStuck,
     TaskUnknown,
+    WorkerSilent,
 )
 from tidemill.testing.virtual import VirtualClock
 from tidemill.worker.attempt import Attempt
@@ -230,6 +231,34 @@ def test_i7_a_reclaimed_job_names_the_silent_worker(virtually: Virtually) -> Non
         assert (reclaimed.trace, reclaimed.attempt, reclaimed.crashes) == ("t-9", 1, 1)
         assert reclaimed.error == "LeaseExpired"
         assert "ghost" in reclaimed.message
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_what_many_jobs_were_taken_from_is_one_line_of_the_log(virtually: Virtually) -> None:
+    """Which jobs they were is told as ever; the log has it at `debug`."""
+
+    async def noop() -> None: ...
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        held = {}
+        for worker, count in (("ghost", 40), ("shade", 1)):
+            for _ in range(count):
+                await bench.enqueue("noop")
+            claims = await bench.store.claim(
+                ClaimRequest(worker=worker, number=1, shares=(Share("default", count),), limit=count, lease=2)
+            )
+            held[worker] = {job.id for job in claims.jobs}
+        running = bench.start(worker := bench.worker(reclaim_every=4))
+        await asyncio.sleep(10)
+        assert len(bench.told(JobReclaimed)) == 41
+        silent = {event.worker: event for event in bench.told(WorkerSilent)}
+        assert {name: event.jobs for name, event in silent.items()} == {"ghost": 40, "shade": 1}
+        assert all(event.job in held[name] for name, event in silent.items())
+        assert (WorkerSilent.level, JobReclaimed.level) == ("warning", "debug")
         worker.stop()
         await running
 

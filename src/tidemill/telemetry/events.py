@@ -61,6 +61,7 @@ from tidemill.telemetry.worker_events import (
     StoreLost,
     WorkerDied,
     WorkerNotStarted,
+    WorkerSilent,
     WorkerStarted,
     WorkerStopped,
 )
@@ -91,6 +92,7 @@ CATALOGUE: tuple[type[Event], ...] = (
     WorkerStarted,
     WorkerStopped,
     WorkerDied,
+    WorkerSilent,
     WorkerNotStarted,
     QueuesUnknown,
     SettingIgnored,
@@ -165,6 +167,7 @@ __all__ = [
     "WorkerDied",
     "WorkerEvent",
     "WorkerNotStarted",
+    "WorkerSilent",
     "WorkerStarted",
     "WorkerStopped",
 ]

@@ -176,7 +176,7 @@ class OutcomeRefused(AttemptEvent, frozen=True, kw_only=True):
 class JobReclaimed(AttemptEvent, frozen=True, kw_only=True):
     """A job was taken back from a silent or dead `worker` and may run again."""
 
-    level: ClassVar[Level] = "warning"
+    level: ClassVar[Level] = "debug"
     sentence: ClassVar[str] = "job reclaimed"
 
     crashes: int

@@ -44,6 +44,16 @@ class WorkerDied(WorkerEvent, frozen=True, kw_only=True):
     reclaimed: int
 
 
+class WorkerSilent(WorkerEvent, frozen=True, kw_only=True):
+    """So many `jobs`, such as `job`, were taken back from a `worker` silent for a lease, unnamed if others have them."""
+
+    level: ClassVar[Level] = "warning"
+    sentence: ClassVar[str] = "worker fell silent, its jobs were taken back"
+
+    jobs: int
+    job: str
+
+
 class WorkerNotStarted(WorkerEvent, frozen=True, kw_only=True):
     """A supervisor could not start a worker process and will try again."""
 

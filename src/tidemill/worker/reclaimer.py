@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from tidemill.contract.jobs import Reading, Reclaimed
 from tidemill.contract.store import Store
 from tidemill.core.job import Error, Job
 from tidemill.core.traces import trace_id
 from tidemill.core.transitions import POISON
-from tidemill.telemetry.events import ClocksParted, JobFailed, JobReclaimed
+from tidemill.telemetry.events import ClocksParted, JobFailed, JobReclaimed, WorkerSilent
 from tidemill.telemetry.signals import Signals
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.questions import look_up
@@ -49,7 +50,9 @@ class Reclaimer:
 
     async def reclaim(self) -> bool:
         if self._trusts:
-            await tell(self._emitter.signals, self._store, await self._store.reclaim())
+            told = await tell(self._emitter.signals, self._store, await self._store.reclaim())
+            for worker, jobs in _by_worker(told).items():
+                self._emitter.signals.emit(WorkerSilent(worker=worker, jobs=len(jobs), job=jobs[0]))
         return False
 
     @property
@@ -59,14 +62,27 @@ class Reclaimer:
         return now >= self._not_before and self._seen is not None and now - self._seen[1] < SEEN_WITHIN
 
 
-async def tell(signals: Signals, store: Store, reclaimed: Reclaimed) -> None:
+async def tell(signals: Signals, store: Store, reclaimed: Reclaimed) -> Sequence[JobReclaimed | JobFailed]:
     """What was reclaimed is known by id; the rest is looked up for those who want to hear of it."""
     ids = (*reclaimed.ready, *reclaimed.poison)
-    if not ids or not (signals.wants(JobReclaimed) or signals.wants(JobFailed)):
-        return
+    if not ids or not any(map(signals.wants, (JobReclaimed, JobFailed, WorkerSilent))):
+        return ()
     poison = set(reclaimed.poison)
-    for name, job in zip(ids, await look_up(store, ids), strict=True):
-        signals.emit(_failed(name, job) if name in poison else _reclaimed(name, job))
+    told = [
+        _failed(name, job) if name in poison else _reclaimed(name, job)
+        for name, job in zip(ids, await look_up(store, ids), strict=True)
+    ]
+    for event in told:
+        signals.emit(event)
+    return told
+
+
+def _by_worker(told: Sequence[JobReclaimed | JobFailed]) -> dict[str, list[str]]:
+    """The ids of the jobs that each held."""
+    found: dict[str, list[str]] = {}
+    for event in told:
+        found.setdefault(event.worker, []).append(event.job)
+    return found
 
 
 def _reclaimed(name: str, job: Job | None) -> JobReclaimed:
