@@ -245,13 +245,13 @@ def test_what_many_jobs_were_taken_from_is_one_line_of_the_log(virtually: Virtua
     async def scenario(bench: Bench) -> None:
         bench.task(noop)
         held = {}
-        for worker, count in (("ghost", 40), ("shade", 1)):
+        for name, count in (("ghost", 40), ("shade", 1)):
             for _ in range(count):
                 await bench.enqueue("noop")
             claims = await bench.store.claim(
-                ClaimRequest(worker=worker, number=1, shares=(Share("default", count),), limit=count, lease=2)
+                ClaimRequest(worker=name, number=1, shares=(Share("default", count),), limit=count, lease=2)
             )
-            held[worker] = {job.id for job in claims.jobs}
+            held[name] = {job.id for job in claims.jobs}
         running = bench.start(worker := bench.worker(reclaim_every=4))
         await asyncio.sleep(10)
         assert len(bench.told(JobReclaimed)) == 41

@@ -45,7 +45,7 @@ class WorkerDied(WorkerEvent, frozen=True, kw_only=True):
 
 
 class WorkerSilent(WorkerEvent, frozen=True, kw_only=True):
-    """So many `jobs`, such as `job`, were taken back from a `worker` silent for a lease, unnamed if others have them."""
+    """So many `jobs`, such as `job`, were taken back from a silent `worker`; no name: others have them."""
 
     level: ClassVar[Level] = "warning"
     sentence: ClassVar[str] = "worker fell silent, its jobs were taken back"

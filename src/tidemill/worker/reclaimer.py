@@ -10,11 +10,13 @@ from tidemill.contract.store import Store
 from tidemill.core.job import Error, Job
 from tidemill.core.traces import trace_id
 from tidemill.core.transitions import POISON
+from tidemill.telemetry.base import Event
 from tidemill.telemetry.events import ClocksParted, JobFailed, JobReclaimed, WorkerSilent
 from tidemill.telemetry.signals import Signals
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.questions import look_up
 
+_TOLD: tuple[type[Event], ...] = (JobReclaimed, JobFailed, WorkerSilent)
 MAY_PART_BY = 2.0
 SEEN_WITHIN = 1.0
 
@@ -65,7 +67,7 @@ class Reclaimer:
 async def tell(signals: Signals, store: Store, reclaimed: Reclaimed) -> Sequence[JobReclaimed | JobFailed]:
     """What was reclaimed is known by id; the rest is looked up for those who want to hear of it."""
     ids = (*reclaimed.ready, *reclaimed.poison)
-    if not ids or not any(map(signals.wants, (JobReclaimed, JobFailed, WorkerSilent))):
+    if not ids or not any(signals.wants(kind) for kind in _TOLD):
         return ()
     poison = set(reclaimed.poison)
     told = [
