@@ -22,7 +22,7 @@ COMMAND = "tidemill jobs retry --state failed --app music"
 class Advice(Struct, frozen=True, kw_only=True):
     """Songs left out of answers that are `coming` again by themselves, and that are `waiting` for a start.
     `failures` are the commonest reasons why `failed` songs are. While it is idle: how many songs are
-    `pending`, and `described` without a vector; `nothing`: the last start found none of either."""
+    `pending`, and `described` without a vector; `nothing`: the last start found none to take."""
 
     coming: int
     waiting: int
@@ -37,7 +37,7 @@ class Advice(Struct, frozen=True, kw_only=True):
         out = "left out of the model's answers"
         said = [f"{_number(one.jobs, 'job')} being tried again: {one.error}" for one in self.retrying]
         if self.nothing:
-            said.append("nothing to do: the last start found every song with what it was to get, or failed")
+            said.append("the last start found nothing to do: no song waited for it")
         if self.pending:
             said.append(f"{_songs(self.pending)} waiting to be described: start to have them done")
         if self.described:
@@ -65,7 +65,6 @@ async def advice(music: Music, stands: Standing, failed: int) -> Advice:
     failures = await library.failures() if failed else []
     idle = stands.stage is Stage.IDLE
     pending, described = [await library.waiting(of, untried=True) if idle else 0 for of in WAITING]
-    done = idle and not (pending or described or waiting)
     return Advice(
         coming=coming,
         waiting=waiting,
@@ -74,7 +73,7 @@ async def advice(music: Music, stands: Standing, failed: int) -> Advice:
         retrying=await retrying(music.app, library),
         pending=pending,
         described=described,
-        nothing=done and await music.pipeline.found_nothing(),
+        nothing=idle and await music.pipeline.found_nothing(),
     )
 
 

@@ -86,5 +86,13 @@ async def test_a_start_that_finds_nothing_says_so(tmp_path: Path) -> None:
         await its.start()
         status = await status_of(its)
         assert status["idle"] == {"pending": 0, "described": 0, "nothing": True}
-        assert [said.partition(":")[0] for said in status["advice"]] == ["nothing to do"]
+        assert status["advice"] == ["the last start found nothing to do: no song waited for it"]
         assert "There was nothing to do" in await page_of(its)
+
+
+async def test_also_when_songs_wait_for_the_other_half(tmp_path: Path) -> None:
+    async with world(tmp_path, 10) as its:
+        await its.start(work="metadata")
+        await its.run_until_idle()
+        await its.start(work="metadata")
+        assert (await status_of(its))["idle"] == {"pending": 0, "described": 10, "nothing": True}
