@@ -99,7 +99,7 @@ async def _take_of(page: Page, application: str) -> None:
     """Of its page, as it is now. Who took the picture is nobody's business."""
     await page.goto(f"{HERE}/{application}")
     await page.locator('.live-state[data-state="live"]').wait_for()
-    await page.evaluate("document.querySelector('.row > span > strong').textContent = 'ada'")
+    await page.evaluate("document.querySelector('.settled strong').textContent = 'ada'")
     await page.screenshot(path=IMAGES / "applications" / f"{application}.png")
 
 

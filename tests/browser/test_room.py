@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import ViewportSize, expect
 
 from tests.browser.conftest import Opens
 from tests.browser.site import Site
@@ -51,3 +51,11 @@ async def test_the_foot_of_the_rail_is_seen_however_many_ways_there_are(site: Si
     await page.locator("#ways nav a").last.focus()
     await expect(page.locator("#ways nav a").last).to_be_in_viewport(ratio=0.9)
     await expect(keys).to_be_in_viewport(ratio=1)
+
+
+async def test_the_ways_of_an_application_are_seen_on_a_low_window(site: Site, opens: Opens) -> None:
+    window = await opens(site, viewport=ViewportSize(width=1280, height=800))
+    page = await window.open("/")
+    await heard(page)
+    await expect(page.locator("#ways nav a").last).to_be_in_viewport(ratio=1)
+    await expect(page.locator("[data-language-choice]")).to_be_in_viewport(ratio=1)
