@@ -47,8 +47,8 @@ async def minded(app: Tidemill, options: WorkerOptions, beside: Beside | None = 
 
 
 async def _refuse_mistyped(app: Tidemill, named: Collection[str]) -> None:
-    """One queue that is known is enough, or one that the store has, whoever put jobs on it. A number in a name
-    is no typing error: `feeds-2` may come after `feeds-1`."""
+    """One queue that is known is enough, or one that the store has, whoever put jobs on it. A number in a
+    name is no typing error: `feeds-2` may come after `feeds-1`."""
     known = _known(app)
     near = {name: found[0] for name in named if (found := close_to(name, known))}
     typed = {name: near[name] for name in near if _letters(name) != _letters(near[name])}
