@@ -123,7 +123,7 @@ def _promote(records: Records, queue: Queue, now: float) -> None:
 def _take_from(claiming: Claiming, queue: Queue, share: int) -> None:
     """Up to `share` calls, in the order of `core.lanes.pick` over all open lanes of the queue."""
     limit = int(min(share, claiming.left, queue.room()))
-    if limit <= 0 or queue.closed(claiming.now) or not queue.counts.of(State.READY):
+    if limit <= 0 or queue.closed(claiming.now):
         return
     gates = Gates(claiming.records.books, queue) if queue.lanes.is_pooled else None
     picked = _pick(claiming, queue, limit, gates)
