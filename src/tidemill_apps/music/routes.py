@@ -80,7 +80,8 @@ class Likes(Struct, frozen=True):
 
 def declare(music: Music) -> None:
     _reading(music)
-    _steering(music)
+    _setting_off(music)
+    _holding(music)
 
 
 def _reading(music: Music) -> None:
@@ -119,7 +120,7 @@ def _reading(music: Music) -> None:
         return likes(await music.search.find(asked.query.text, asked.query.count))
 
 
-def _steering(music: Music) -> None:
+def _setting_off(music: Music) -> None:
     web, pipeline = music.app.web, music.pipeline
 
     @web.route(
@@ -136,6 +137,21 @@ def _steering(music: Music) -> None:
         if wanted.dry_run:
             return Begun(preview=await pipeline.preview(wanted.start()))
         return Begun(started=await pipeline.start(wanted.start()))
+
+    @web.route(
+        "POST",
+        "/api/queue/retry",
+        role=Role.OPERATOR,
+        says="Failed jobs and songs run again.",
+        answers=Retried,
+    )
+    async def retry(_: Asked) -> Retried:
+        await music.prepare()
+        return await pipeline.retry()
+
+
+def _holding(music: Music) -> None:
+    web, pipeline = music.app.web, music.pipeline
 
     @web.route(
         "POST",
@@ -156,17 +172,6 @@ def _steering(music: Music) -> None:
     )
     async def resume(_: Asked) -> Stands:
         return Stands(await pipeline.resume())
-
-    @web.route(
-        "POST",
-        "/api/queue/retry",
-        role=Role.OPERATOR,
-        says="Failed jobs and songs run again.",
-        answers=Retried,
-    )
-    async def retry(_: Asked) -> Retried:
-        await music.prepare()
-        return await pipeline.retry()
 
     @web.route(
         "POST",
