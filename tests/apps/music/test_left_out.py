@@ -150,15 +150,7 @@ async def test_a_worker_that_dies_while_it_sends_them_sends_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world(tmp_path, 10, options=leaving_out(1)) as its:
-        sent, lost = its.music.app.enqueue_many, iter([False, True])
-
-        async def answers_too_late(requests: object) -> object:
-            handles: object = await sent(requests)  # type: ignore[arg-type]
-            if next(lost, False):
-                raise ConnectionError("gone after the commit")
-            return handles
-
-        monkeypatch.setattr(its.music.app, "enqueue_many", answers_too_late)
+        its.lose_answers(monkeypatch, False, True)
         await its.start()
         await its.run_until_idle()
         assert await its.counts() == {"COMPLETED": 10}

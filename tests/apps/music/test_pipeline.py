@@ -69,16 +69,7 @@ async def test_an_enqueuing_that_is_interrupted_sends_the_same_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world(tmp_path, 40) as its:
-        sent = its.music.app.enqueue_many
-        lost = iter([True])
-
-        async def answers_too_late(requests: object) -> object:
-            handles: object = await sent(requests)  # type: ignore[arg-type]
-            if next(lost, False):
-                raise ConnectionError("gone after the commit")
-            return handles
-
-        monkeypatch.setattr(its.music.app, "enqueue_many", answers_too_late)
+        its.lose_answers(monkeypatch, True)
         await its.start()
         await its.run_until_idle()
         assert await its.counts() == {"COMPLETED": 40}

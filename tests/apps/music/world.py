@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from tests.apps.music.libraries import track
@@ -41,6 +42,19 @@ class World:
         """Until its jobs are enqueued, and those that may start have."""
         await self.pipeline.start(Start(skip_sync=True, **options))
         await self.kit.run_until_idle(check=False)
+
+    def lose_answers(self, monkeypatch: pytest.MonkeyPatch, *lost: bool) -> None:
+        """Of the groups of jobs that are sent from now on: they are in the store, and who sent them dies."""
+        app, which = self.music.app, iter(lost)
+        send = app.enqueue_many
+
+        async def answers_too_late(requests: object) -> object:
+            handles: object = await send(requests)  # type: ignore[arg-type]
+            if next(which, False):
+                raise ConnectionError("gone after the commit")
+            return handles
+
+        monkeypatch.setattr(app, "enqueue_many", answers_too_late)
 
     async def stage(self) -> Stage:
         return (await self.pipeline.standing()).stage
