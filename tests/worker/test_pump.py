@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import pytest
 
 from tests.worker.bench import Bench, Unreliable, Virtually
+from tidemill.contract.wakeups import Listener
 from tidemill.core.job import Group, NewJob
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import State
@@ -67,6 +69,38 @@ def test_i1_an_outage_delays_outcomes_and_loses_none(virtually: Virtually) -> No
         await asyncio.sleep(5)
         assert [(await bench.job(job)).state for job in jobs] == [State.DONE] * 5
         assert worker.stats.outages == 1
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_a_poll_that_finds_work_arms_the_listener_again(virtually: Virtually) -> None:
+    """The store forgot the listener: one job waits for the poll, and not all jobs of half a minute."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        listeners: list[Listener] = []
+        listen = bench.store.listen
+
+        def kept(topics: Iterable[str]) -> Listener:
+            listeners.append(listen(topics))
+            return listeners[-1]
+
+        bench.store.listen = kept  # type: ignore[method-assign]
+        worker = bench.worker(poll=2)
+        running = bench.start(worker)
+        await asyncio.sleep(5)
+        for listener in listeners:
+            listener.disarm()
+        late = await bench.enqueue("noop")
+        await asyncio.sleep(0.001)
+        assert (await bench.job(late)).state is State.READY
+        await asyncio.sleep(2)
+        assert (await bench.job(late)).state is State.DONE
+        prompt = await bench.enqueue("noop")
+        await asyncio.sleep(0.001)
+        assert (await bench.job(prompt)).state is State.DONE
         worker.stop()
         await running
 

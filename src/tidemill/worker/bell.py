@@ -23,6 +23,8 @@ class Bell:
         self._loop = asyncio.get_running_loop()
         self._armed_at = 0.0
         self._listening = False
+        self._is_poll = False
+        self._polled = False
         self.armed = False
 
     def arm(self) -> None:
@@ -36,9 +38,16 @@ class Bell:
             self._listener.disarm()
             self._listening = False
 
-    def park(self, seconds: float) -> None:
-        self._timeout = seconds
+    def park(self, seconds: float, *, is_poll: bool) -> None:
+        """`is_poll`: no job is known to become due when the time is over."""
+        self._timeout, self._is_poll, self._polled = seconds, is_poll, False
         self._parked.set()
+
+    def found_work(self) -> None:
+        """Arms again before the next look if a poll found the work: the ring for it was lost, and the
+        listener may no longer be known to other processes."""
+        if self._polled:
+            self._polled = self.armed = False
 
     async def run(self) -> None:
         try:
@@ -50,6 +59,7 @@ class Bell:
                 # meanwhile is answered by the look that follows the next arming. One that was not still
                 # hears: a look that finds nothing may park it again as it is.
                 self.armed = not rung and self._loop.time() - self._armed_at < ARMED_FOR
+                self._polled = not rung and self._is_poll
                 self._on_ring()
         finally:
             self.disarm()

@@ -171,6 +171,7 @@ class Pump:
         self._hands.received = request.number
         got = self._producer.served(claims.jobs)
         if got:
+            self.bell.found_work()
             self._watch_for_a_stall()
         if got >= request.limit or (got and claims.more):
             self.bell.disarm()
@@ -181,7 +182,8 @@ class Pump:
         elif not got:
             self._looking = False
             self._idle = alone and not claims.more and not claims.lingers
-            self.bell.park(self._patience(claims))
+            patience = self._patience(claims)
+            self.bell.park(patience, is_poll=patience >= self._options.poll)
             if not alone:  # what was settled meanwhile may have made jobs that this claim came too early for
                 self._told()
 

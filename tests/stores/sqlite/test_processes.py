@@ -5,6 +5,9 @@ import multiprocessing
 import os
 import threading
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.stores.sqlite.conftest import group
 from tidemill.contract.wakeups import queue_topic
@@ -43,6 +46,58 @@ async def test_a_disarmed_listener_is_left_alone(path: Path, store: SqliteStore)
     listener.disarm()
     await _run_elsewhere(path, "a")
     assert not await listener.wait(0)
+    listener.close()
+
+
+async def test_w1_a_listener_that_arms_while_it_is_rung_hears_the_next_ring(
+    path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy disk makes the removal of a link slow; the worker is then back before it is done."""
+    listener = store.listen([queue_topic("default")])
+    listener.arm()
+    unlink = Path.unlink
+
+    def arms_before(link: Path) -> None:
+        listener._received()  # type: ignore[attr-defined] # the ring, if it was sent already
+        listener.arm()
+        unlink(link)
+
+    monkeypatch.setattr(Path, "unlink", arms_before)
+    other = SqliteStore(path)
+    other.ring([queue_topic("default")])
+    monkeypatch.undo()
+    other.ring([queue_topic("default")])
+    assert await listener.wait(2)
+    listener.close()
+
+
+async def test_w3_two_rings_at_once_wake_two_listeners(path: Path, store: SqliteStore) -> None:
+    """The process that removes a link rings its listener; another process takes the next link."""
+    listeners = [SqliteStore(path).listen([queue_topic("default")]) for _ in range(2)]
+    for listener in listeners:
+        listener.arm()
+    for _ in listeners:
+        SqliteStore(path).ring([queue_topic("default")])
+    assert [await listener.wait(2) for listener in listeners] == [True, True]
+    for listener in listeners:
+        listener.close()
+
+
+async def test_w1_a_folder_that_is_removed_again_and_again_is_made_again(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process removes a topic's empty folder; it may do so between its creation and the link."""
+    listener = store.listen([queue_topic("default")])
+    mkdir, removals = Path.mkdir, iter(range(3))
+
+    def removed_at_once(self: Path, *args: Any, **named: Any) -> None:
+        mkdir(self, *args, **named)
+        if next(removals, None) is not None:
+            self.rmdir()
+
+    monkeypatch.setattr(Path, "mkdir", removed_at_once)
+    listener.arm()
+    assert [link.name for link in store._wakeups.folder.glob("queue-*/*")] == [listener._name]  # type: ignore[attr-defined]
     listener.close()
 
 

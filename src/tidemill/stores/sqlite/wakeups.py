@@ -1,8 +1,10 @@
 """Wake-ups within and across processes.
 
 Every listener has a Unix datagram socket in a folder beside the database. Arming links the
-socket into a folder per topic; ringing sends one byte to one link there and removes it, so
-that the next ring finds the next idle worker. A busy worker has no links and is not disturbed.
+socket into a folder per topic. Ringing removes one link there and then sends one byte to its
+socket, so that the next ring finds the next idle worker. The order matters: a worker may arm
+again as soon as it is rung, and a link that is removed afterwards would be the new one. A busy
+worker has no links and is not disturbed.
 Without Unix sockets, or when the folder cannot be written, listeners simply wait out their
 time: wake-ups are hints.
 """
@@ -23,6 +25,7 @@ from tidemill.contract.wakeups import job_topic
 from tidemill.stores.sqlite.forking import survive_forks
 
 _LONGEST_ADDRESS = 100
+_LINK_TRIES = 10
 
 
 class Wakeups:
@@ -197,12 +200,15 @@ class SqliteListener:
                 bound.bind(address)
 
     def _link(self, folder: Path) -> None:
+        """A link that is there already stays. Another process may remove an empty folder at any time."""
         with contextlib.suppress(OSError):
-            try:
-                os.link(self._address, folder / self._name)
-            except FileNotFoundError:
-                folder.mkdir(exist_ok=True)
-                os.link(self._address, folder / self._name)
+            for _ in range(_LINK_TRIES):
+                try:
+                    os.link(self._address, folder / self._name)
+                except FileNotFoundError:
+                    folder.mkdir(exist_ok=True)
+                else:
+                    return
 
     def _received(self) -> None:
         if self._socket is not None:
@@ -219,17 +225,20 @@ def folder_of(topic: str) -> str:
 
 
 def _send(link: Path) -> bool:
-    """Ring one listener. A link nobody answers belongs to a process that died, or that is stopped
-    with its buffer full of rings: it goes, and another is rung."""
+    """Ring one listener. False if another process removed the link first and rings it, if the listener's
+    process died, or if that is stopped with its buffer full of rings: then another one is rung."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ringing, _short(link) as address:
+        link.unlink()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ringing, _short(_address(link)) as address:
             ringing.setblocking(False)
             ringing.sendto(b"!", address)
     except OSError:
-        _unlink(link)
         return False
-    _unlink(link)
     return True
+
+
+def _address(link: Path) -> Path:
+    return link.parent.with_name(f"{link.name}.sock")
 
 
 def _sweep(folder: Path) -> None:
