@@ -16,7 +16,10 @@ _KNOWN = (
     "known are memory://, sqlite:// (sqlite:///tidemill.db or sqlite:////var/lib/tidemill.db), "
     "redis:// (also rediss://, redis+sentinel://, redis+cluster:// and redis+unix://) and postgresql://"
 )
-_FILE = re.compile(r"sqlite:///[^?#]*")
+_FILE = re.compile(r"sqlite:///[^?#]*(?:\?mode=0?[0-7]{3}$)?")
+_MODE = re.compile(r"0?([0-7]{3})")
+DEFAULT_MODE = 0o600
+"""Of a SQLite file: its owner reads and writes it."""
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]{0,19}://")
 _SERVERS = re.compile(r"rediss?(\+(sentinel|cluster|unix))?|postgres(ql)?")
 _LATER = ("amqp", "amqps")
@@ -28,11 +31,13 @@ _SERVER = re.compile(
 
 
 class StoreUrl(msgspec.Struct, frozen=True):
-    """`path` is the file of a SQLite store, `server` the whole URL of one on a server: with its secrets."""
+    """`path` is the file of a SQLite store and `mode` the permissions it is created with, `server` the whole
+    URL of one on a server: with its secrets."""
 
     scheme: str
     path: str = ""
     server: str = ""
+    mode: int = DEFAULT_MODE
 
     @classmethod
     def parse(cls, url: str, origin: str = "url") -> Self:
@@ -48,7 +53,10 @@ class StoreUrl(msgspec.Struct, frozen=True):
             return cls(scheme, server=url)
         if scheme not in ("memory", "sqlite"):
             raise ConfigurationError(f"{origin}: unknown scheme in {mask(url)!r}; {_KNOWN}")
-        return cls(scheme, _sqlite_path(url, origin)) if scheme == "sqlite" else cls(scheme)
+        if scheme == "memory":
+            return cls(scheme)
+        path, mode = _sqlite_file(url, origin)
+        return cls(scheme, path, mode=mode)
 
     def __str__(self) -> str:
         if not self.scheme:
@@ -82,15 +90,32 @@ def holds_secrets(url: str) -> bool:
     return mask(url) != url and re.search("[@?#=]", url) is not None
 
 
-def _sqlite_path(url: str, origin: str) -> str:
+def _sqlite_file(url: str, origin: str) -> tuple[str, int]:
     parts = urlsplit(url) if url.startswith("sqlite:///") else None
     if parts is None or len(parts.path) < len("/x"):
         raise ConfigurationError(
             f"{origin}: {mask(url)!r} names no file; three slashes start a relative path "
             "(sqlite:///tidemill.db), four an absolute one (sqlite:////var/lib/tidemill.db)"
         )
-    if parts.query or parts.fragment:
+    path = unquote(parts.path[1:])
+    if url.endswith(parts.path):
+        return path, DEFAULT_MODE
+    name, _, value = parts.query.partition("=")
+    if parts.fragment or name != "mode" or "&" in value:
         raise ConfigurationError(
-            f"{origin}: {mask(url)!r} has options after '?' or '#'; a sqlite URL takes none"
+            f"{origin}: {mask(url)!r} has options after '?' or '#'; the only option of a sqlite URL is mode, "
+            "such as ?mode=0660"
         )
-    return unquote(parts.path[1:])
+    return path, _file_mode(value, origin)
+
+
+def _file_mode(text: str, origin: str) -> int:
+    digits = _MODE.fullmatch(text)
+    mode = int(digits[1], 8) if digits else 0
+    if DEFAULT_MODE & ~mode or mode & 0o111:
+        shown = text if len(text) <= len("0o0000") else "***"
+        raise ConfigurationError(
+            f"{origin}: mode: must be three octal digits that let the owner read and write and no user "
+            f"execute the file, such as 0600 or 0660; is {shown!r}"
+        )
+    return mode

@@ -26,7 +26,7 @@ class VirtualSqliteStore(SqliteStore):
 
     def _share(self, wakeups: Wakeups) -> None:
         super()._share(wakeups if isinstance(wakeups, _Hub) else _Hub())
-        self._writer = _AtOnce(self.path, self._clock, self._wakeups)
+        self._writer = _AtOnce(self._file, self._clock, self._wakeups)
 
 
 class _AtOnce(Writer):

@@ -278,7 +278,7 @@ def _unknown_by_wall_clock() -> Patch:
 
 def _nobody_polls() -> Patch:
     park = Bell.park
-    return patch.object(Bell, "park", lambda self, _seconds: park(self, 1e6))
+    return patch.object(Bell, "park", lambda self, _seconds, is_poll: park(self, 1e6, is_poll=is_poll))
 
 
 def _enqueue_waits_for_ever() -> Patch:

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import pytest
 
 from tests.worker.bench import Bench, Unreliable, Virtually
-from tidemill.contract.wakeups import Listener
 from tidemill.core.job import Group, NewJob
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import State
+from tidemill.stores.memory.wakeups import MemoryListener
 from tidemill.worker.options import FreshId
 
 
@@ -80,10 +80,10 @@ def test_a_poll_that_finds_work_arms_the_listener_again(virtually: Virtually) ->
 
     async def scenario(bench: Bench) -> None:
         bench.task(noop)
-        listeners: list[Listener] = []
+        listeners: list[MemoryListener] = []
         listen = bench.store.listen
 
-        def kept(topics: Iterable[str]) -> Listener:
+        def kept(topics: Iterable[str]) -> MemoryListener:
             listeners.append(listen(topics))
             return listeners[-1]
 

@@ -49,4 +49,4 @@ def make_store(url: StoreUrl, clock: Clock, entropy: Entropy) -> Store:
         return PostgresStore(url.server, clock=_unless_the_systems(clock), entropy=entropy)
     from tidemill.stores.sqlite import SqliteStore
 
-    return SqliteStore(url.path, clock=clock, entropy=entropy)
+    return SqliteStore(url.path, mode=url.mode, clock=clock, entropy=entropy)

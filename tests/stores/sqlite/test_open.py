@@ -17,7 +17,8 @@ from tidemill.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from tidemill.stores.sqlite import SqliteStore
+from tidemill.stores.sqlite import SqliteStore, writer
+from tidemill.stores.sqlite.connection import Patience
 
 
 async def opening(path: Path) -> StoreError:
@@ -53,6 +54,59 @@ async def test_another_programs_database_is_not_touched(path: Path) -> None:
     error = await opening(path)
     assert isinstance(error, StoreCorrupt)
     assert "another program's database" in str(error)
+
+
+async def test_a_fresh_file_that_another_process_prepares_is_waited_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite asks no busy handler when it changes the journal mode."""
+    path.touch()
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+
+    def until_the_other_is_done(self: Patience, tries: int) -> bool:
+        if other.in_transaction:
+            other.execute("ROLLBACK")
+            return True
+        return False
+
+    monkeypatch.setattr(Patience, "wait", until_the_other_is_done)
+    await (await SqliteStore(path).open()).close()
+    other.close()
+
+
+async def test_a_fresh_file_that_stays_locked_is_reported(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "BUSY_PATIENCE", 0.05)
+    path.touch()
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="another process held the database for too long"):
+        await SqliteStore(path).open()
+    other.close()
+
+
+async def test_a_schema_that_another_process_creates_meanwhile_is_no_other_programs(path: Path) -> None:
+    created: list[None] = []
+
+    def create_first(connection: apsw.Connection) -> None:
+        def trace(_: object, sql: str, __: object) -> bool:
+            if "sqlite_schema" in sql and not created:
+                created.append(None)
+                SqliteStore(path).blocking.insert([group("first")])
+            return True
+
+        connection.exec_trace = trace
+
+    apsw.connection_hooks.append(create_first)
+    try:
+        store = await SqliteStore(path).open()
+    finally:
+        apsw.connection_hooks.remove(create_first)
+    assert created
+    assert (await store.counts())["default"] == {"ready": 1}
+    await store.close()
 
 
 async def test_newer_schema_says_upgrade(path: Path, store: SqliteStore) -> None:

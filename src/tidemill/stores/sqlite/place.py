@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,8 @@ _NETWORK = re.compile(
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-def warnings(path: Path, journal_mode: str) -> Iterator[str]:
+def warnings(path: Path, journal_mode: str, mode: int) -> Iterator[str]:
+    """`mode` are the permissions that the URL asks for."""
     if warning := old_sqlite(apsw.sqlite_lib_version()):
         yield warning
     if kind := network_file_system(path.resolve(), mounts()):
@@ -38,6 +40,17 @@ def warnings(path: Path, journal_mode: str) -> Iterator[str]:
             f"{path} is in journal mode {journal_mode}: readers and writers wait for each other; "
             "another program has switched it, close that and open the store again"
         )
+    if warning := open_to_all(path, stat.S_IMODE(path.stat().st_mode), mode):
+        yield warning
+
+
+def open_to_all(path: Path, found: int, wanted: int) -> str | None:
+    if not found & ~wanted & stat.S_IROTH:
+        return None
+    return (
+        f"{path} can be read by every user of this machine (mode {found:04o}), with all that jobs hold; run "
+        f"chmod o-rwx {path}*, or name the mode in the URL (?mode={found:04o}) if that is meant"
+    )
 
 
 def old_sqlite(version: str) -> str | None:

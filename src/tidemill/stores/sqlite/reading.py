@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 import apsw
@@ -15,6 +14,7 @@ from tidemill.clock import Clock
 from tidemill.errors import StoreError, StoreUnavailable
 from tidemill.stores.sqlite.connection import BUSY_PATIENCE, Patience, connect
 from tidemill.stores.sqlite.faults import translated
+from tidemill.stores.sqlite.file import DatabaseFile
 from tidemill.stores.sqlite.forking import survive_forks
 from tidemill.stores.sqlite.inbox import has_anything
 from tidemill.stores.sqlite.settings import SettingsCache
@@ -26,8 +26,9 @@ T = TypeVar("T")
 class ReadConnection:
     """`file_inbox` is asked before a look that would miss jobs which are accepted but not filed."""
 
-    def __init__(self, path: Path, clock: Clock, file_inbox: Callable[[], None]) -> None:
-        self._path, self._clock, self._file_inbox = path, clock, file_inbox
+    def __init__(self, file: DatabaseFile, clock: Clock, file_inbox: Callable[[], None]) -> None:
+        self._file, self._path = file, file.path
+        self._clock, self._file_inbox = clock, file_inbox
         self._closed = False
         self._start_afresh()
         survive_forks(self, reader=True)
@@ -50,7 +51,8 @@ class ReadConnection:
             if self._closed:
                 raise StoreUnavailable(f"{self._path}: the store is closed; open it again to go on")
             if self._connection is None:
-                self._connection = connect(self._path, self._patience)
+                self._connection = connect(self._file, self._patience)
+            self._file.check()
             self._patience.left = BUSY_PATIENCE
             if has_anything(self._connection):
                 # A full or locked file can still be read; what is in the inbox is then seen later.

@@ -43,6 +43,7 @@ from tidemill.stores.sqlite.backup import backup
 from tidemill.stores.sqlite.blocking import BlockingStore
 from tidemill.stores.sqlite.claim import claim
 from tidemill.stores.sqlite.extend import extend
+from tidemill.stores.sqlite.file import DatabaseFile
 from tidemill.stores.sqlite.insert import insert
 from tidemill.stores.sqlite.prune import prune
 from tidemill.stores.sqlite.reading import ReadConnection
@@ -51,19 +52,28 @@ from tidemill.stores.sqlite.settle import settle
 from tidemill.stores.sqlite.transaction import Transaction
 from tidemill.stores.sqlite.wakeups import Wakeups
 from tidemill.stores.sqlite.writer import Writer
+from tidemill.urls import DEFAULT_MODE
 
 
 class SqliteStore:
     """Steps that may not be forgotten are `durable`: their commit waits for the disk. A claim or
-    a heartbeat lost in a power cut is one that died with its worker anyway."""
+    a heartbeat lost in a power cut is one that died with its worker anyway.
+
+    `mode` are the permissions of files that the store creates."""
 
     def __init__(
-        self, path: str | Path, *, clock: Clock | None = None, entropy: Entropy | None = None
+        self,
+        path: str | Path,
+        *,
+        mode: int = DEFAULT_MODE,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
     ) -> None:
         self.path = Path(path)
+        self._file = DatabaseFile(self.path, mode)
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
-        self._share(Wakeups(self.path, self._entropy))
+        self._share(Wakeups(self.path, self._entropy, mode))
 
     async def open(self) -> Self:
         await asyncio.to_thread(self._writer.open)
@@ -75,20 +85,21 @@ class SqliteStore:
         await asyncio.to_thread(self._writer.close)
         for looks in (self._reads, self._searches, self._upkeep):
             await asyncio.to_thread(looks.close)
+        self._file.forget()
 
     def another(self) -> SqliteStore:
         """With the same wake-ups: within a process nobody is rung through a socket."""
-        other = SqliteStore(self.path, clock=self._clock, entropy=self._entropy)
+        other = SqliteStore(self.path, mode=self._file.mode, clock=self._clock, entropy=self._entropy)
         other._share(self._wakeups)
         return other
 
     def _share(self, wakeups: Wakeups) -> None:
         self._wakeups = wakeups
-        self._writer = Writer(self.path, self._clock, wakeups)
-        self._reads = ReadConnection(self.path, self._clock, self._file_inbox)
+        self._writer = Writer(self._file, self._clock, wakeups)
+        self._reads = ReadConnection(self._file, self._clock, self._file_inbox)
         # A look at one job shall not wait for a search, nor a search for a copy of everything.
-        self._searches = ReadConnection(self.path, self._clock, self._file_inbox)
-        self._upkeep = ReadConnection(self.path, self._clock, self._file_inbox)
+        self._searches = ReadConnection(self._file, self._clock, self._file_inbox)
+        self._upkeep = ReadConnection(self._file, self._clock, self._file_inbox)
         self.blocking = BlockingStore(self._writer, self._reads, wakeups)
 
     def _file_inbox(self) -> None:
@@ -333,7 +344,7 @@ class SqliteStore:
     # -- upkeep
 
     async def describe(self) -> StoreFacts:
-        return await self._reads.run(lambda transaction: upkeep.describe(transaction, self.path))
+        return await self._reads.run(lambda transaction: upkeep.describe(transaction, self._file))
 
     async def check(self) -> tuple[str, ...]:
         return await self._upkeep.run(upkeep.check)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import apsw
 
 from tidemill.contract.upkeep import StoreFacts
 from tidemill.core.recount import miscounted
 from tidemill.stores.sqlite import place, reader
+from tidemill.stores.sqlite.file import DatabaseFile
 from tidemill.stores.sqlite.ledger import account_of, reservation_of
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -18,7 +18,8 @@ from tidemill.stores.sqlite.transaction import Transaction
 SQL = load("upkeep")
 
 
-def describe(transaction: Transaction, path: Path) -> StoreFacts:
+def describe(transaction: Transaction, file: DatabaseFile) -> StoreFacts:
+    path = file.path
     pragma = transaction.connection.pragma
     files = (path, path.with_name(f"{path.name}-wal"))
     return StoreFacts(
@@ -26,9 +27,9 @@ def describe(transaction: Transaction, path: Path) -> StoreFacts:
         engine=f"SQLite {apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})",
         location=str(path.absolute()),
         schema=pragma("user_version"),
-        bytes=sum(file.stat().st_size for file in files if file.exists()),
+        bytes=sum(each.stat().st_size for each in files if each.exists()),
         free_bytes=pragma("freelist_count") * pragma("page_size"),
-        warnings=tuple(place.warnings(path, pragma("journal_mode"))),
+        warnings=tuple(place.warnings(path, pragma("journal_mode"), file.mode)),
     )
 
 

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import stat
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
@@ -29,8 +30,11 @@ _LINK_TRIES = 10
 
 
 class Wakeups:
-    def __init__(self, path: Path, entropy: Entropy) -> None:
+    """`mode` are the permissions of the sockets; folders can also be entered."""
+
+    def __init__(self, path: Path, entropy: Entropy, mode: int) -> None:
         self.folder = path.with_name(path.name + "-wake")
+        self.mode = mode
         self._entropy = entropy
         self._paths: dict[str, str] = {}
         self._swept = False
@@ -72,6 +76,16 @@ class Wakeups:
     def after_fork_in_child(self) -> None:
         """The listeners remembered here live in the parent, behind their sockets."""
         self._start_afresh()
+
+    def make_folder(self, folder: Path) -> None:
+        """A folder that is there keeps its permissions; a new one keeps the bit that hands on its group."""
+        try:
+            folder.mkdir(0o700)
+        except FileExistsError:
+            return
+        may_enter = (self.mode & 0o444) >> 2
+        with contextlib.suppress(OSError):  # another process removed it, or gave it its permissions
+            folder.chmod(folder.stat().st_mode & stat.S_ISGID | self.mode | may_enter)
 
     def arm(self, listener: SqliteListener) -> None:
         with self._lock:
@@ -189,15 +203,16 @@ class SqliteListener:
         return bound
 
     def _bind_to_folder(self, bound: socket.socket) -> None:
-        self._wakeups.folder.mkdir(exist_ok=True)
+        self._wakeups.make_folder(self._wakeups.folder)
         try:
             with _short(self._address) as address:
                 bound.bind(address)
         except FileNotFoundError:
             # The last listener of another process closed just now and took the folder along.
-            self._wakeups.folder.mkdir(exist_ok=True)
+            self._wakeups.make_folder(self._wakeups.folder)
             with _short(self._address) as address:
                 bound.bind(address)
+        self._address.chmod(self._wakeups.mode)
 
     def _link(self, folder: Path) -> None:
         """A link that is there already stays. Another process may remove an empty folder at any time."""
@@ -206,7 +221,7 @@ class SqliteListener:
                 try:
                     os.link(self._address, folder / self._name)
                 except FileNotFoundError:
-                    folder.mkdir(exist_ok=True)
+                    self._wakeups.make_folder(folder)
                 else:
                     return
 

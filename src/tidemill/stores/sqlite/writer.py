@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -26,6 +25,7 @@ from tidemill.errors import StoreError, StoreUnavailable
 from tidemill.stores.sqlite import inbox
 from tidemill.stores.sqlite.connection import BUSY_PATIENCE, Patience, connect
 from tidemill.stores.sqlite.faults import translate, translated
+from tidemill.stores.sqlite.file import DatabaseFile
 from tidemill.stores.sqlite.forking import survive_forks
 from tidemill.stores.sqlite.reclaim import notice_boot
 from tidemill.stores.sqlite.requests import Request, Work, answer
@@ -44,8 +44,9 @@ _LEAST_PATIENCE = 0.1
 
 
 class Writer:
-    def __init__(self, path: Path, clock: Clock, wakeups: Wakeups) -> None:
-        self._path, self._clock, self._wakeups = path, clock, wakeups
+    def __init__(self, file: DatabaseFile, clock: Clock, wakeups: Wakeups) -> None:
+        self._file, self._path = file, file.path
+        self._clock, self._wakeups = clock, wakeups
         self._closed = False
         self._start_afresh()
         survive_forks(self, reader=False)
@@ -98,7 +99,9 @@ class Writer:
         try:
             with translated(self._path):
                 self._be_patient(self._clock.boot())
-                return work(self._connected())
+                connection = self._connected()
+                self._file.check()
+                return work(connection)
         finally:
             self._lock.release()
 
@@ -115,6 +118,7 @@ class Writer:
             self._be_patient(began)
             self._sync_mode(connection, "full")
             inserted = inbox.append(connection, self._clock.wall(), groups)
+            self._file.check()
             is_long = inserted is not None and inbox.is_long(connection)
         except apsw.Error as error:
             raise translate(error, self._path) from error
@@ -200,6 +204,15 @@ class Writer:
                 self._commit([request])
             return
         self._flush_reserved(connection, group)
+        self._check_file(group)
+
+    def _check_file(self, group: list[Request]) -> None:
+        """After the commit: a job is accepted only if the file that holds it is still there."""
+        try:
+            self._file.check()
+        except StoreError as error:
+            for request in group:
+                request.fail(error, self._path)
 
     def _flush_reserved(self, connection: apsw.Connection, group: list[Request]) -> None:
         """A claim that took units is told only when they are on the disk: a calendar's count outlives a
@@ -230,7 +243,7 @@ class Writer:
 
     def _connected(self) -> apsw.Connection:
         if self._connection is None:
-            self._connection = connect(self._path, self._patience)
+            self._connection = connect(self._file, self._patience)
             self._synchronous = "full"
         return self._connection
 
