@@ -113,7 +113,7 @@ def _file_mode(text: str, origin: str) -> int:
     digits = _MODE.fullmatch(text)
     mode = int(digits[1], 8) if digits else 0
     if DEFAULT_MODE & ~mode or mode & 0o111:
-        shown = text if len(text) <= len("0o0000") else "***"
+        shown = text if re.fullmatch("[0-9]{0,5}", text) else "***"
         raise ConfigurationError(
             f"{origin}: mode: must be three octal digits that let the owner read and write and no user "
             f"execute the file, such as 0600 or 0660; is {shown!r}"

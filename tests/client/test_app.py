@@ -247,7 +247,8 @@ def test_a_worker_serves_every_queue_of_the_application_by_weight() -> None:
         ("amqp://secret:secret@host", ["amqp://", "not available in this version"]),
         ("sqlite://jobs.db", ["names no file", "three slashes"]),
         ("sqlite:///", ["names no file"]),
-        ("sqlite:///jobs.db?mode=secret", ["takes none"]),
+        ("sqlite:///jobs.db?mode=secret", ["mode: must be three octal digits", "is '***'"]),
+        ("sqlite:///jobs.db?key=secret", ["'sqlite:///jobs.db?***'", "the only option", "?mode=0660"]),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_without_showing_secrets(url: str, says: list[str]) -> None:

@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from tests.stores.questions import LIMIT, LOOKS, SEARCHES, fill
+from tests.stores.sqlite.conftest import group
+from tidemill.core.claims import ClaimRequest, Settlement, Share
+from tidemill.core.filters import Filter
+from tidemill.core.outcomes import Done
 from tidemill.stores.sqlite import SqliteStore, find
 from tidemill.stores.sqlite.reading import ReadConnection
+from tidemill.testing.manual import ManualClock
 
 FEW, MANY = 2000, 8000
 
@@ -61,3 +66,22 @@ async def test_r3_r8_r11_a_page_costs_the_same_among_four_times_as_many_jobs(tmp
     few, many = await costs(tmp_path, FEW), await costs(tmp_path, MANY)
     dearer = {name: (few[name], many[name]) for name in few if many[name] > 1.3 * few[name] + 500}
     assert not dearer
+
+
+async def test_r11_jobs_that_ended_at_the_bound_are_not_looked_at(path: Path) -> None:
+    """`until` is not part of the time that is meant: those who ended then use up no looks."""
+    clock = ManualClock()
+    store = await SqliteStore(path, clock=clock).open()
+    await _end(store, 1, "before-1", "before-2")
+    clock.advance(10)
+    await _end(store, 2, *(f"at-{number}" for number in range(5)))
+    page = await store.find(Filter(time="finished", until=clock.wall()), limit=2, looks=3)
+    assert ([job.id for job in page.jobs], page.partial) == (["before-2", "before-1"], False)
+    await store.close()
+
+
+async def _end(store: SqliteStore, number: int, *ids: str) -> None:
+    await store.insert([group(*ids)])
+    request = ClaimRequest(worker="w", number=number, shares=(Share("default", 9),), limit=9, lease=30.0)
+    jobs = (await store.claim(request)).jobs
+    await store.settle([Settlement(job.id, job.fence, job.claim, Done()) for job in jobs])

@@ -8,6 +8,7 @@ from typing import Any
 import apsw
 import pytest
 
+from tests.chaos.disk import fill, small_disk
 from tests.stores.sqlite.conftest import group
 from tidemill.core.claims import ClaimRequest, Heartbeat, Settlement, Share
 from tidemill.core.job import Group, NewJob
@@ -15,7 +16,7 @@ from tidemill.core.lanes import PASS_AT_ONCE
 from tidemill.core.outcomes import Done
 from tidemill.core.queues import Verdict
 from tidemill.core.states import State
-from tidemill.errors import StoreError, StoreUnavailable
+from tidemill.errors import StoreError, StoreFull, StoreUnavailable
 from tidemill.stores.sqlite import SqliteStore
 from tidemill.testing.manual import ManualClock
 
@@ -98,6 +99,24 @@ async def test_a_night_of_expired_jobs_is_cleared_in_many_claims(path: Path) -> 
         )
     assert [job.id for job in claims.jobs] == ["fresh"]
     await store.close()
+
+
+async def test_i24_a_full_disk_at_the_first_commit_after_a_boot_hides_no_lease(tmp_path: Path) -> None:
+    """The commit that ends the leases of the last boot is rolled back: the next one ends them."""
+    clock = ManualClock()
+    with small_disk(tmp_path / "small", megabytes=2) as folder:
+        store = await SqliteStore(folder / "jobs.db", clock=clock).open()
+        await store.insert([group("a")])
+        request = ClaimRequest(worker="w", number=1, shares=(Share("default", 1),), limit=1, lease=30.0)
+        assert [job.id for job in (await store.claim(request)).jobs] == ["a"]
+        clock.reboot()
+        ballast = fill(folder)
+        with pytest.raises(StoreFull):
+            await store.reclaim()
+        ballast.unlink()
+        await store.reclaim()
+        assert (await store.counts())["default"] == {State.READY: 1}
+        await store.close()
 
 
 async def test_what_may_not_be_forgotten_waits_for_the_disk(store: SqliteStore) -> None:
