@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.stores.sqlite.conftest import group
+from tests.web.api.support import Api, shop
+from tests.web.asgi import ask
+from tidemill import Tidemill
 from tidemill.app.stores import make_store
 from tidemill.clock import SystemClock, SystemEntropy
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.claims import ClaimRequest, Share
 from tidemill.errors import ConfigurationError, StoreUnavailable
 from tidemill.stores.sqlite import SqliteStore
+from tidemill.telemetry.events import StoreBack, StoreLost
 from tidemill.urls import StoreUrl, holds_secrets, mask
 
 
@@ -183,6 +187,7 @@ async def test_i1_no_job_is_accepted_into_a_file_that_is_gone(
         lambda: store.get(["a"]),
         store.counts,
         store.compact,
+        store.read_clock,
         lambda: asyncio.to_thread(store.blocking.insert, [group("e")]),
         lambda: asyncio.to_thread(store.blocking.get, ["a"]),
     ]
@@ -192,6 +197,45 @@ async def test_i1_no_job_is_accepted_into_a_file_that_is_gone(
         assert str(path) in str(caught.value)
     await store.close()
     assert not path.exists() or (await _ids(path)) == ["other"]
+
+
+async def test_a_worker_says_that_its_file_is_gone_and_goes_on_when_it_is_back(path: Path) -> None:
+    app = Tidemill(f"sqlite:///{path}")
+    lost, back = asyncio.Event(), asyncio.Event()
+    said: list[StoreLost] = []
+
+    @app.on(StoreLost, StoreBack)
+    def _(event: StoreLost | StoreBack) -> None:
+        if isinstance(event, StoreLost):
+            said.append(event)
+        (lost if isinstance(event, StoreLost) else back).set()
+
+    async with app:
+        worker = app.worker(poll=0.05)
+        running = asyncio.create_task(worker.run())
+        await worker.started.wait()
+        path.rename(path.with_name("elsewhere.db"))
+        async with asyncio.timeout(20):
+            await lost.wait()
+        path.with_name("elsewhere.db").rename(path)
+        async with asyncio.timeout(20):
+            await back.wait()
+        worker.stop()
+        await running
+    assert [event.error for event in said] == ["StoreUnavailable"]
+    assert f"{path}: the database file was deleted or moved" in said[0].message
+
+
+async def test_the_web_server_says_that_its_file_is_gone(path: Path) -> None:
+    api = Api(shop(f"sqlite:///{path}"))
+    async with api.app:
+        assert (await ask(api.server.starlette, "GET", "/readyz")).status == 200
+        assert (await api("GET", "/jobs")).status == 200
+        path.rename(path.with_name("elsewhere.db"))
+        assert (await ask(api.server.starlette, "GET", "/readyz")).status == 503
+        answer = await api("GET", "/jobs")
+        assert answer.status == 503
+        assert "the database file was deleted or moved" in answer.json["detail"]
 
 
 async def _ids(path: Path) -> list[str]:
@@ -208,6 +252,20 @@ async def test_a_file_that_is_moved_back_is_used_again(path: Path, store: Sqlite
     path.with_name("elsewhere.db").rename(path)
     await store.insert([group("b")])
     assert await _ids(path) == ["a", "b"]
+
+
+async def test_another_handle_does_not_create_a_file_that_was_deleted(path: Path, store: SqliteStore) -> None:
+    delete(path)
+    with pytest.raises(StoreUnavailable, match="was deleted or moved"):
+        await store.another().open()
+    assert not path.exists()
+
+
+async def test_a_handle_that_is_closed_does_not_forget_the_file(path: Path, store: SqliteStore) -> None:
+    await (await store.another().open()).close()
+    delete(path)
+    with pytest.raises(StoreUnavailable, match="was deleted or moved"):
+        await store.insert([group("a")])
 
 
 async def test_a_store_that_is_opened_again_takes_the_file_that_is_there(

@@ -70,7 +70,7 @@ class SqliteStore:
         entropy: Entropy | None = None,
     ) -> None:
         self.path = Path(path)
-        self._file = DatabaseFile(self.path, mode)
+        self._file, self._owns_file = DatabaseFile(self.path, mode), True
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
         self._share(Wakeups(self.path, self._entropy, mode))
@@ -85,11 +85,14 @@ class SqliteStore:
         await asyncio.to_thread(self._writer.close)
         for looks in (self._reads, self._searches, self._upkeep):
             await asyncio.to_thread(looks.close)
-        self._file.forget()
+        if self._owns_file:
+            self._file.forget()
 
     def another(self) -> SqliteStore:
-        """With the same wake-ups: within a process nobody is rung through a socket."""
-        other = SqliteStore(self.path, mode=self._file.mode, clock=self._clock, entropy=self._entropy)
+        """With the same wake-ups: within a process no listener is rung through a socket. And with the same
+        file: a handle that is opened after the file was deleted creates no new one."""
+        other = SqliteStore(self.path, clock=self._clock, entropy=self._entropy)
+        other._file, other._owns_file = self._file, False
         other._share(self._wakeups)
         return other
 
@@ -155,6 +158,7 @@ class SqliteStore:
         return await self._writer.submit(lambda transaction: prune(transaction, limit), durable=False)
 
     async def read_clock(self) -> Reading:
+        self._file.check()  # readiness asks for the clock
         return Reading(self._clock.wall(), self._clock.boot())
 
     # -- queues
