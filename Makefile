@@ -67,7 +67,7 @@ bench-pages: setup  ## how long pages take with a million jobs in the store (PAG
 chaos: setup  ## the long run: kills and stops on every store, simulated histories (CHAOS_SECONDS per store, HISTORIES)
 	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_CHAOS_RATE=$(CHAOS_RATE) TIDEMILL_CHAOS_CONCURRENCY=100 \
 		TIDEMILL_HISTORIES=$(HISTORIES) TIDEMILL_QUOTA_SEEDS=30 TIDEMILL_HTTP_SEEDS=3 TIDEMILL_NETWORK_ROUNDS=50 \
-		TIDEMILL_LOCKSTEP_EXAMPLES=$(LOCKSTEP) TIDEMILL_EVERY_ZONE=1 TIDEMILL_SCHEDULES=10000 TIDEMILL_KILLED_LEADERS=50 TIDEMILL_KILLED_FLOWS=100 \
+		TIDEMILL_LOCKSTEP_EXAMPLES=$(LOCKSTEP) TIDEMILL_EVERY_ZONE=1 TIDEMILL_SCHEDULES=10000 TIDEMILL_KILLED_LEADERS=50 TIDEMILL_KILLED_FLOWS=100 TIDEMILL_FRESH_FILES=1000 \
 		TIDEMILL_FAN_OUT=10000 TIDEMILL_FUZZ=200 TIDEMILL_MUSIC_FULL=1 \
 		$(BIN)/python -m pytest -o timeout=3600 tests/chaos tests/simulation/test_histories.py tests/simulation/flows \
 		tests/quotas tests/schedules tests/flows/test_processes.py tests/flows/test_wide.py tests/stores/redis/test_short_steps.py tests/web/test_fuzz.py \
