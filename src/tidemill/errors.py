@@ -8,7 +8,7 @@ TidemillError
 │   ├── InvalidJob           an option of the job is out of range
 │   └── QueueFull            the queue is at its length limit
 ├── StoreError               the store could not do what it was asked
-│   ├── StoreUnavailable     unreachable, locked for too long, or closed
+│   ├── StoreUnavailable     unreachable, locked for too long, closed, or its file is gone
 │   ├── StoreFull            no space left; heals by itself when space returns
 │   ├── StoreReadOnly        it may not be written to
 │   ├── StoreCorrupt         the file is not a Tidemill database, or is damaged
@@ -81,7 +81,7 @@ class StoreError(TidemillError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached, is locked for too long, or is closed.
+    """The store cannot be reached, is locked for too long, or is closed, or its file was deleted or replaced.
 
     `ids` are the jobs of an enqueue that were not sent, or may or may not have been accepted: sent
     again with the same ids, each exists once.
