@@ -98,7 +98,7 @@ def _sqlite_file(url: str, origin: str) -> tuple[str, int]:
             "(sqlite:///tidemill.db), four an absolute one (sqlite:////var/lib/tidemill.db)"
         )
     path = unquote(parts.path[1:])
-    if url.endswith(parts.path):
+    if not re.search("[?#]", url):
         return path, DEFAULT_MODE
     name, _, value = parts.query.partition("=")
     if parts.fragment or name != "mode" or "&" in value:

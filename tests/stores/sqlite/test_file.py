@@ -17,7 +17,7 @@ from tidemill.app.stores import make_store
 from tidemill.clock import SystemClock, SystemEntropy
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.claims import ClaimRequest, Share
-from tidemill.errors import ConfigurationError, StoreUnavailable
+from tidemill.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from tidemill.stores.sqlite import SqliteStore
 from tidemill.telemetry.events import StoreBack, StoreLost
 from tidemill.urls import StoreUrl, holds_secrets, mask
@@ -277,6 +277,17 @@ async def test_a_store_that_is_opened_again_takes_the_file_that_is_there(
     assert await _ids(path) == ["other"]
     await store.insert([group("a")])
     assert await _ids(path) == ["other", "a"]
+
+
+async def test_a_file_that_could_not_be_opened_may_be_replaced(path: Path) -> None:
+    path.write_text("Dear diary, today I was not a database at all. " * 40)
+    store = SqliteStore(path)
+    with pytest.raises(StoreCorrupt):
+        await store.insert([group("a")])
+    path.unlink()
+    await store.insert([group("a")])
+    await store.close()
+    assert await _ids(path) == ["a"]
 
 
 async def test_a_fork_does_not_create_a_file_that_was_deleted(path: Path, store: SqliteStore) -> None:

@@ -74,7 +74,6 @@ async def test_u1_little_space_is_told(tmp_path: Path) -> None:
 
 
 def test_u1_another_journal_mode_is_told(path: Path) -> None:
-    path.touch(0o600)
     assert list(place.warnings(path, "wal", 0o600)) == []
     (warning,) = place.warnings(path, "delete", 0o600)
     assert "journal mode delete" in warning

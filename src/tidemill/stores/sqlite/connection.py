@@ -27,8 +27,9 @@ def connect(file: DatabaseFile, patience: Patience) -> apsw.Connection:
     if path.is_dir():
         raise StoreUnavailable(f"{path}: this is a folder; name a file in it")
     with translated(path):
+        location = file.locate()
         flags = apsw.SQLITE_OPEN_READWRITE  # SQLite itself would create the file with other permissions
-        connection = apsw.Connection(file.locate(), flags=flags, statementcachesize=200)
+        connection = apsw.Connection(location.path, flags=flags, statementcachesize=200)
         try:
             connection.set_busy_handler(patience.wait)
             _check_owner(connection, path)
@@ -37,6 +38,7 @@ def connect(file: DatabaseFile, patience: Patience) -> apsw.Connection:
         except BaseException:
             connection.close()
             raise
+    file.remember(location)
     return connection
 
 

@@ -6,9 +6,17 @@ import contextlib
 import os
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 from tidemill.errors import StoreUnavailable
 from tidemill.urls import DEFAULT_MODE
+
+
+class Location(NamedTuple):
+    """An absolute path, and the device and inode of the file there."""
+
+    path: str
+    identity: tuple[int, int] | None
 
 
 class DatabaseFile:
@@ -19,42 +27,44 @@ class DatabaseFile:
 
     def __init__(self, path: Path, mode: int = DEFAULT_MODE) -> None:
         self.path, self.mode = path, mode
-        self._absolute: str | None = None
-        self._identity: tuple[int, int] | None = None
+        self._opened: Location | None = None
 
-    def locate(self) -> str:
-        """The absolute path of the file for a new connection. Creates the file if it was never opened."""
-        if self._identity is not None:
+    def locate(self) -> Location:
+        """Where a new connection finds the file. Creates the file if none was opened before."""
+        if self._opened is not None:
             self.check()
-        if self._absolute is None:
-            self._absolute = os.path.abspath(self.path)  # noqa: PTH100 - a path with '..' stays readable
-        if self._identity is None:
-            self._create(Path(self._absolute).resolve())
-            with contextlib.suppress(OSError):  # SQLite reports why
-                self._identity = _identity(self._absolute)
-        return self._absolute
+            return self._opened
+        absolute = os.path.abspath(self.path)  # noqa: PTH100 - links in it are followed at every check
+        self._create(Path(os.path.realpath(absolute)))
+        return Location(absolute, _identity(absolute))
+
+    def remember(self, location: Location) -> None:
+        """A connection is open. `location` was taken before, so that a file which was replaced meanwhile is
+        noticed."""
+        self._opened = self._opened or location
 
     def forget(self) -> None:
         """The next connection takes the file that is there then. No connection may be open."""
-        self._absolute = self._identity = None
+        self._opened = None
 
     def check(self) -> None:
         """Raises if the path no longer leads to the file that was opened."""
-        if self._absolute is None or self._identity is None:
+        opened = self._opened
+        if opened is None:
             return
-        try:
-            found = _identity(self._absolute)
-        except OSError:
+        found = _identity(opened.path)
+        if found == opened.identity:
+            return
+        if found is None:
             raise StoreUnavailable(
                 f"{self.path}: the database file was deleted or moved while it was in use, so no job is "
                 "accepted; put it back, or restart this process to begin with a new file"
-            ) from None
-        if found != self._identity:
-            raise StoreUnavailable(
-                f"{self.path}: the database file was replaced by another one while it was in use, so no job "
-                f"is accepted; stop every process that uses it, delete {self.path.name}-wal and "
-                f"{self.path.name}-shm if they are left of the old file, and start again"
             )
+        raise StoreUnavailable(
+            f"{self.path}: the database file was replaced by another one while it was in use, so no job "
+            f"is accepted; stop every process that uses it, delete {self.path.name}-wal and "
+            f"{self.path.name}-shm if they are left of the old file, and start again"
+        )
 
     def _create(self, target: Path) -> None:
         """The file appears with its permissions already set: SQLite copies them to the files beside it,
@@ -62,7 +72,7 @@ class DatabaseFile:
 
         An existing file is never opened here: closing it would end the locks of all connections that this
         process has to it."""
-        if target.exists():
+        if os.path.exists(target):  # noqa: PTH110 - raises nothing
             return
         draft = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.new")
         try:
@@ -82,8 +92,12 @@ class DatabaseFile:
             return  # another process was first
         except OSError:  # a file system without hard links
             target.touch(self.mode, exist_ok=False)
+            target.chmod(self.mode)
 
 
-def _identity(path: str) -> tuple[int, int]:
-    found = os.stat(path)  # noqa: PTH116 - asked at every commit, at half the cost
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - asked at every commit, at half the cost
+    except OSError:
+        return None
     return found.st_dev, found.st_ino

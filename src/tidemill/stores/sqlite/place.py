@@ -40,11 +40,12 @@ def warnings(path: Path, journal_mode: str, mode: int) -> Iterator[str]:
             f"{path} is in journal mode {journal_mode}: readers and writers wait for each other; "
             "another program has switched it, close that and open the store again"
         )
-    if warning := open_to_all(path, stat.S_IMODE(path.stat().st_mode), mode):
+    if path.exists() and (warning := open_to_all(path, mode)):
         yield warning
 
 
-def open_to_all(path: Path, found: int, wanted: int) -> str | None:
+def open_to_all(path: Path, wanted: int) -> str | None:
+    found = stat.S_IMODE(path.stat().st_mode)
     if not found & ~wanted & stat.S_IROTH:
         return None
     return (
