@@ -51,6 +51,9 @@ class SimulatedIsolation:
             child.kill()
             raise
 
+    async def drain(self) -> None:
+        """Children end with their runs."""
+
     def close(self) -> None:
         """Children end with their runs."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -25,9 +26,12 @@ class Works(Tells):
     def worker(self, **options: Unpack[WorkerArguments]) -> Worker:
         """A worker to be run inside `async with app`. Options are `WorkerArguments`; without `queues` it
         serves every queue that was declared or that a task is on, by weight."""
+        from tidemill.worker.runners.isolated import IsolatedRunner
+        from tidemill.worker.runners.places import application_place
         from tidemill.worker.worker import Worker
 
         self._log_as_set()
+        find = functools.partial(application_place, self, self.loaded_as)
         return Worker(
             self.store,
             self.tasks,
@@ -41,6 +45,7 @@ class Works(Tells):
             location=_location(self.url),
             lifespan=self._lifespan,
             middleware=self.middlewares,
+            isolation=functools.partial(IsolatedRunner, find_application=find),
             telling=self.telling if self._tells else None,
         )
 
@@ -53,6 +58,12 @@ class Works(Tells):
         for task in self.tasks.values():
             known.setdefault(task.queue, QueueSettings())
         return worker_options(self.settings, options, known)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Any]:
+        """The store and the lifespan, open: what a worker's child process runs jobs in. Gives `ctx.state`."""
+        async with self, (self._lifespan or nullcontext)() as state:
+            yield state
 
     async def work(self, beside: Beside | None = None, **options: Unpack[WorkerArguments]) -> None:
         """Run a worker on this loop until SIGTERM or SIGINT: the first drains, another a second later

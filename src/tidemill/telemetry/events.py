@@ -17,6 +17,7 @@ from tidemill.telemetry.base import AttemptEvent, Event, JobEvent, PoolEvent, Wo
 from tidemill.telemetry.flow_events import FlowBegun, FlowEnded
 from tidemill.telemetry.job_events import (
     BatchSplit,
+    ChildNotReady,
     JobCrashed,
     JobDone,
     JobEnqueued,
@@ -33,6 +34,7 @@ from tidemill.telemetry.job_events import (
     StepKept,
     StepReplayed,
     StepUnknown,
+    SuspectNotIsolated,
     TaskUnknown,
 )
 from tidemill.telemetry.pool_events import (
@@ -84,6 +86,8 @@ CATALOGUE: tuple[type[Event], ...] = (
     OutcomeRefused,
     JobReclaimed,
     TaskUnknown,
+    ChildNotReady,
+    SuspectNotIsolated,
     SlotStuck,
     FlowBegun,
     FlowEnded,
@@ -122,6 +126,7 @@ __all__ = [
     "AlertSent",
     "AttemptEvent",
     "BatchSplit",
+    "ChildNotReady",
     "ChoreBroke",
     "ChoreFailed",
     "ClocksParted",
@@ -163,6 +168,7 @@ __all__ = [
     "StepUnknown",
     "StoreBack",
     "StoreLost",
+    "SuspectNotIsolated",
     "TaskUnknown",
     "WorkerDied",
     "WorkerEvent",

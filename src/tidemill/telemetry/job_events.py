@@ -195,6 +195,28 @@ class TaskUnknown(WorkerEvent, frozen=True, kw_only=True):
     known: tuple[str, ...]
 
 
+class ChildNotReady(AttemptEvent, frozen=True, kw_only=True):
+    """A child process could not open the lifespan, or died before its job began. The job goes back,
+    uncharged, for `again_in` seconds."""
+
+    level: ClassVar[Level] = "error"
+    sentence: ClassVar[str] = "child process not ready"
+
+    problem: str
+    again_in: float
+
+
+class SuspectNotIsolated(WorkerEvent, frozen=True, kw_only=True):
+    """No child process can run a job that has a crash on record, so the worker runs it itself; once per
+    worker, task and problem."""
+
+    level: ClassVar[Level] = "warning"
+    sentence: ClassVar[str] = "suspect runs in the worker"
+
+    task: str
+    problem: str
+
+
 class SlotStuck(AttemptEvent, frozen=True, kw_only=True):
     """An attempt was told to stop and its code goes on: its slot is taken until it ends."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidemill.contract.transactions import Transactional
+from tidemill.core.claims import Claimed, Settlement
 from tidemill.core.outcomes import Done
 from tidemill.errors import ConfigurationError
+from tidemill.tasks.definition import TaskDefinition
 from tidemill.tasks.transactions import Transaction, no_database
 from tidemill.worker.in_flow import fitting
 from tidemill.worker.translate import Ends
@@ -17,12 +19,35 @@ if TYPE_CHECKING:
     from tidemill.worker.attempt import Attempt
 
 
+class Ending(Protocol):
+    """The attempt that a transaction ends."""
+
+    async def commits(self, outcome: Done) -> Settlement:
+        """From here on the attempt counts as ended: a heartbeat that finds the job done must not stop the
+        handler that did it."""
+        ...
+
+    def rolled_back(self) -> None: ...
+
+
+class EndingHere:
+    """Of an attempt whose handler runs in the worker."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    async def commits(self, outcome: Done) -> Settlement:
+        self._attempt.committed = outcome
+        return self._attempt.settlement(outcome)
+
+    def rolled_back(self) -> None:
+        self._attempt.committed = None
+
+
 @asynccontextmanager
-async def transaction(attempt: Attempt) -> AsyncIterator[Transaction]:
-    """From the moment it is to be committed the attempt counts as ended: a heartbeat that finds the job done
-    must not stop the handler that did it."""
-    store, job, definition = attempt.metering.store, attempt.job, attempt.definition
-    assert definition is not None  # noqa: S101 - an unknown task is never started
+async def transaction(
+    store: object, job: Claimed, definition: TaskDefinition, ending: Ending
+) -> AsyncIterator[Transaction]:
     if not isinstance(store, Transactional):
         raise no_database()
     if definition.batch is not None:
@@ -30,13 +55,12 @@ async def transaction(attempt: Attempt) -> AsyncIterator[Transaction]:
             "ctx.transaction(): a batch call has an outcome for each of its jobs; return them"
         )
     try:
-        async with store.transaction(job.id, job.fence, job.claim) as ending:
-            yield (given := Transaction(ending.connection))
+        async with store.transaction(job.id, job.fence, job.claim) as opened:
+            yield (given := Transaction(opened.connection))
             outcome = Done(None if given.result is None else definition.result.encode(given.result))
             if job.flow is not None and (fails := fitting(outcome)) is not outcome:
                 raise Ends(fails)  # noqa: TRY301 - rolled back as any error
-            ending.settlement = attempt.settlement(outcome)
-            attempt.committed = outcome
+            opened.settlement = await ending.commits(outcome)
     except BaseException:
-        attempt.committed = None
+        ending.rolled_back()
         raise

@@ -185,6 +185,8 @@ class Crew:
         try:
             await self._drain.end()
             await self._hand_back_everything()
+            if self._isolated is not None:
+                await self._isolated.drain()
         finally:
             self._executor.close()
             if self._teller is not None:

@@ -71,6 +71,7 @@ class Executor:
             isolated,
             middleware,
             entropy=entropy,
+            emitter=emitter,
             on_thread_over=self._thread_over,
         )
 

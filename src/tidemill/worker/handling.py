@@ -11,15 +11,17 @@ import msgspec
 
 from tidemill.clock import Entropy
 from tidemill.core.claims import Claimed
-from tidemill.core.outcomes import Done, Release
+from tidemill.core.outcomes import Done, Release, Snooze
 from tidemill.errors import InvalidPayload
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.telemetry.events import ChildNotReady, SuspectNotIsolated
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.batch_verdicts import EndsTogether, Item, Verdict
 from tidemill.worker.call import Call
+from tidemill.worker.emitter import Emitter
 from tidemill.worker.in_flow import unreadable
-from tidemill.worker.runners.isolated import Isolation, cannot_isolate
+from tidemill.worker.runners.isolated import ChildNotStarted, Isolation, cannot_isolate
 from tidemill.worker.runners.places import CannotIsolate
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.stopping import Stopper
@@ -37,9 +39,12 @@ class Handling:
         middleware: Sequence[Middleware],
         *,
         entropy: Entropy,
+        emitter: Emitter,
         on_thread_over: Callable[[Attempt], None],
     ) -> None:
         self._stopper, self._threads, self._isolated = stopper, threads, isolated
+        self._emitter = emitter
+        self._not_isolated: set[tuple[str, str]] = set()
         self._middleware = tuple(middleware)
         self._entropy, self._on_thread_over = entropy, on_thread_over
 
@@ -106,11 +111,17 @@ class Handling:
 
         try:
             outcome = await self._isolated.run(attempt, definition, chance, started)
+        except ChildNotStarted as error:
+            if error.is_new:
+                told = {"problem": error.problem, "again_in": error.again_in}
+                self._emitter.attempt_event(ChildNotReady, attempt, **told)
+            raise Ends(Snooze(error.again_in, f"no process for it: {error.problem}")) from None
         except CannotIsolate as error:
             if definition.isolate:
                 raise Ends(cannot_isolate(str(error))) from None
             # A suspect, and more likely the neighbour of what crashed: failing it would punish the
             # innocent. The store counts it as running alone all the same.
+            self._tell_not_isolated(definition, str(error))
             return await self._run_here(attempt, definition, context)
         if isinstance(outcome, Verdict):
             raise EndsTogether(outcome)
@@ -119,6 +130,11 @@ class Handling:
         if self._middleware and isinstance(outcome, Done):
             return _returned(definition, outcome.result)
         raise Ends(outcome)
+
+    def _tell_not_isolated(self, definition: TaskDefinition, problem: str) -> None:
+        if (known := (definition.name, problem)) not in self._not_isolated:
+            self._not_isolated.add(known)
+            self._emitter.worker_event(SuspectNotIsolated, task=definition.name, problem=problem)
 
     def _result_of(self, definition: TaskDefinition, item: Item) -> Any:
         """As middleware wants to see it; else as it was written down already."""

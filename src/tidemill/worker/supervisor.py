@@ -24,6 +24,7 @@ from tidemill.worker.emitter import described
 from tidemill.worker.options import FreshId
 from tidemill.worker.parent import die_with_parent
 from tidemill.worker.reclaimer import tell
+from tidemill.worker.runners.main_module import refuse_worker_in_child
 
 WORKER_ID = "TIDEMILL_WORKER_ID"
 SUPERVISOR = "TIDEMILL_SUPERVISOR"
@@ -76,6 +77,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """Until every worker has drained, or ended by itself because it was idle."""
+        refuse_worker_in_child()
         async with asyncio.TaskGroup() as group:
             for _ in range(self._processes):
                 group.create_task(self._keep_one())

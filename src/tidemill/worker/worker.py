@@ -20,6 +20,7 @@ from tidemill.worker.crew import Crew
 from tidemill.worker.options import FreshId, WorkerOptions
 from tidemill.worker.questions import only_if_it_answers
 from tidemill.worker.runners.isolated import IsolatedRunner, Isolation
+from tidemill.worker.runners.main_module import refuse_worker_in_child
 from tidemill.worker.stats import Stats
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Worker:
 
     async def run(self) -> None:
         """Until stopped and drained, or, with `until_idle`, until there is nothing to do."""
+        refuse_worker_in_child()
         async with self._lifespan() as state:
             self._crew = Crew(
                 self._store,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -251,15 +255,60 @@ async def test_x4_nothing_that_takes_its_time_is_done_in_it(app: Tidemill, postg
 
 
 async def test_x4_a_job_with_a_crash_on_record_may_use_it(app: Tidemill, postgres_url: str) -> None:
-    """It begins in a process of its own, which has no connection of the worker's, and is run again here."""
+    """The application is no variable of a module, so no child finds it: the job runs in the worker."""
     write = app.task(name="write")(write_row)
     sent = await write.enqueue(4)
-    store = app.store
-    shares = (Share("default", 1),)
-    claimed = await store.claim(ClaimRequest(worker="dead", number=1, shares=shares, limit=1, lease=60.0))
-    assert claimed.jobs
-    await store.reclaim(["dead"])
+    await make_suspect(app)
     assert (await sent.status()).crashes
     async with working(app):
         assert await sent.result(timeout=30) == 40
     assert await written(postgres_url) == [4]
+
+
+APPLICATION = """
+import os
+from pathlib import Path
+from tidemill import Context, Retry, Tidemill
+
+app = Tidemill({url!r})
+
+@app.task(name="write", retry=Retry(attempts=1))
+async def write(ctx: Context, n: int) -> int:
+    with Path({notes!r}).open("a") as notes:
+        notes.write(f"{{os.getpid()}}\\n")
+    async with ctx.transaction() as tx:
+        await tx.connection.execute("INSERT INTO public.rows VALUES ($1)", n)
+        tx.done(os.getpid())
+        if n < 0:
+            raise ValueError("negative")
+    return 0
+"""
+
+
+@pytest.mark.parametrize("n", [5, -5])
+async def test_x4_a_transaction_commits_in_a_child_process(
+    app: Tidemill, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    """Of an application that the child finds by import. The handler runs once."""
+    notes = tmp_path / "notes"
+    (tmp_path / "ends_in_child.py").write_text(APPLICATION.format(url=postgres_url, notes=str(notes)))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "ends_in_child", raising=False)
+    module = importlib.import_module("ends_in_child")
+    async with module.app:
+        sent = await module.write.enqueue(n)
+        await make_suspect(module.app)
+        async with working(module.app):
+            if n < 0:
+                with pytest.raises(JobFailed, match="negative"):
+                    await sent.result(timeout=30)
+            else:
+                assert await sent.result(timeout=30) != os.getpid()
+        assert len(notes.read_text().split()) == 1
+    assert await written(postgres_url) == ([n] if n > 0 else [])
+
+
+async def make_suspect(app: Tidemill) -> None:
+    request = ClaimRequest(worker="dead", number=1, shares=(Share("default", 1),), limit=1, lease=60.0)
+    assert (await app.store.claim(request)).jobs
+    await app.store.reclaim(["dead"])

@@ -1,239 +1,234 @@
-"""The inside of an isolated process: one job at a time, until its worker hangs up."""
+"""The inside of a child process: jobs of one worker, one at a time, until the worker hangs up.
+
+It opens the application's lifespan once and runs every job on the same event loop, sync handlers in a
+thread: a handler meets what it meets in a worker.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import os
 import signal
-import threading
+import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tidemill.clock import SystemClock
 from tidemill.core.job import Error
-from tidemill.core.needs import Need
 from tidemill.core.outcomes import Fail
 from tidemill.core.retry import Retry
-from tidemill.core.spending import Observation, Usage
-from tidemill.errors import InvalidPayload, StoreUnavailable
-from tidemill.logs import LogSettings, configure
+from tidemill.errors import InvalidPayload
+from tidemill.logs import configure
 from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.tasks.metering import Meter
-from tidemill.tasks.pools import classifiers_of
-from tidemill.tasks.step_questions import Reply, StepQuestion
-from tidemill.tasks.steps import Steps, refused_in_batch
-from tidemill.tasks.transactions import Transaction
-from tidemill.telemetry.current import CURRENT
+from tidemill.telemetry.current import CURRENT, TOGETHER
 from tidemill.worker import batch_verdicts as verdicts
-from tidemill.worker.attempt import storable
 from tidemill.worker.batch_verdicts import stored
 from tidemill.worker.parent import die_with_parent
 from tidemill.worker.refused import is_overloaded, refused
+from tidemill.worker.runners.child_reporter import ChildReporter, Order, WorkerPipe
+from tidemill.worker.runners.main_module import MainNotImported, import_main
 from tidemill.worker.runners.messages import (
-    AskStep,
+    Begin,
+    Cancel,
     Ended,
-    Heard,
-    Line,
     Place,
     Prepare,
-    Progress,
     Ready,
-    Reserve,
-    Reserved,
     Returned,
     Run,
-    StepAnswered,
-    ToChild,
-    Used,
-    Warned,
-    encode,
-    for_child,
+    Stopped,
+    read_begin,
 )
-from tidemill.worker.runners.places import NOT_APART, CannotIsolate, find
-from tidemill.worker.translate import outcome_of
+from tidemill.worker.runners.places import NOT_APART, Application, CannotIsolate, find, find_application
+from tidemill.worker.runners.threads import Threads
+from tidemill.worker.translate import describe, outcome_of
 
 
-class PipeReporter:
-    """News of an attempt, sent up the pipe. A cancelled job's process is killed, so `cancelled` is
-    only ever true when the worker itself is gone."""
-
-    def __init__(self, pipe: Connection, run: Run, definition: TaskDefinition) -> None:
-        self._pipe = pipe
-        self._tally = PipeTally(pipe, run)
-        self._meter = Meter(run.job.needs, run.pools, self._tally, classifiers_of(definition.pools))
-        self._steps = None if run.place.batch else Steps(run.job.id, PipeKeeper(self._tally))
-
-    def progress(self, fraction: float, note: str | None) -> None:
-        self._pipe.send_bytes(encode(Progress(fraction, None if note is None else storable(note))))
-
-    def log(self, line: str) -> None:
-        self._pipe.send_bytes(encode(Line(storable(line))))
-
-    def cancelled(self) -> bool:
-        return not self._tally.asking.locked() and self._pipe.poll()
-
-    def meter(self) -> Meter:
-        return self._meter
-
-    def steps(self) -> Steps:
-        if self._steps is None:
-            raise refused_in_batch()
-        return self._steps
-
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        raise CannotIsolate("ctx.transaction() ends the job on a connection of its worker's")
-
-
-class PipeTally:
-    """What the attempt tells of its pools, sent up the pipe. One question at a time has its answer."""
-
-    def __init__(self, pipe: Connection, run: Run) -> None:
-        self._pipe = pipe
-        self._clock = SystemClock()
-        self._began, self._wall, self._timeout = self._clock.boot(), run.wall, run.timeout
-        self.asking = threading.Lock()
-
-    def used(self, usage: Usage) -> None:
-        self._pipe.send_bytes(encode(Used(usage)))
-
-    def heard(self, seen: Observation) -> None:
-        self._pipe.send_bytes(encode(Heard(seen)))
-
-    def warned(self, problem: str) -> None:
-        self._pipe.send_bytes(encode(Warned(problem)))
-
-    def wall(self) -> float:
-        return self._wall + self._clock.boot() - self._began
-
-    def left(self) -> float:
-        return self._timeout - (self._clock.boot() - self._began)
-
-    async def reserve(self, need: Need) -> float | None:
-        return await asyncio.to_thread(self._ask, need)
-
-    def ask(self, question: Reserve | AskStep) -> ToChild:
-        with self.asking:
-            self._pipe.send_bytes(encode(question))
-            answer: ToChild = for_child(self._pipe.recv_bytes())
-        return answer
-
-    def _ask(self, need: Need) -> float | None:
-        answer = self.ask(Reserve(need))
-        if not isinstance(answer, Reserved) or answer.problem is not None:
-            raise StoreUnavailable(answer.problem if isinstance(answer, Reserved) else "answered out of turn")
-        return answer.wait
-
-
-class PipeKeeper:
-    """What the attempt's steps ask of the store, asked up the pipe."""
-
-    def __init__(self, tally: PipeTally) -> None:
-        self._tally = tally
-        self.wall = tally.wall
-
-    async def ask(self, question: StepQuestion) -> Reply:
-        return await asyncio.to_thread(self.ask_sync, question)
-
-    def ask_sync(self, question: StepQuestion) -> Reply:
-        answer = self._tally.ask(AskStep(question))
-        if not isinstance(answer, StepAnswered) or answer.reply is None:
-            problem = answer.problem if isinstance(answer, StepAnswered) else None
-            raise StoreUnavailable(problem or "answered out of turn")
-        return answer.reply
-
-
-def main(pipe: Connection, parent: int, logs: LogSettings | None) -> None:
-    """A session of its own lets the worker kill whatever the handler started along with it, and
-    keeps a terminal's Ctrl-C away: draining is the worker's decision."""
-    os.setsid()
-    die_with_parent(signal.SIGKILL, parent)
+def main() -> None:
+    """The worker has started this process in a session of its own: it can kill all that a handler started,
+    and Ctrl-C in a terminal reaches the worker only."""
+    handle, begin = int(sys.argv[1]), read_begin(sys.argv[2])
+    die_with_parent(signal.SIGKILL, begin.parent)
     # A handler, not SIG_IGN, which programs started by the job would inherit.
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.signal(signal.SIGINT, lambda *_: None)
-    found: dict[Place, TaskDefinition] = {}
-    while True:
-        try:
-            message = for_child(pipe.recv_bytes())
-        except EOFError:
-            return
-        match message:
-            case Prepare(place):
-                pipe.send_bytes(encode(_prepare(place, found)))
-                if logs is not None:  # after the import: a program that sets up its own comes first
-                    configure(format=logs.format, level=logs.level)
-                    logs = None
-            case Run():
-                # What a handler sets in its context ends with its attempt, as it does in a worker.
-                attempt = contextvars.copy_context()
-                run = _run_call if message.place.batch else _run
-                ended = attempt.run(
-                    run, message, found[message.place], PipeReporter(pipe, message, found[message.place])
-                )
-                pipe.send_bytes(encode(ended))
+    sys.argv[:] = begin.argv
+    pipe = WorkerPipe(Connection(handle))
+    if (order := pipe.first()) is None:
+        return
+    child = Child(pipe, begin)
+    child.look_for(order)  # a worker's modules are imported before there is an event loop
+    with asyncio.Runner(loop_factory=_loop_factory(begin)) as runner:
+        runner.run(child.serve(order))
 
 
-def _prepare(place: Place, found: dict[Place, TaskDefinition]) -> Ready:
-    if place not in found:
+def _loop_factory(begin: Begin) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if not begin.uvloop:
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+class Child:
+    """Found tasks are kept by name. `_state` is what the lifespan yielded."""
+
+    def __init__(self, pipe: WorkerPipe, begin: Begin) -> None:
+        self._pipe, self._begin, self._logs = pipe, begin, begin.logs
+        self._main_imported = False
+        self._application: Application | None = None
+        self._opened = False
+        self._state: Any = None
+        self._found: dict[tuple[str, Place | None], TaskDefinition | CannotIsolate] = {}
+        self._definition: TaskDefinition | None = None
+        self._running: asyncio.Task[Any] | None = None
+        self._reporter: ChildReporter | None = None
+
+    async def serve(self, first: Prepare) -> None:
+        loop = asyncio.get_running_loop()
+        self._threads = Threads(1)
+        orders: asyncio.Queue[Prepare | Run | None] = asyncio.Queue()
+        orders.put_nowait(first)
+
+        def ordered(order: Order | None) -> None:
+            if isinstance(order, Cancel):
+                loop.call_soon_threadsafe(self._cancel)
+            else:
+                loop.call_soon_threadsafe(orders.put_nowait, order)
+
+        self._pipe.listen(ordered)
+        async with AsyncExitStack() as stack:
+            while (order := await orders.get()) is not None:
+                if isinstance(order, Prepare):
+                    self._pipe.send(await self._prepare(order, stack))
+                else:
+                    await self._answer(order)
+
+    def _cancel(self) -> None:
+        if self._running is not None and self._reporter is not None:
+            self._reporter.stopped = True
+            self._running.cancel()
+
+    async def _prepare(self, order: Prepare, stack: AsyncExitStack) -> Ready:
+        found = self.look_for(order)
+        if isinstance(found, CannotIsolate):
+            return Ready(str(found))
+        self._definition = found
+        self._log_as_the_worker()
+        if self._application is not None and not self._opened:
+            try:
+                self._state = await stack.enter_async_context(self._application.opened())
+            except Exception as error:  # noqa: BLE001 - a lifespan may raise anything
+                described = describe(error)
+                return Ready(f"{described.type}: {described.message}", opened=False)
+            self._opened = True
+        return Ready()
+
+    def look_for(self, order: Prepare) -> TaskDefinition | CannotIsolate:
+        key = (order.task, order.place)
+        if key not in self._found:
+            try:
+                self._import_main()
+                self._found[key] = self._in_application(order.task) or find(order.place)
+            except CannotIsolate as error:
+                self._found[key] = error
+        return self._found[key]
+
+    def _import_main(self) -> None:
+        if self._begin.main is not None and not self._main_imported:
+            try:
+                import_main(self._begin.main)
+            except MainNotImported as error:
+                raise CannotIsolate(str(error)) from error
+            self._main_imported = True
+
+    def _in_application(self, task: str) -> TaskDefinition | None:
+        if self._begin.application is None:
+            return None
+        self._application = self._application or find_application(self._begin.application)
+        return self._application.tasks.get(task)
+
+    def _log_as_the_worker(self) -> None:
+        """After the import: a program that sets up its own logs comes first."""
+        if self._logs is not None:
+            configure(format=self._logs.format, level=self._logs.level)
+            self._logs = None
+
+    async def _answer(self, run: Run) -> None:
+        """A task of its own: what the handler sets in its context ends with it, as it does in a worker."""
+        definition = self._definition
+        assert definition is not None  # noqa: S101 - the worker has prepared it
+        store = None if self._application is None else self._application.store
+        self._reporter = reporter = ChildReporter(self._pipe, run, definition, store)
+        handle = self._handle if definition.batch is None else self._handle_call
+        self._running = asyncio.create_task(handle(run, definition, reporter))
+        answer = await self._running
+        self._running = None
+        self._pipe.send(answer)
+
+    async def _handle(self, run: Run, definition: TaskDefinition, reporter: ChildReporter) -> Ended | Stopped:
+        CURRENT.set(run.job)
         try:
-            found[place] = find(place)
+            args, kwargs = definition.payload.decode(run.job.payload)
+        except InvalidPayload as error:
+            return Ended(Fail(Error("InvalidPayload", str(error)), "invalid payload"))
+        if definition.takes_context:
+            args = (Context.of(run.job, reporter, self._state), *args)
+        try:
+            result = await self._call(definition, args, kwargs)
         except CannotIsolate as error:
-            return Ready(str(error))
-    return Ready()
+            return Ended(Fail(Error("CannotIsolate", str(error)), NOT_APART))
+        # Everything, a Rust panic too: leaving here would read as a crash. Signals raise nothing here.
+        except BaseException as error:  # noqa: BLE001
+            if reporter.stopped and isinstance(error, asyncio.CancelledError):
+                return Stopped()
+            judged = refused(reporter.meter(), error)
+            policy = _policy(run, definition)
+            failed = outcome_of(error, policy, run.job.attempt, run.job.priority, run.chance)
+            return Ended(judged or failed, failed if is_overloaded(reporter.meter(), error) else None)
+        return Ended(stored(result, definition.result))
 
+    async def _handle_call(
+        self, run: Run, definition: TaskDefinition, reporter: ChildReporter
+    ) -> Returned | Stopped:
+        """The worker has read the payloads: those that cannot be read are not here."""
+        jobs = (run.job, *run.others)
+        CURRENT.set(run.job)
+        TOGETHER.set(jobs)
+        batch = tuple(job.id for job in jobs)
+        try:
+            items = [item for job in jobs for item in definition.payload.decode(job.payload)[0]]
+            context = Context.of(run.job, reporter, self._state, batch=batch)
+            args = (context, items) if definition.takes_context else (items,)
+            results = verdicts.check(await self._call(definition, args, {}), len(jobs))
+        except BaseException as error:  # noqa: BLE001 - as above
+            if reporter.stopped and isinstance(error, asyncio.CancelledError):
+                return Stopped()
+            policy = _policy(run, definition)
+            return Returned(verdicts.raised(error, reporter.meter(), jobs, policy, run.chance))
+        return Returned(
+            [
+                result if isinstance(result, Failed) else stored(result, definition.result)
+                for result in results
+            ]
+        )
 
-def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Ended:
-    CURRENT.set(run.job)
-    try:
-        args, kwargs = definition.payload.decode(run.job.payload)
-    except InvalidPayload as error:
-        return Ended(Fail(Error("InvalidPayload", str(error)), "invalid payload"))
-    if definition.takes_context:
-        args = (Context.of(run.job, reporter), *args)
-    try:
-        result = _call(definition, lambda: definition.handler(*args, **kwargs))
-    except CannotIsolate as error:
-        return Ended(Fail(Error("CannotIsolate", str(error)), NOT_APART))
-    # Everything, a Rust panic too: leaving here would read as a crash. Signals do not raise in this process.
-    except BaseException as error:  # noqa: BLE001
-        judged = refused(reporter.meter(), error)
-        policy = _policy(run, definition)
-        failed = outcome_of(error, policy, run.job.attempt, run.job.priority, run.chance)
-        return Ended(judged or failed, failed if is_overloaded(reporter.meter(), error) else None)
-    return Ended(stored(result, definition.result))
-
-
-def _run_call(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Returned:
-    """Its worker has read the payloads before: those that cannot be are not here."""
-    CURRENT.set(run.job)
-    jobs = (run.job, *run.others)
-    batch = tuple(job.id for job in jobs)
-    try:
-        items = [item for job in jobs for item in definition.payload.decode(job.payload)[0]]
-        args = (Context.of(run.job, reporter, batch=batch), items) if definition.takes_context else (items,)
-        results = verdicts.check(_call(definition, lambda: definition.handler(*args)), len(jobs))
-    except BaseException as error:  # noqa: BLE001 - as above
-        policy = _policy(run, definition)
-        return Returned(verdicts.raised(error, reporter.meter(), jobs, policy, run.chance))
-    return Returned(
-        [result if isinstance(result, Failed) else stored(result, definition.result) for result in results]
-    )
+    async def _call(self, definition: TaskDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if definition.is_async:
+            return await definition.handler(*args, **kwargs)
+        await self._threads.free()
+        call = self._threads.start(definition.handler, args, kwargs)
+        try:
+            return await asyncio.shield(call.future)
+        except asyncio.CancelledError:
+            # A thread cannot be stopped. Its handler may look at ctx.cancelled; if it does not, the worker
+            # kills this process. What it still returns is not recorded.
+            await asyncio.wait([call.future])
+            raise
 
 
 def _policy(run: Run, definition: TaskDefinition) -> Retry:
     """Under another name it is a plain function, or one that is registered as several tasks."""
     return definition.retry if definition.name == run.job.task else Retry(**run.policy)  # type: ignore[arg-type]
-
-
-def _call(definition: TaskDefinition, call: Callable[[], Any]) -> Any:
-    if not definition.is_async:
-        return call()
-
-    async def on_a_loop() -> Any:
-        return await call()
-
-    return asyncio.run(on_a_loop())

@@ -1,15 +1,17 @@
 """Runs a job in a process of its own, the only place where a hard timeout can be kept.
 
 Used for `isolate=True` and for every job with a crash on record, so that what kills its process
-kills nothing else. A handler that cannot be found by import fails when its task asks for a process,
-and runs in the worker when it is only suspected. Processes are reused while they are healthy, one
-job at a time each. An isolated handler gets no lifespan state: `ctx.state` is None there.
+kills nothing else. Processes are reused while they are healthy, one job at a time each. The child
+finds the worker's application by import and opens its lifespan, so `ctx.state` is what it is in a
+worker. A job that is only suspected runs in the worker when no child can do that; a task that asks
+for a process fails when its handler is not found.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
 from collections.abc import Callable
 from typing import Protocol
 
@@ -26,13 +28,27 @@ from tidemill.worker.batch_verdicts import Item, Verdict
 from tidemill.worker.call import Call
 from tidemill.worker.runners.messages import Place, Prepare, Run
 from tidemill.worker.runners.places import NOT_APART, CannotIsolate, place_of
-from tidemill.worker.runners.process import Died, IsolatedProcess
+from tidemill.worker.runners.process import CLOSE_WITHIN, Died, IsolatedProcess, StoppedInTime
 from tidemill.worker.translate import Ends
 
 START_WITHIN = 60.0
+FIRST_WAIT = 5.0
+LONGEST_WAIT = 60.0
+TRIES = 3
+"""So many children that could not start in a row: then suspects run in the worker."""
 
 Result = Outcome | list[Item] | Verdict
 """The latter two of a call for several jobs."""
+
+
+class ChildNotStarted(Exception):
+    """No child could be prepared for a job: the lifespan failed there, or the process died before the
+    handler began. `again_in` is when to try again. `is_new` is False while an earlier failure is waited
+    for."""
+
+    def __init__(self, problem: str, again_in: float, *, is_new: bool) -> None:
+        super().__init__(problem)
+        self.problem, self.again_in, self.is_new = problem, again_in, is_new
 
 
 class Isolation(Protocol):
@@ -41,14 +57,22 @@ class Isolation(Protocol):
     async def run(
         self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
     ) -> Result: ...
+    async def drain(self) -> None: ...
     def close(self) -> None: ...
 
 
 class IsolatedRunner:
-    def __init__(self, limit: int) -> None:
+    """`find_application` says where children find the worker's application, None for a worker without
+    one."""
+
+    def __init__(self, limit: int, find_application: Callable[[], str | None] | None = None) -> None:
         self._places = asyncio.Semaphore(limit)
+        self._find_application = find_application
         self._free: list[IsolatedProcess] = []
         self._all: set[IsolatedProcess] = set()
+        self._loop = asyncio.get_running_loop()
+        self._failures = 0
+        self._problem, self._not_before = "", 0.0
         # A process that exits without closing its worker must not wait for these.
         atexit.register(self.close)
 
@@ -56,21 +80,24 @@ class IsolatedRunner:
         self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
     ) -> Result:
         """`started` is called when the handler is about to run: its timeout counts from there.
-        Raises `CannotIsolate` when a process does not find the handler, and what `started` raises: the
-        process is there then for the next job."""
-        place = place_of(definition)
+        Raises `CannotIsolate` when a process does not find the handler, `ChildNotStarted` when there is no
+        process, and what `started` raises: the process is there then for the next job."""
+        prepare = Prepare(definition.name, self._place(definition))
         async with self._places:
+            self._refuse_too_soon(definition)
             process = self._take()
             try:
-                outcome = await self._run_in(
-                    process, _message(definition, place, attempt, chance), attempt, started
-                )
+                await self._prepare(process, prepare, definition)
+                started()
+                outcome = await process.run(_message(definition, attempt, chance), attempt)
             except Died as error:
+                attempt.committed = None  # the store knows whether the process has committed
                 return Crashed(Error("ProcessDied", str(error)))
-            except (CannotIsolate, Ends):
+            except (CannotIsolate, Ends, StoppedInTime):
                 self._put_back(process)
                 raise
             except BaseException:  # cancelled: whatever the handler is doing ends now
+                attempt.committed = None
                 process.kill()
                 raise
             self._put_back(process)
@@ -78,29 +105,68 @@ class IsolatedRunner:
                 raise CannotIsolate(outcome.error.message)
             return outcome
 
-    async def _run_in(
-        self,
-        process: IsolatedProcess,
-        message: Run,
-        attempt: Attempt,
-        started: Callable[[], None],
-    ) -> Result:
-        try:
-            async with asyncio.timeout(START_WITHIN):
-                problem = await process.prepare(Prepare(message.place))
-        except TimeoutError:
-            process.kill()
-            sentence = f"importing {message.place.module} took more than {START_WITHIN:g} seconds"
-            raise CannotIsolate(sentence) from None
-        if problem is not None:
-            raise CannotIsolate(problem)
-        started()
-        return await process.run(message, attempt)
+    async def drain(self) -> None:
+        """Let idle processes close their lifespans; what is left then is killed by `close`."""
+        processes = list(self._free)
+        for process in processes:
+            process.hang_up()
+        if processes:
+            waits = [asyncio.ensure_future(process.ended.wait()) for process in processes]
+            await asyncio.wait(waits, timeout=CLOSE_WITHIN)
 
     def close(self) -> None:
         atexit.unregister(self.close)
         for process in self._all:
             process.kill()
+
+    @functools.cached_property
+    def _application(self) -> str | None:
+        return None if self._find_application is None else self._find_application()
+
+    def _place(self, definition: TaskDefinition) -> Place | None:
+        """A task is found in the application by its name, whatever its handler is. Without the application
+        there is no `ctx.state` and no `ctx.transaction()`: only `isolate=True` is content with that."""
+        is_missing = self._find_application is not None and self._application is None
+        if is_missing and not definition.isolate:
+            raise CannotIsolate(
+                "the application is not a variable of a module, so another process cannot open its lifespan"
+            )
+        try:
+            return place_of(definition)
+        except CannotIsolate:
+            if self._application is None:
+                raise
+            return None
+
+    def _refuse_too_soon(self, definition: TaskDefinition) -> None:
+        if self._failures >= TRIES and not definition.isolate:
+            raise CannotIsolate(self._problem)
+        if (wait := self._not_before - self._loop.time()) > 0:
+            raise ChildNotStarted(self._problem, wait, is_new=False)
+
+    async def _prepare(self, process: IsolatedProcess, prepare: Prepare, definition: TaskDefinition) -> None:
+        try:
+            async with asyncio.timeout(START_WITHIN):
+                ready = await process.prepare(prepare)
+        except TimeoutError:
+            process.kill()
+            raise self._not_started(f"starting took more than {START_WITHIN:g} seconds") from None
+        except Died as error:
+            if definition.isolate:  # its import may be what kills it
+                raise
+            raise self._not_started(str(error)) from None
+        if not ready.opened:
+            process.kill()
+            raise self._not_started(f"the lifespan raised {ready.problem}")
+        if ready.problem is not None:
+            raise CannotIsolate(ready.problem)
+        self._failures = 0
+
+    def _not_started(self, problem: str) -> ChildNotStarted:
+        wait = min(FIRST_WAIT * 2**self._failures, LONGEST_WAIT)
+        self._failures += 1
+        self._problem, self._not_before = problem, self._loop.time() + wait
+        return ChildNotStarted(problem, wait, is_new=True)
 
     def _put_back(self, process: IsolatedProcess) -> None:
         process.give_back()
@@ -111,19 +177,18 @@ class IsolatedRunner:
             process = self._free.pop()
             if process.take():
                 return process
-        process = IsolatedProcess(self._all.discard)
+        process = IsolatedProcess(self._all.discard, self._application)
         self._all.add(process)
         return process
 
 
-def _message(definition: TaskDefinition, place: Place, attempt: Attempt, chance: float) -> Run:
+def _message(definition: TaskDefinition, attempt: Attempt, chance: float) -> Run:
     metering = attempt.metering
     job, *others = attempt.jobs if isinstance(attempt, Call) else (attempt.job,)
     known = CURRENT.get()
     if known is not None and known.id == job.id:
         job = known  # with the trace that middleware gave it
     return Run(
-        place=place,
         job=job,
         chance=chance,
         policy=_policy(definition.retry),

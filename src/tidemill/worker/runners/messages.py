@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from tidemill.core.claims import Claimed
+from tidemill.core.claims import Claimed, Settlement
 from tidemill.core.needs import Need
-from tidemill.core.outcomes import Outcome
+from tidemill.core.outcomes import Done, Outcome
 from tidemill.core.pools import PoolSettings
 from tidemill.core.spending import Observation, Usage
-from tidemill.tasks.step_questions import Reply, StepQuestion
+from tidemill.logs import LogSettings
+from tidemill.tasks.step_questions import Reply as StepReply
+from tidemill.tasks.step_questions import StepQuestion
 from tidemill.worker.batch_verdicts import Item, Verdict
+from tidemill.worker.runners.main_module import MainModule
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -21,10 +24,30 @@ class Place(msgspec.Struct, frozen=True):
     batch: bool = False
 
 
-class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
-    """Import the handler. Its answer starts the clock: imports do not count against the timeout."""
+class Begin(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child is started with. `path` and `argv` are the worker's. `application` is where the worker's
+    application is found, as `module:variable`. `main` is imported before it. `parent` is the process id of
+    the worker, `uvloop` the kind of its event loop."""
 
-    place: Place
+    path: list[str]
+    argv: list[str]
+    parent: int
+    uvloop: bool
+    main: MainModule | None
+    application: str | None
+    logs: LogSettings | None
+
+
+class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
+    """Find the handler of a task: in the application, else at its place. Open the application's lifespan if
+    that is not done yet. Its answer starts the clock: neither counts against the timeout."""
+
+    task: str
+    place: Place | None
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Stop the job that runs. A child that does not is killed."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
@@ -33,7 +56,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     those the job needs, `wall` is the store's wall time as the message leaves, `timeout` in seconds.
     `others` share the job's call."""
 
-    place: Place
     job: Claimed
     chance: float
     policy: dict[str, int | float | str]
@@ -53,14 +75,25 @@ class Reserved(msgspec.Struct, frozen=True, tag="reserved"):
 class StepAnswered(msgspec.Struct, frozen=True, tag="step answered"):
     """The answer to `AskStep`, or why nobody could be asked."""
 
-    reply: Reply | None = None
+    reply: StepReply | None = None
     problem: str | None = None
+
+
+class Committing(msgspec.Struct, frozen=True, tag="committing"):
+    """The answer to `Commit`: what the child records in its transaction."""
+
+    settlement: Settlement
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The handler was found, or why not."""
+    """The handler was found, or why not. `opened` is False when it was found and the lifespan failed."""
 
     problem: str | None = None
+    opened: bool = True
+
+
+class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
+    """The job ended because of `Cancel`."""
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
@@ -107,8 +140,34 @@ class AskStep(msgspec.Struct, frozen=True, tag="ask step"):
     question: StepQuestion
 
 
-ToChild = Prepare | Run | Reserved | StepAnswered
-FromChild = Ready | Ended | Returned | Progress | Line | Used | Heard | Warned | Reserve | AskStep
+class Commit(msgspec.Struct, frozen=True, tag="commit"):
+    """The handler's transaction is about to commit and end its job with `outcome`."""
+
+    outcome: Done
+
+
+class RolledBack(msgspec.Struct, frozen=True, tag="rolled back"):
+    """The handler's transaction kept nothing."""
+
+
+ToChild = Prepare | Run | Cancel | Reserved | StepAnswered | Committing
+FromChild = (
+    Ready
+    | Ended
+    | Returned
+    | Stopped
+    | Progress
+    | Line
+    | Used
+    | Heard
+    | Warned
+    | Reserve
+    | AskStep
+    | Commit
+    | RolledBack
+)
+Question = Reserve | AskStep | Commit
+Reply = Reserved | StepAnswered | Committing
 
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_CHILD = msgspec.msgpack.Decoder(ToChild)
@@ -117,3 +176,4 @@ _FROM_CHILD = msgspec.msgpack.Decoder(FromChild)
 encode = _ENCODER.encode
 for_child = _TO_CHILD.decode
 from_child = _FROM_CHILD.decode
+read_begin = msgspec.json.Decoder(Begin).decode

@@ -1,13 +1,19 @@
-"""Finding a handler again by its name, in this process or in another."""
+"""Finding a handler or an application again by its name, in this process or in another."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
-from typing import Any
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from types import ModuleType
+from typing import Any, Protocol, cast
 
+from tidemill.contract.store import Store
 from tidemill.tasks.batches import define_batch
 from tidemill.tasks.definition import TaskDefinition, define
+from tidemill.worker.runners.main_module import problem_with_main
 from tidemill.worker.runners.messages import Place
 
 NOT_APART = "cannot isolate"
@@ -15,6 +21,55 @@ NOT_APART = "cannot isolate"
 
 class CannotIsolate(Exception):
     """No other process can run the handler: it is not found by import, or needs something of its worker."""
+
+
+class Application(Protocol):
+    """What a child process needs of its worker's application."""
+
+    @property
+    def tasks(self) -> Mapping[str, TaskDefinition]: ...
+    @property
+    def store(self) -> Store: ...
+
+    def opened(self) -> AbstractAsyncContextManager[Any]:
+        """Opens the store and the lifespan; gives what the lifespan yields."""
+        ...
+
+
+def application_place(application: Application, loaded_as: str | None) -> str | None:
+    """Where another process finds the application, as `module:variable`. None when it is no module's
+    variable. `loaded_as` is where a command found it. A module of one of its handlers comes first: others
+    may only have imported it from there."""
+    if loaded_as is not None and ":" in loaded_as and _is_at(application, loaded_as):
+        return loaded_as
+    modules = [(name, module) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]
+    found = [
+        (name, variable)
+        for name, module in modules
+        for variable, value in list(vars(module).items())
+        if value is application and name != "__mp_main__" and not (name == "__main__" and problem_with_main())
+    ]
+    if not found:
+        return None
+    handlers = {task.handler.__module__ for task in application.tasks.values()}
+    name, variable = min(found, key=lambda one: (one[0] == "__main__", one[0] not in handlers))
+    return f"{name}:{variable}"
+
+
+def _is_at(application: object, place: str) -> bool:
+    module, _, variable = place.partition(":")
+    try:
+        return functools.reduce(getattr, variable.split("."), cast("Any", sys.modules[module])) is application
+    except (AttributeError, KeyError):
+        return False
+
+
+def find_application(place: str) -> Application:
+    module, _, variable = place.partition(":")
+    try:
+        return cast("Application", functools.reduce(getattr, variable.split("."), _imported(module)))
+    except AttributeError:
+        raise CannotIsolate(f"there is no {variable} in {module}") from None
 
 
 def place_of(definition: TaskDefinition) -> Place:
@@ -31,19 +86,24 @@ def place_of(definition: TaskDefinition) -> Place:
     of_a_task = _definition(found)
     if (found if of_a_task is None else of_a_task.handler) is not handler:
         raise CannotIsolate(f"{place.module}.{place.qualname} is not the handler of task {definition.name!r}")
-    if place.module == "__main__" and not _main_can_be_imported():
-        raise CannotIsolate("the main module was not started from a file or with -m")
+    if place.module == "__main__" and (problem := problem_with_main()):
+        raise CannotIsolate(problem)
     return place
 
 
-def find(place: Place) -> TaskDefinition:
+def find(place: Place | None) -> TaskDefinition:
     """The definition at that place; a plain function gets one with default options and its own name."""
-    try:
-        module = importlib.import_module(place.module)
-    except Exception as error:
-        raise CannotIsolate(f"importing {place.module} raised {type(error).__name__}: {error}") from error
-    found = _walk(module, place)
+    if place is None:
+        raise CannotIsolate("the application has no such task in another process")
+    found = _walk(_imported(place.module), place)
     return _definition(found) or (define_batch(found, max_items=1) if place.batch else define(found))
+
+
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        raise CannotIsolate(f"importing {module} raised {type(error).__name__}: {error}") from error
 
 
 def _walk(found: Any, place: Place) -> Any:
@@ -57,8 +117,3 @@ def _walk(found: Any, place: Place) -> Any:
 def _definition(found: Any) -> TaskDefinition | None:
     definition = getattr(found, "definition", None)
     return definition if isinstance(definition, TaskDefinition) else None
-
-
-def _main_can_be_imported() -> bool:
-    main = sys.modules["__main__"]
-    return getattr(main, "__spec__", None) is not None or hasattr(main, "__file__")

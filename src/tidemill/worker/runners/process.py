@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
+import multiprocessing.spawn
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from queue import Empty, SimpleQueue
+
+import msgspec
 
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Outcome
@@ -24,20 +28,27 @@ from tidemill.logs import in_force
 from tidemill.tasks.step_questions import StepQuestion
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.batch_verdicts import Item, Verdict
-from tidemill.worker.runners.child import main
+from tidemill.worker.runners.main_module import importable_main
 from tidemill.worker.runners.messages import (
     AskStep,
+    Begin,
+    Cancel,
+    Commit,
+    Committing,
     Ended,
     FromChild,
     Heard,
     Line,
     Prepare,
     Progress,
+    Question,
     Ready,
     Reserve,
     Reserved,
     Returned,
+    RolledBack,
     StepAnswered,
+    Stopped,
     ToChild,
     Used,
     Warned,
@@ -47,19 +58,37 @@ from tidemill.worker.runners.messages import (
 
 IDLE = 60.0
 """An isolated process nobody needed for this long is let go."""
+STOP_WITHIN = 2.0
+"""Seconds a cancelled handler has to end before its process is killed. I21 allows 5."""
+CLOSE_WITHIN = 5.0
+"""Seconds a child has to close its lifespan before it is killed."""
+
+_CHILD = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2])['path']; "
+    "from tidemill.worker.runners.child import main; main()"
+)
 
 
 class Died(Exception):
     """The process ended under its job. The message says how."""
 
 
+class StoppedInTime(asyncio.CancelledError):
+    """The handler was cancelled and has ended: its process can run the next job."""
+
+
 class IsolatedProcess:
-    def __init__(self, gone: Callable[[IsolatedProcess], None]) -> None:
+    """`application` is where the child finds the worker's application, None when it cannot."""
+
+    def __init__(self, gone: Callable[[IsolatedProcess], None], application: str | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._gone = gone
+        self._gone, self._application = gone, application
+        self._pipe: Connection | None = None
+        self._sending = threading.Lock()
+        self.ended = asyncio.Event()
         self._asked: SimpleQueue[tuple[ToChild, Attempt | None, asyncio.Future[FromChild]] | None]
         self._asked = SimpleQueue()
-        self._process: SpawnProcess | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
         self._handing_out = threading.Lock()
         self._taken = True
@@ -76,32 +105,50 @@ class IsolatedProcess:
         with self._handing_out:
             self._taken = False
 
-    async def prepare(self, message: Prepare) -> str | None:
-        """The problem with the handler, if any."""
+    async def prepare(self, message: Prepare) -> Ready:
         try:
             ready = await self._ask(message, None)
         except Died as error:
             raise Died(f"before the handler began, {error}") from None
-        return ready.problem if isinstance(ready, Ready) else None
+        return ready if isinstance(ready, Ready) else Ready()
 
     async def run(self, message: ToChild, attempt: Attempt) -> Outcome | list[Item] | Verdict:
-        ended = await self._ask(message, attempt)
+        """When cancelled, so is the handler: whoever waits has to kill the process if it goes on."""
+        running = asyncio.ensure_future(self._ask(message, attempt))
+        try:
+            ended = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self._send(Cancel())
+            ended = await self._stopped(running)
         if isinstance(ended, Returned):
             return ended.items
+        if isinstance(ended, Stopped):
+            raise StoppedInTime
         if not isinstance(ended, Ended):
             raise Died(f"the process answered {type(ended).__name__} out of turn")
         attempt.charged = ended.charged
         return ended.outcome
+
+    async def _stopped(self, running: asyncio.Future[FromChild]) -> FromChild:
+        try:
+            async with asyncio.timeout(STOP_WITHIN):
+                return await running
+        except TimeoutError:
+            raise asyncio.CancelledError from None
+
+    def hang_up(self) -> None:
+        """Let an idle process close its lifespan and end."""
+        self.alive = False
+        self._asked.put(None)
 
     def kill(self) -> None:
         """SIGKILL for the process and everything it started in its session."""
         self.alive = False
         self._killed = True
         process = self._process
-        if process is not None and process.pid is not None:
+        if process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
         self._asked.put(None)
 
     async def _ask(self, message: ToChild, attempt: Attempt | None) -> FromChild:
@@ -110,27 +157,55 @@ class IsolatedProcess:
         return await future
 
     def _serve(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
+        ours, theirs = multiprocessing.Pipe()
         future: asyncio.Future[FromChild] | None = None
         try:
-            arguments = (theirs, os.getpid(), in_force())
-            process = context.Process(target=main, args=arguments, name="tidemill-isolated")
-            process.start()
-            self._process = process
+            self._process = self._start(theirs)
             if self._killed:
                 self.kill()
-            theirs.close()
+            self._pipe = ours
             while (asked := self._next()) is not None:
                 message, attempt, future = asked
-                ours.send_bytes(encode(message))
+                self._send(message)
                 self._tell(future, self._listen(ours, attempt))
         except Exception as error:  # noqa: BLE001 - a handler may write anything into the pipe
             if future is not None or (future := self._next_asked()) is not None:
                 self._tell(future, Died(self._how(error)))
+            self.kill()
         finally:
-            ours.close()
+            theirs.close()
+            with self._sending:
+                self._pipe = None
+                ours.close()
             self._end()
+
+    def _start(self, pipe: Connection) -> subprocess.Popen[bytes]:
+        """Not by `multiprocessing`, whose child always imports the main module."""
+        command = multiprocessing.spawn.get_command_line()
+        interpreter = command[: command.index("-c")]  # with its flags
+        begin = Begin(
+            path=sys.path,
+            argv=sys.argv,
+            parent=os.getpid(),
+            uvloop=type(self._loop).__module__.partition(".")[0] == "uvloop",
+            main=importable_main(),
+            application=self._application,
+            logs=in_force(),
+        )
+        try:
+            return subprocess.Popen(  # noqa: S603 - this interpreter
+                [*interpreter, "-c", _CHILD, str(pipe.fileno()), msgspec.json.encode(begin).decode()],
+                pass_fds=[pipe.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        finally:
+            pipe.close()
+
+    def _send(self, message: ToChild) -> None:
+        with self._sending:
+            if self._pipe is not None:
+                self._pipe.send_bytes(encode(message))
 
     def _next(self) -> tuple[ToChild, Attempt | None, asyncio.Future[FromChild]] | None:
         while True:
@@ -150,23 +225,24 @@ class IsolatedProcess:
     def _listen(self, pipe: Connection, attempt: Attempt | None) -> FromChild:
         while True:
             message = from_child(pipe.recv_bytes())
-            match message:
-                case Progress(fraction, note) if attempt is not None:
-                    attempt.progress(fraction, note)
-                case Line(line) if attempt is not None:
-                    attempt.log(line)
-                case Used(usage) if attempt is not None:
-                    attempt.tally().used(usage)
-                case Heard(seen) if attempt is not None:
-                    attempt.tally().heard(seen)
-                case Warned(problem) if attempt is not None:
-                    attempt.tally().warned(problem)
-                case Reserve(need) if attempt is not None:
-                    pipe.send_bytes(encode(self._reserve(attempt, need)))
-                case AskStep(question) if attempt is not None:
-                    pipe.send_bytes(encode(self._answer_step(attempt, question)))
-                case Ready() | Ended() | Returned():
-                    return message
+            if isinstance(message, Ready | Ended | Returned | Stopped):
+                return message
+            if attempt is None:
+                continue
+            if isinstance(message, Reserve | AskStep | Commit):
+                self._send(self._answer(attempt, message))
+            else:
+                _note(attempt, message)
+
+    def _answer(self, attempt: Attempt, question: Question) -> ToChild:
+        match question:
+            case Reserve(need):
+                return self._reserve(attempt, need)
+            case AskStep(asked):
+                return self._answer_step(attempt, asked)
+            case Commit(outcome):
+                attempt.committed = outcome
+                return Committing(attempt.settlement(outcome))
 
     def _reserve(self, attempt: Attempt, need: Need) -> Reserved:
         asked = asyncio.run_coroutine_threadsafe(attempt.tally().reserve(need), self._loop)
@@ -185,8 +261,9 @@ class IsolatedProcess:
     def _how(self, error: Exception) -> str:
         if self._process is None:
             return f"the process could not be started: {error}"
-        self._process.join(timeout=1)
-        code = self._process.exitcode
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=1)
+        code = self._process.returncode
         if code is None:
             return f"the process could not be understood: {error}"
         if code < 0:
@@ -201,12 +278,33 @@ class IsolatedProcess:
         self.alive = False
         process = self._process
         if process is not None:
-            process.join(timeout=1)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=CLOSE_WITHIN)
             self.kill()
-            process.join()
+            process.wait()
             self._process = None  # from here on its pid may be anybody's
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._gone, self)
+            self._loop.call_soon_threadsafe(self._is_gone)
+
+    def _is_gone(self) -> None:
+        self.ended.set()
+        self._gone(self)
+
+
+def _note(attempt: Attempt, news: Progress | Line | Used | Heard | Warned | RolledBack) -> None:
+    match news:
+        case Progress(fraction, note):
+            attempt.progress(fraction, note)
+        case Line(line):
+            attempt.log(line)
+        case Used(usage):
+            attempt.tally().used(usage)
+        case Heard(seen):
+            attempt.tally().heard(seen)
+        case Warned(problem):
+            attempt.tally().warned(problem)
+        case RolledBack():
+            attempt.committed = None
 
 
 def _resolve(future: asyncio.Future[FromChild], answer: FromChild | Died) -> None:
