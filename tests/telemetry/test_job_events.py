@@ -148,6 +148,8 @@ class Deadly:
         started()
         return Crashed(Error("ProcessDied", "the process was ended by SIGSEGV"))
 
+    async def drain(self) -> None: ...
+
     def close(self) -> None: ...
 
 

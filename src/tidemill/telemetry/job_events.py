@@ -195,9 +195,17 @@ class TaskUnknown(WorkerEvent, frozen=True, kw_only=True):
     known: tuple[str, ...]
 
 
+class LeaseExpired(AttemptEvent, frozen=True, kw_only=True):
+    """A worker did not start a job whose lease had ended `late` seconds ago; the job goes back uncharged."""
+
+    level: ClassVar[Level] = "warning"
+    sentence: ClassVar[str] = "lease over before the start"
+
+    late: float
+
+
 class ChildNotReady(AttemptEvent, frozen=True, kw_only=True):
-    """A child process could not open the lifespan, or died before its job began. The job goes back,
-    uncharged, for `again_in` seconds."""
+    """A child process failed before its job began, in the lifespan for example; the job waits, uncharged."""
 
     level: ClassVar[Level] = "error"
     sentence: ClassVar[str] = "child process not ready"
@@ -207,8 +215,7 @@ class ChildNotReady(AttemptEvent, frozen=True, kw_only=True):
 
 
 class SuspectNotIsolated(WorkerEvent, frozen=True, kw_only=True):
-    """No child process can run a job that has a crash on record, so the worker runs it itself; once per
-    worker, task and problem."""
+    """No child process can run a job with a crash on record, so the worker does; once per task and problem."""
 
     level: ClassVar[Level] = "warning"
     sentence: ClassVar[str] = "suspect runs in the worker"

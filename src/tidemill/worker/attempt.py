@@ -84,6 +84,8 @@ class Attempt(msgspec.Struct, eq=False):
     `call` is the call of a batch task it is a member of: that is what runs, and what is stopped.
     `committed` is the outcome that went to the store in a transaction of the handler's: it stands, whatever
     the handler does after it.
+    `leased_until` is how long the store lets the worker hold the job at least, by the boot clock. `expired`
+    marks an attempt that was not started because that time was over.
     """
 
     shared: ClassVar[bool] = False
@@ -98,6 +100,8 @@ class Attempt(msgspec.Struct, eq=False):
     started: float = 0.0
     ended: float = 0.0
     deadline: float = math.inf
+    leased_until: float = math.inf
+    expired: bool = False
     stop: Stop | None = None
     outcome: Outcome | None = None
     charged: Outcome | None = None
@@ -116,6 +120,11 @@ class Attempt(msgspec.Struct, eq=False):
     @property
     def has_news(self) -> bool:
         return self.news is not None and self.news.pending
+
+    @property
+    def is_leased(self) -> bool:
+        """False when another worker may have the job: this one was stopped, or could not renew its lease."""
+        return self.boot() <= self.leased_until
 
     def conclude(self, outcome: Outcome) -> None:
         self.outcome = self.committed or outcome

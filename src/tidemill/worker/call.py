@@ -84,6 +84,10 @@ class Call(Attempt):
         return all(member.stop is Stop.LOST for member in self.members)
 
     @property
+    def is_leased(self) -> bool:
+        return all(member.is_leased for member in self.runs)
+
+    @property
     def has_news(self) -> bool:
         return any(member.has_news for member in self.members)
 

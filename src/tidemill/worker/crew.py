@@ -125,6 +125,7 @@ class Crew:
                 Times(self._tally.instruments, pace),
                 self._advancer.note,
             ),
+            boot=self._boot,
             adopt=self._adopt,
             stalled=self._hand_back_unstarted,
             also=also,
@@ -269,10 +270,12 @@ class Crew:
         while await self._admitter.admit():
             pass
 
-    def _adopt(self, claims: Claims, sent: float) -> None:
-        """Take claimed jobs into hand and start as many as there are slots."""
+    def _adopt(self, claims: Claims, sent: float, sent_boot: float) -> None:
+        """Take claimed jobs into hand and start as many as there are slots. The store leased them after the
+        request was sent."""
         ahead = self._hands.ahead
-        for attempt in in_calls(self._taken(claims.jobs, sent), sent):
+        leased_until = sent_boot + self._options.lease
+        for attempt in in_calls(self._taken(claims.jobs, sent, leased_until), sent):
             job = attempt.job
             if attempt.definition is None:
                 self._tell_unknown(job)
@@ -287,11 +290,12 @@ class Crew:
         else:
             self._executor.fill()
 
-    def _taken(self, jobs: Sequence[Claimed], sent: float) -> Iterator[Attempt]:
+    def _taken(self, jobs: Sequence[Claimed], sent: float, leased_until: float) -> Iterator[Attempt]:
         hands, tasks, news, boot = self._hands, self._tasks, self._heartbeat.news, self._boot
         metering, held, own = self._metering, hands.held, self._own_tasks
         for job in jobs:
             attempt = Attempt(job, tasks.get(job.task) or own.get(job.task), news, boot, metering)
+            attempt.leased_until = leased_until
             if job.needs and (not job.call or job.call == job.id):
                 attempt.reserved(sent)
                 self._producer.met_pools()

@@ -122,6 +122,8 @@ class Endings:
 def _why_released(attempt: Attempt) -> str:
     run = attempt.call or attempt
     spending = run.spending
+    if run.expired:
+        return "lease over"
     if spending is not None and spending.late:
         return "too late"
     if spending is not None and spending.refusals and run.stop is None:

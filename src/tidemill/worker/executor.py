@@ -16,7 +16,7 @@ from tidemill.core.outcomes import Done, Fail, Outcome, Release
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.telemetry.current import CURRENT, TOGETHER
-from tidemill.telemetry.events import JobStarted
+from tidemill.telemetry.events import JobStarted, LeaseExpired
 from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.batch_verdicts import check
 from tidemill.worker.call import Call
@@ -110,8 +110,7 @@ class Executor:
                 if deadline < self._deadlines.soonest:
                     self._deadlines.arm(deadline)
                 args, kwargs = arguments(definition, job)
-                if attempt.spending is not None:
-                    begin(attempt)
+                begin(attempt)
                 if definition.takes_context:
                     result = await definition.handler(self._context(attempt), *args, **kwargs)
                 else:
@@ -180,6 +179,10 @@ class Executor:
         hands = self._hands
         attempt.task = None
         attempt.ended = self._loop.time()
+        if attempt.expired:
+            self._stats.expired += 1
+            late = attempt.boot() - attempt.leased_until
+            self._emitter.attempt_event(LeaseExpired, attempt, late=late)
         if attempt.outcome is not None:  # settled when it was abandoned
             self._stats.stuck -= 1
             self._on_room()

@@ -146,7 +146,10 @@ class Handling:
 
 
 def begin(attempt: Attempt) -> None:
-    """The handler is called next, or its job goes back because its units are too old."""
+    """The handler is called next, or its job goes back because its units are too old or its lease is over."""
+    if not attempt.is_leased:
+        attempt.expired = True
+        raise Ends(Release())
     if attempt.spending is not None and not attempt.spending.begin():
         raise Ends(Release())
 

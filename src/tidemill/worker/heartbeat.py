@@ -174,14 +174,19 @@ class Heartbeat:
     async def _say_what_is_held(self, store: Store) -> None:
         received = self._hands.received  # before `held`: see Hands
         listed = list(self._hands.held.values())
-        extended = await store.extend(self._message(received, listed))
+        leased_until = listed[0].boot() + self._options.lease if listed else 0.0
+        message = self._message(received, listed)
+        extended = await store.extend(message)
         self._failing = False
         self._stats.beats += 1
         for attempt in listed:
             if attempt.news is not None:
                 attempt.news.sent()
-        if extended.lost:
-            lost = set(extended.lost)
+        lost = set(extended.lost)
+        for attempt, held in zip(listed, message.held, strict=True):
+            if held.renew and attempt.job.id not in lost:
+                attempt.leased_until = leased_until
+        if lost:
             self._to_worker(self._lose, [attempt for attempt in listed if attempt.job.id in lost])
 
     def _message(self, received: int, listed: list[Attempt], lease: float | None = None) -> Beat:

@@ -35,7 +35,8 @@ _LEFTOVERS = 0.02
 
 
 class Pump:
-    """`adopt` takes claimed jobs into hand and is told when they were asked for, `stalled` hands back
+    """`adopt` takes claimed jobs into hand and is told when they were asked for, by the event loop's clock
+    and by the boot clock, `stalled` hands back
     what was claimed ahead. `also` are queues that may be served besides those of the options: they are
     listened to from the start."""
 
@@ -48,14 +49,15 @@ class Pump:
         pace: Pace,
         producer: Producer,
         settler: Settler,
-        adopt: Callable[[Claims, float], None],
+        boot: Callable[[], float],
+        adopt: Callable[[Claims, float, float], None],
         stalled: Callable[[], None],
         also: Sequence[str] = (),
     ) -> None:
         self._store, self._options = store, options
         self._hands, self._pace = hands, pace
         self._producer, self._settler = producer, settler
-        self._adopt, self._stalled = adopt, stalled
+        self._boot, self._adopt, self._stalled = boot, adopt, stalled
         self._loop = asyncio.get_running_loop()
         self._topics = [queue_topic(queue) for queue in dict.fromkeys((*options.queues, *also))]
         self.bell = Bell(store.listen(self._topics), self.look)
@@ -133,13 +135,13 @@ class Pump:
         if self._arming and request is not None:
             self._arming = False
             self.bell.arm()
-        began = self._loop.time()
+        began, began_boot = self._loop.time(), self._boot()
         settled: Settled = await self._settler.deliver(self._store, batch, request)
         self._pace.trip_took(self._loop.time() - began)
         if request is not None:
             claims = settled.claims or Claims(jobs=[])
             # Of a request that was sent again the first may be what claimed: units are as old as that.
-            self._adopt(claims, began)
+            self._adopt(claims, began, began_boot)
             self._received(request, claims, alone=alone)
         else:
             self._told()

@@ -10,6 +10,7 @@ class Stats:
     """`since` is a wall time, `loop_lag` how late the event loop last answered its heartbeat.
 
     `stuck` counts slots held by attempts that outlived their timeout and cannot be killed;
+    `expired` counts attempts that were not started because their lease was over;
     `stale` and `gone` count outcomes the store refused, `lost` attempts stopped without one.
     """
 
@@ -22,6 +23,7 @@ class Stats:
     crashed: int = 0
     released: int = 0
     lost: int = 0
+    expired: int = 0
     stale: int = 0
     gone: int = 0
     stuck: int = 0
