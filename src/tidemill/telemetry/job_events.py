@@ -215,7 +215,7 @@ class ChildNotReady(AttemptEvent, frozen=True, kw_only=True):
 
 
 class SuspectNotIsolated(WorkerEvent, frozen=True, kw_only=True):
-    """No child process can run a job with a crash on record, so the worker does; once per task and problem."""
+    """No child process can run a job with a crash on record: the worker does. Once per task and problem."""
 
     level: ClassVar[Level] = "warning"
     sentence: ClassVar[str] = "suspect runs in the worker"

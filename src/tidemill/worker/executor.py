@@ -180,9 +180,7 @@ class Executor:
         attempt.task = None
         attempt.ended = self._loop.time()
         if attempt.expired:
-            self._stats.expired += 1
-            late = attempt.boot() - attempt.leased_until
-            self._emitter.attempt_event(LeaseExpired, attempt, late=late)
+            self._tell_expired(attempt.runs if isinstance(attempt, Call) else [attempt])
         if attempt.outcome is not None:  # settled when it was abandoned
             self._stats.stuck -= 1
             self._on_room()
@@ -197,6 +195,12 @@ class Executor:
             hands.running -= 1
             if hands.ahead:
                 self.fill()
+
+    def _tell_expired(self, attempts: Sequence[Attempt]) -> None:
+        self._stats.expired += len(attempts)
+        for attempt in attempts:
+            late = attempt.boot() - attempt.leased_until
+            self._emitter.attempt_event(LeaseExpired, attempt, late=late)
 
     def _thread_over(self, attempt: Attempt) -> None:
         attempt.lingers = False
