@@ -8,7 +8,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,11 +50,21 @@ class Report:
 
 class Fire:
     """Workers and producers are replaced when they die; stops last longer than a lease. `concurrency` is
-    each worker's."""
+    each worker's. `programs` are the modules of a worker and of a producer. `is_shown` says that the faults
+    met what the test is about."""
 
     def __init__(
-        self, folder: Path, place: Place, seed: int, *, per_second: float, concurrency: int = 20
+        self,
+        folder: Path,
+        place: Place,
+        seed: int,
+        *,
+        per_second: float,
+        concurrency: int = 20,
+        programs: tuple[str, str] = ("tests.chaos.worker", "tests.chaos.producer"),
+        is_shown: Callable[[Witness], bool] = lambda witness: witness.refused > 0,
     ) -> None:
+        (self._worker, self._producer), self._is_shown = programs, is_shown
         self._folder, self._place, self._random = folder, place, random.Random(seed)
         self._per_second, self._concurrency = per_second, concurrency
         self._workers: dict[int, asyncio.subprocess.Process] = {}
@@ -86,18 +96,19 @@ class Fire:
                 await asyncio.sleep(0.05)
 
     def _too_tame(self, began: float, seconds: float) -> bool:
-        """No stopped worker has come back with an outcome yet: go on a while, or nothing is shown."""
-        return time.monotonic() - began < 3 * seconds and not read(self._folder).refused
+        """No stopped worker has come back with an outcome yet, for example: go on a while, or nothing is
+        shown."""
+        return time.monotonic() - began < 3 * seconds and not self._is_shown(read(self._folder))
 
     async def _start(self, workers: int, producers: int) -> None:
         for alive in (self._workers, self._producers):
             for pid in [pid for pid, process in alive.items() if process.returncode is not None]:
                 del alive[pid]
         while len(self._workers) < workers:
-            process = await self._spawn("tests.chaos.worker", str(self._concurrency))
+            process = await self._spawn(self._worker, str(self._concurrency))
             self._workers[process.pid] = process
         while len(self._producers) < producers:
-            process = await self._spawn("tests.chaos.producer", str(self._per_second))
+            process = await self._spawn(self._producer, str(self._per_second))
             self._producers[process.pid] = process
 
     async def _spawn(self, module: str, *arguments: str) -> asyncio.subprocess.Process:

@@ -29,11 +29,14 @@ class Ledger:
 
 @dataclass
 class Witness:
-    """`settled` holds (fence, answer) of every outcome a worker brought to the store."""
+    """`settled` holds (fence, answer) of every outcome a worker brought to the store. `unknown` counts paid
+    calls that were made again because nobody knew of the one before, `apart` runs in child processes."""
 
     accepted: set[str] = field(default_factory=set)
     started: Counter[str] = field(default_factory=Counter)
     committed: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+    apart: int = 0
     settled: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
 
     @property
@@ -67,6 +70,10 @@ def read(folder: Path) -> Witness:
                     witness.started[job] += 1
                 case ["committed", job]:
                     witness.committed[job] += 1
+                case ["unknown", job]:
+                    witness.unknown[job] += 1
+                case ["apart", _]:
+                    witness.apart += 1
                 case ["settled", job, fence, answer]:
                     witness.settled[job].append((int(fence), answer))
     return witness
