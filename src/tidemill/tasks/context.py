@@ -100,8 +100,8 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """True when the attempt was told to stop: its job was cancelled, its lease lost, its timeout is
-        over, or the worker's grace time. Stop soon: what a thread still returns is not recorded. An
-        isolated handler is killed instead."""
+        over, or the worker's grace time. Stop soon: what a thread still returns is not recorded. The
+        process of an isolated handler is killed 2 seconds later."""
         return self._reporter.cancelled()
 
     async def progress(self, fraction: float, note: str | None = None) -> None:
