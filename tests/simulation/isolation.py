@@ -24,12 +24,19 @@ from tidemill.worker.translate import outcome_of
 class SimulatedIsolation:
     """Same `run` and `close` as `IsolatedRunner`. A child dies with the worker that started it."""
 
+    surrounds = False
+
     def __init__(self, limit: int) -> None:
         self._places = asyncio.Semaphore(limit)
         self._started = 0
 
     async def run(
-        self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
+        self,
+        attempt: Attempt,
+        definition: TaskDefinition,
+        chance: float,
+        started: Callable[[], None],
+        middleware: int,
     ) -> Result:
         async with self._places:
             self._started += 1

@@ -140,10 +140,12 @@ def test_a_job_handed_back_says_why(virtually: Virtually) -> None:
 class Deadly:
     """An isolated runner whose process dies under every job."""
 
+    surrounds = False
+
     def __init__(self, limit: int) -> None: ...
 
     async def run(
-        self, attempt: Attempt, definition: Any, chance: float, started: Callable[[], None]
+        self, attempt: Attempt, definition: Any, chance: float, started: Callable[[], None], middleware: int
     ) -> Outcome:
         started()
         return Crashed(Error("ProcessDied", "the process was ended by SIGSEGV"))

@@ -7,7 +7,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from tidemill import Context, Retry, Tidemill
 
 FOLDER = "TIDEMILL_TEST_CHILD_FOLDER"
 WORKER = "TIDEMILL_TEST_CHILD_WORKER"
+SET_BY_MIDDLEWARE: ContextVar[str] = ContextVar("SET_BY_MIDDLEWARE", default="not set")
 SET_BY_LIFESPAN: ContextVar[str] = ContextVar("SET_BY_LIFESPAN", default="not set")
 
 app = Tidemill("memory://")
@@ -39,6 +40,17 @@ async def shared() -> AsyncIterator[dict[str, Any]]:
     note("opened", os.getpid())
     yield {"loop": id(asyncio.get_running_loop()), "pid": os.getpid()}
     note("closed", os.getpid())
+
+
+@app.middleware
+async def around(ctx: Context, run: Callable[[], Awaitable[Any]]) -> Any:
+    SET_BY_MIDDLEWARE.set(f"{ctx.task} in {ctx.state['pid']}")
+    return await run()
+
+
+@app.task(name="reads-variable", retry=Retry(attempts=1))
+async def reads_variable() -> list[Any]:
+    return [os.getpid(), SET_BY_MIDDLEWARE.get()]
 
 
 @app.task(name="looks", retry=Retry(attempts=1))

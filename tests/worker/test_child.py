@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.worker import child_app
+from tidemill import Context
 from tidemill.client.handle import JobHandle
 from tidemill.core.claims import ClaimRequest, Share
 from tidemill.core.states import State
@@ -71,6 +72,28 @@ async def test_i8_suspects_share_one_lifespan_on_one_loop(folder: Path, task: st
     assert seen == [[pid, pid, True, "set"]] * 3
     assert notes(folder, "opened") == [f"opened {os.getpid()}", f"opened {pid}"]
     assert notes(folder, "closed") == [f"closed {pid}", f"closed {os.getpid()}"]
+
+
+async def test_i8_middleware_runs_around_the_handler_in_the_child(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler may read context variables that it sets. A child that does not have it leaves the job to
+    the worker."""
+    known = await child_app.reads_variable.enqueue()
+    await make_suspects()
+    await work()
+    pid, variable = await known.result(timeout=1)
+    assert pid != os.getpid()
+    assert variable == f"reads-variable in {pid}"
+
+    async def more(ctx: Context, run: Callable[[], Awaitable[Any]]) -> Any:
+        return await run()
+
+    monkeypatch.setattr(app, "middlewares", [*app.middlewares, more])
+    unknown = await child_app.reads_variable.enqueue()
+    await make_suspects()
+    await work()
+    assert await unknown.result(timeout=1) == [os.getpid(), f"reads-variable in {os.getpid()}"]
 
 
 async def test_i8_a_batch_of_suspects_has_the_state(folder: Path) -> None:

@@ -23,11 +23,18 @@ from tidemill.worker.runners.isolated import Result
 class SlowStart:
     """Needs so many seconds until a process is there; then the handler's end is known at once."""
 
+    surrounds = False
+
     def __init__(self, seconds: float) -> None:
         self._seconds, self.started = seconds, 0
 
     async def run(
-        self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
+        self,
+        attempt: Attempt,
+        definition: TaskDefinition,
+        chance: float,
+        started: Callable[[], None],
+        middleware: int,
     ) -> Result:
         await asyncio.sleep(self._seconds)
         started()

@@ -115,6 +115,9 @@ class Spans:
             finally:
                 CURRENT.reset(kept)
 
+    # Spans are exported by the worker, also of a handler in a child process.
+    around.stays_in_worker = True  # type: ignore[attr-defined]
+
     def _placed(self, job: NewJob) -> NewJob:
         return job if job.trace is not None else replace(job, trace=self.here())
 

@@ -23,6 +23,7 @@ from tidemill.worker.emitter import Emitter
 from tidemill.worker.in_flow import unreadable
 from tidemill.worker.runners.isolated import ChildNotStarted, Isolation, cannot_isolate
 from tidemill.worker.runners.places import CannotIsolate
+from tidemill.worker.runners.surrounding import divided, surrounded
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.stopping import Stopper
 from tidemill.worker.translate import Ends
@@ -46,25 +47,22 @@ class Handling:
         self._emitter = emitter
         self._not_isolated: set[tuple[str, str]] = set()
         self._middleware = tuple(middleware)
+        self._staying, self._moving = divided(middleware)
         self._entropy, self._on_thread_over = entropy, on_thread_over
 
     async def run(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Any:
-        call = self._runner(attempt, definition, context)
-        if self._middleware:  # which may hang before it calls the handler
+        if self._isolated is not None and (definition.isolate or attempt.job.alone):
+            around = self._staying if self._isolated.surrounds else self._middleware
+            call = surrounded(around, context, lambda: self._run_isolated(attempt, definition, context))
+        else:
+            around = self._middleware
+            call = surrounded(around, context, lambda: self._run_here(attempt, definition, context))
+        if around:  # which may hang before it calls the handler
             self._stopper.watch(attempt)
-        for around in reversed(self._middleware):
-            call = _wrapped(around, context, call)
         result = await call()
         if attempt.spending is not None and attempt.spending.late:
             raise Ends(Release())  # which middleware has kept to itself
         return result
-
-    def _runner(
-        self, attempt: Attempt, definition: TaskDefinition, context: Context
-    ) -> Callable[[], Awaitable[Any]]:
-        if self._isolated is not None and (definition.isolate or attempt.job.alone):
-            return lambda: self._run_isolated(attempt, definition, context)
-        return lambda: self._run_here(attempt, definition, context)
 
     def _run_here(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Awaitable[Any]:
         run = self._run_async if definition.is_async else self._run_in_thread
@@ -110,7 +108,7 @@ class Handling:
             begin(attempt)
 
         try:
-            outcome = await self._isolated.run(attempt, definition, chance, started)
+            outcome = await self._isolated.run(attempt, definition, chance, started, len(self._moving))
         except ChildNotStarted as error:
             if error.is_new:
                 told = {"problem": error.problem, "again_in": error.again_in}
@@ -122,7 +120,8 @@ class Handling:
             # A suspect, and more likely the neighbour of what crashed: failing it would punish the
             # innocent. The store counts it as running alone all the same.
             self._tell_not_isolated(definition, str(error))
-            return await self._run_here(attempt, definition, context)
+            around = self._moving if self._isolated.surrounds else ()
+            return await surrounded(around, context, lambda: self._run_here(attempt, definition, context))()
         if isinstance(outcome, Verdict):
             raise EndsTogether(outcome)
         if isinstance(outcome, list):
@@ -173,7 +172,3 @@ def _returned(definition: TaskDefinition, result: bytes | None) -> Any:
         return definition.result.decode(result)
     except Exception:  # noqa: BLE001 - decoding runs a user's own methods
         return msgspec.json.decode(result or b"null")
-
-
-def _wrapped(around: Middleware, context: Context, call: Callable[[], Awaitable[Any]]) -> Callable[[], Any]:
-    return lambda: around(context, call)

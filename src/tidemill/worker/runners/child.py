@@ -7,9 +7,10 @@ thread: a handler meets what it meets in a worker.
 from __future__ import annotations
 
 import asyncio
+import functools
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
 from typing import Any
@@ -21,7 +22,7 @@ from tidemill.errors import InvalidPayload
 from tidemill.logs import configure
 from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
-from tidemill.tasks.definition import TaskDefinition
+from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.telemetry.current import CURRENT, TOGETHER
 from tidemill.worker import batch_verdicts as verdicts
 from tidemill.worker.batch_verdicts import stored
@@ -42,6 +43,7 @@ from tidemill.worker.runners.messages import (
     read_begin,
 )
 from tidemill.worker.runners.places import NOT_APART, Application, CannotIsolate, find, find_application
+from tidemill.worker.runners.surrounding import divided, surrounded
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.translate import describe, outcome_of
 
@@ -116,6 +118,9 @@ class Child:
         if isinstance(found, CannotIsolate):
             return Ready(str(found))
         self._definition = found
+        here = len(self._middleware)
+        if self._application is not None and order.middleware not in (None, here):
+            return Ready(f"the application has {here} middleware here and {order.middleware} in its worker")
         self._log_as_the_worker()
         if self._application is not None and not self._opened:
             try:
@@ -125,6 +130,10 @@ class Child:
                 return Ready(f"{described.type}: {described.message}", opened=False)
             self._opened = True
         return Ready()
+
+    @property
+    def _middleware(self) -> Sequence[Middleware]:
+        return () if self._application is None else divided(self._application.middlewares)[1]
 
     def look_for(self, order: Prepare) -> TaskDefinition | CannotIsolate:
         key = (order.task, order.place)
@@ -174,10 +183,12 @@ class Child:
             args, kwargs = definition.payload.decode(run.job.payload)
         except InvalidPayload as error:
             return Ended(Fail(Error("InvalidPayload", str(error)), "invalid payload"))
+        context = Context.of(run.job, reporter, self._state)
         if definition.takes_context:
-            args = (Context.of(run.job, reporter, self._state), *args)
+            args = (context, *args)
         try:
-            result = await self._call(definition, args, kwargs)
+            call = functools.partial(self._call, definition, args, kwargs)
+            result = await surrounded(self._middleware, context, call)()
         except CannotIsolate as error:
             return Ended(Fail(Error("CannotIsolate", str(error)), NOT_APART))
         # Everything, a Rust panic too: leaving here would read as a crash. Signals raise nothing here.
@@ -202,7 +213,8 @@ class Child:
             items = [item for job in jobs for item in definition.payload.decode(job.payload)[0]]
             context = Context.of(run.job, reporter, self._state, batch=batch)
             args = (context, items) if definition.takes_context else (items,)
-            results = verdicts.check(await self._call(definition, args, {}), len(jobs))
+            call = functools.partial(self._call, definition, args, {})
+            results = verdicts.check(await surrounded(self._middleware, context, call)(), len(jobs))
         except BaseException as error:  # noqa: BLE001 - as above
             if reporter.stopped and isinstance(error, asyncio.CancelledError):
                 return Stopped()

@@ -52,10 +52,19 @@ class ChildNotStarted(Exception):
 
 
 class Isolation(Protocol):
-    """What the executor needs of it; a simulation has processes of its own."""
+    """What the executor needs of it; a simulation has processes of its own. `surrounds` says that it runs
+    the application's middleware around the handler, so many as `run` is told."""
+
+    @property
+    def surrounds(self) -> bool: ...
 
     async def run(
-        self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
+        self,
+        attempt: Attempt,
+        definition: TaskDefinition,
+        chance: float,
+        started: Callable[[], None],
+        middleware: int,
     ) -> Result: ...
     async def drain(self) -> None: ...
     def close(self) -> None: ...
@@ -76,13 +85,23 @@ class IsolatedRunner:
         # A process that exits without closing its worker must not wait for these.
         atexit.register(self.close)
 
+    @property
+    def surrounds(self) -> bool:
+        return self._application is not None
+
     async def run(
-        self, attempt: Attempt, definition: TaskDefinition, chance: float, started: Callable[[], None]
+        self,
+        attempt: Attempt,
+        definition: TaskDefinition,
+        chance: float,
+        started: Callable[[], None],
+        middleware: int,
     ) -> Result:
         """`started` is called when the handler is about to run: its timeout counts from there.
         Raises `CannotIsolate` when a process does not find the handler, `ChildNotStarted` when there is no
         process, and what `started` raises: the process is there then for the next job."""
-        prepare = Prepare(definition.name, self._place(definition))
+        expected = None if definition.isolate else middleware
+        prepare = Prepare(definition.name, self._place(definition), expected)
         async with self._places:
             self._refuse_too_soon(definition)
             process = self._take()

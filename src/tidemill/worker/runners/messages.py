@@ -40,10 +40,12 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
     """Find the handler of a task: in the application, else at its place. Open the application's lifespan if
-    that is not done yet. Its answer starts the clock: neither counts against the timeout."""
+    that is not done yet. Its answer starts the clock: neither counts against the timeout. `middleware` is how
+    many the application has in the worker, None when it does not matter."""
 
     task: str
     place: Place | None
+    middleware: int | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import ModuleType
 from typing import Any, Protocol, cast
 
 from tidemill.contract.store import Store
 from tidemill.tasks.batches import define_batch
-from tidemill.tasks.definition import TaskDefinition, define
+from tidemill.tasks.definition import Middleware, TaskDefinition, define
 from tidemill.worker.runners.main_module import problem_with_main
 from tidemill.worker.runners.messages import Place
 
@@ -30,6 +30,8 @@ class Application(Protocol):
     def tasks(self) -> Mapping[str, TaskDefinition]: ...
     @property
     def store(self) -> Store: ...
+    @property
+    def middlewares(self) -> Sequence[Middleware]: ...
 
     def opened(self) -> AbstractAsyncContextManager[Any]:
         """Opens the store and the lifespan; gives what the lifespan yields."""
