@@ -26,11 +26,14 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
-def redis_server() -> Iterator[Redis]:
-    """Shared: whoever kills, pauses or configures a server starts one of their own."""
+def redis_server(request: pytest.FixtureRequest) -> Iterator[Redis]:
+    """Shared: whoever kills, pauses or configures a server starts one of their own.
+
+    A folder of tests can name the program in its parameter: see tests/stores/redis/conftest.py.
+    """
     from tests.servers.redis import Redis
 
-    with Redis() as server:
+    with Redis(program=getattr(request, "param", None)) as server:
         yield server
 
 

@@ -32,15 +32,26 @@ def free_port() -> int:
 
 def first_new_enough(programs: Iterable[Path], least: int) -> Path:
     """The first that is there and of a version that Tidemill supports; a system may have an old one."""
-    seen = []
+    return new_enough(programs, least)[0]
+
+
+def new_enough(programs: Iterable[Path], least: int) -> list[Path]:
+    """All installed programs of a supported version, each once, in the given order."""
+    found: dict[Path, Path] = {}
+    rejected = []
     for program in programs:
         if not program.exists():
             continue
-        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-        if (version := re.search(r"(\d+)\.\d+", told)) and int(version[1]) >= least:
-            return program
-        seen.append(f"{program}: {told.strip() or 'does not run'}")
-    raise RuntimeError(f"no server of version {least} or newer; run `make setup`. Seen: {seen or 'none'}")
+        output = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+        if (version := re.search(r"(\d+)\.\d+", output)) and int(version[1]) >= least:
+            found.setdefault(program.resolve(), program)
+        else:
+            rejected.append(f"{program}: {output.strip() or 'does not run'}")
+    if not found:
+        raise RuntimeError(
+            f"no server of version {least} or newer; run `make setup`. Seen: {rejected or 'none'}"
+        )
+    return list(found.values())
 
 
 def wait_until(said: Callable[[], bool], what: str, *, seconds: float = 30) -> None:

@@ -11,16 +11,21 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.servers.program import HOST, Program, first_new_enough
+from tests.servers.program import HOST, Program, new_enough
 from tests.servers.server import Server
 
 OLDEST = 6
 
 
 @cache
-def redis_program() -> Path:
+def redis_programs() -> list[Path]:
+    """The system's Redis or Valkey first, then the wheel's Valkey."""
     found = [Path(path) for name in ("redis-server", "valkey-server") if (path := shutil.which(name))]
-    return first_new_enough([*found, *_in_the_wheel()], OLDEST)
+    return new_enough([*found, *_in_the_wheel()], OLDEST)
+
+
+def redis_program() -> Path:
+    return redis_programs()[0]
 
 
 def _in_the_wheel() -> list[Path]:
@@ -35,13 +40,17 @@ class Redis(Server):
     """One server.
 
     `append_only` writes and flushes every command before it answers: what was acknowledged
-    survives `kill`. `settings` are lines of redis.conf: {"requirepass": "secret"}.
+    survives `kill`. `program` is the server to run, by default the first of `redis_programs`.
+    `settings` are lines of redis.conf: {"requirepass": "secret"}.
     """
 
     _words: tuple[str, ...] = ()
 
-    def __init__(self, *, append_only: bool = False, **settings: str | int) -> None:
+    def __init__(
+        self, *, append_only: bool = False, program: Path | None = None, **settings: str | int
+    ) -> None:
         super().__init__("redis")
+        self._executable = program
         kept = {"appendonly": "yes", "appendfsync": "always"} if append_only else {"appendonly": "no"}
         self._settings: dict[str, str | int] = {
             "port": self.port,
@@ -67,7 +76,9 @@ class Redis(Server):
         if not configured.exists():  # a sentinel and a replica rewrite theirs
             lines = [f"{name} {value}\n" for name, value in self._settings.items()]
             configured.write_text("".join(lines), encoding="utf-8")
-        return Program([redis_program(), configured, *self._words], log=self.folder / "redis.log")
+        return Program(
+            [self._executable or redis_program(), configured, *self._words], log=self.folder / "redis.log"
+        )
 
     def _answers(self) -> bool:
         """It takes connections before it has read its file."""

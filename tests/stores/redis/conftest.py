@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from tests.servers.redis import redis_programs
 from tidemill.clock import Clock
 from tidemill.stores.redis import RedisStore
 from tidemill.stores.redis.address import parse
@@ -14,6 +15,13 @@ from tidemill.stores.redis.shard import Shard
 from tidemill.testing import ManualClock
 
 Connect = Callable[..., Awaitable[Handle]]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs the tests of this folder on every installed server: servers differ in texts and in memory."""
+    if "redis_server" in metafunc.fixturenames and len(programs := redis_programs()) > 1:
+        names = [program.name for program in programs]
+        metafunc.parametrize("redis_server", programs, ids=names, indirect=True, scope="session")
 
 
 @pytest.fixture

@@ -89,17 +89,23 @@ async def test_an_idle_claim_is_one_command(store: RedisStore, redis_server: Red
 
 
 async def test_a_ready_job_takes_few_bytes(store: RedisStore, redis_server: Redis) -> None:
-    """With 208 bytes of payload: at most 560 of the server's memory."""
+    """With 208 bytes of payload: at most 560 of the memory of Valkey 8 or newer, 640 of Redis 7's.
+
+    Valkey keeps key, expiry and value in one allocation, Redis 7 in three.
+    """
 
     def used() -> int:
         with redis_server.client() as client:
             return int(client.info("memory")["used_memory"])
 
+    with redis_server.client() as client:
+        allowed = 560 if "valkey_version" in client.info("server") else 640
+
     await store.insert([group(*range(500))])
     before, jobs = used(), 20_000
     for start in range(500, 500 + jobs, 500):
         await store.insert([group(*range(start, start + 500))])
-    assert (used() - before) / jobs <= 560
+    assert (used() - before) / jobs <= allowed
 
 
 async def test_scripts_that_are_forgotten_in_the_middle_come_back(
