@@ -6,6 +6,7 @@ import base64
 import hmac
 import re
 from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -47,6 +48,17 @@ def test_an_e_mail_arrives_e13(mailbox: Mailbox, port: int) -> None:
     assert (message["from"], message["to"]) == ("tidemill@ops.example", "ann@ops.example, bob@ops.example")
     assert message.get_content().replace("\r\n", "\n") == MESSAGE.text
     assert mailbox.envelopes[0].rcpt_tos == ["ann@ops.example", "bob@ops.example"]
+    assert parsedate_to_datetime(message["date"]).timestamp() == int(NOW)
+    assert re.fullmatch(r"<\S+@ops\.example>", message["message-id"])
+
+
+def test_a_password_is_not_sent_unencrypted() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"password to mail\.example unencrypted; write smtp\+starttls"
+    ):
+        Email.at("smtp://me:secret@mail.example", "a@b.example", ("c@d.example",))
+    for host in ("localhost", "127.0.0.1", "[::1]"):
+        Email.at(f"smtp://me:secret@{host}", "a@b.example", ("c@d.example",))
 
 
 def test_an_e_mail_goes_by_starttls_with_user_and_password(

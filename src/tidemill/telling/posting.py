@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import http.client
 import socket
-import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from tidemill.telling.addresses import Allowed, Place, Target, resolve, target_of
+from tidemill.tls import client_context
 
 LARGEST_ANSWER = 64 * 1024
 ADDRESSES_TRIED = 3
@@ -67,8 +67,7 @@ class _Pinned(http.client.HTTPConnection):
         if self.was_cut:  # when there was nothing to cut yet
             raise TimeoutError
         if self._target.scheme == "https":
-            context = ssl.create_default_context()
-            self.sock = context.wrap_socket(
+            self.sock = client_context().wrap_socket(
                 self.sock, server_hostname=self._target.host, do_handshake_on_connect=False
             )
             self.sock.do_handshake()  # apart, so that it can be cut too

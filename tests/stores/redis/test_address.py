@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidemill.errors import ConfigurationError
-from tidemill.stores.redis.address import Login, Node, Tls, parse
+from tidemill.stores.redis.address import Login, Node, parse
+from tidemill.tls import TlsFiles
 
 
 def test_one_server() -> None:
@@ -32,8 +33,10 @@ def test_a_password_without_a_user() -> None:
 
 
 def test_tls_is_verified_unless_the_url_says_no() -> None:
-    assert parse("rediss://h").tls == Tls()
-    assert parse("rediss://h?ca=/a.pem&cert=/c.pem&key=/k.pem&verify=no").tls == Tls(
+    assert parse("rediss://h").tls == TlsFiles()
+    with pytest.raises(ConfigurationError, match=r"a Unix socket has no TLS; write redis\+unix://"):
+        parse("rediss+unix:///run/redis.sock")
+    assert parse("rediss://h?ca=/a.pem&cert=/c.pem&key=/k.pem&verify=no").tls == TlsFiles(
         "/a.pem", "/c.pem", "/k.pem", verify=False
     )
 
@@ -43,7 +46,7 @@ def test_sentinels() -> None:
     assert address.nodes == (Node("a", 26379), Node("b", 26380))
     assert (address.found, address.service, address.db) == ("sentinel", "main", 2)
     assert (address.login, address.sentinel_login) == (Login("", "pw"), Login("", "other"))
-    assert parse("rediss+sentinel://a/main").tls == Tls()
+    assert parse("rediss+sentinel://a/main").tls == TlsFiles()
 
 
 def test_cluster() -> None:

@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 import msgspec
 
 from tidemill.errors import ConfigurationError
+from tidemill.tls import TlsFiles
 
 DEFAULT_PREFIX = "tidemill"
 DEADLINE = 5.0
@@ -59,15 +60,6 @@ class Login(msgspec.Struct, frozen=True):
         return "Login(***)"
 
 
-class Tls(msgspec.Struct, frozen=True):
-    """`verify` is off only where the URL says so."""
-
-    ca: str = ""
-    cert: str = ""
-    key: str = ""
-    verify: bool = True
-
-
 class Address(msgspec.Struct, frozen=True, kw_only=True):
     """`found` tells how the server is found among `nodes`: the only one, by Sentinels, or in a Cluster.
     `evicts`: a server that throws keys away is accepted."""
@@ -79,7 +71,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     db: int = 0
     login: Login = Login()
     sentinel_login: Login = Login()
-    tls: Tls | None = None
+    tls: TlsFiles | None = None
     prefix: str = DEFAULT_PREFIX
     timeout: float = DEADLINE
     evicts: bool = False
@@ -105,6 +97,8 @@ def parse(url: str, prefix: str | None = None) -> Address:
     if kind is None:
         _refuse(scheme, "it is not a redis URL; write redis://host:6379/0")
     found = kind["found"] or ""
+    if found == "unix" and kind["tls"]:
+        _refuse(scheme, "a Unix socket has no TLS; write redis+unix://")
     parts = _split(scheme, rest, found)
     options = _options(scheme, parts.query)
     nodes = (Node(path=unquote(parts.path)),) if found == "unix" else _nodes(scheme, parts.netloc, found)
@@ -185,7 +179,7 @@ def _options(scheme: str, query: str) -> dict[str, str]:
     return options
 
 
-def _tls(scheme: str, options: Mapping[str, str], *, secured: bool) -> Tls | None:
+def _tls(scheme: str, options: Mapping[str, str], *, secured: bool) -> TlsFiles | None:
     given = [name for name in ("ca", "cert", "key", "verify") if name in options]
     if not secured:
         if given:
@@ -198,7 +192,7 @@ def _tls(scheme: str, options: Mapping[str, str], *, secured: bool) -> Tls | Non
         _refuse(scheme, "verify must be yes or no")
     if options.get("key") and not options.get("cert"):
         _refuse(scheme, "key is given without cert; give the client's certificate too")
-    return Tls(options.get("ca", ""), options.get("cert", ""), options.get("key", ""), verify == "yes")
+    return TlsFiles(options.get("ca", ""), options.get("cert", ""), options.get("key", ""), verify == "yes")
 
 
 def _checked_prefix(scheme: str, prefix: str) -> str:

@@ -72,7 +72,7 @@ class Bell:
             raise Lost("the shard is not connected")
         until = self._line.time() + PATIENCE
         node = self._shard.connector.node
-        wire = await self._line.connect(node, self._shard.connector.tls, until)
+        wire = await self._line.connect(node, self._shard.address.tls, until)
         try:
             await log_in(wire, self._shard.address.login, until)
             await expect(wire, until, b"SUBSCRIBE", self._shard.key(f"bell:{self._wakeups.handle}"))

@@ -12,7 +12,6 @@ from tidemill.stores.redis.faults import AGAIN, Lost, Said, translate
 from tidemill.stores.redis.greeting import greet
 from tidemill.stores.redis.lines import Connection, Line
 from tidemill.stores.redis.policy import Server
-from tidemill.stores.redis.tls import context_of
 from tidemill.stores.redis.topology import Topology
 
 PATIENCE = 2.0
@@ -38,10 +37,9 @@ class Connector:
         self.wire: Connection | None = None
         self.server: Server | None = None
         self.node: Node | None = None
-        self.tls = None if address.tls is None else context_of(address.tls)
         self._address, self._line, self._clock = address, line, clock
         self._on_connected = on_connected
-        self._topology = Topology(address, line, self.tls)
+        self._topology = Topology(address, line)
         self._jitter = SystemEntropy()  # never a test's: its seeds are for what the store decides
         self._pause = FIRST_PAUSE
         self._closed = False
@@ -105,7 +103,7 @@ class Connector:
 
     async def _connect(self, until: float) -> Connection:
         self.node = await self._topology.locate(until)
-        wire = await self._line.connect(self.node, self.tls, until)
+        wire = await self._line.connect(self.node, self._address.tls, until)
         try:
             self.server = await greet(wire, self._address, self._clock, until)
         except BaseException:

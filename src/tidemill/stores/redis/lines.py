@@ -20,7 +20,9 @@ from tidemill.clock import SystemClock
 from tidemill.stores.redis.address import Node
 from tidemill.stores.redis.faults import Lost, Said
 from tidemill.stores.redis.forking import close_in_forks
-from tidemill.stores.redis.wire import Wire
+from tidemill.stores.redis.wire import SILENCE, Wire
+from tidemill.stores.sockets import open_blocking_socket, open_socket
+from tidemill.tls import TlsFiles, client_context
 
 T = TypeVar("T")
 
@@ -43,7 +45,7 @@ class Line(Protocol):
     def time(self) -> float: ...
     def alone(self) -> AbstractAsyncContextManager[Any]: ...
     async def pause(self, seconds: float) -> None: ...
-    async def connect(self, node: Node, tls: ssl.SSLContext | None, until: float) -> Connection: ...
+    async def connect(self, node: Node, tls: TlsFiles | None, until: float) -> Connection: ...
 
 
 class LoopLine:
@@ -60,8 +62,9 @@ class LoopLine:
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def connect(self, node: Node, tls: ssl.SSLContext | None, until: float) -> Wire:
+    async def connect(self, node: Node, tls: TlsFiles | None, until: float) -> Wire:
         loop = asyncio.get_running_loop()
+        context = _context(tls)
         try:
             async with asyncio.timeout_at(until):
                 if node.path:
@@ -70,7 +73,10 @@ class LoopLine:
                     )
                 else:
                     _, wire = await loop.create_connection(
-                        lambda: Wire(loop, self._on_message), node.host, node.port, ssl=tls
+                        lambda: Wire(loop, self._on_message),
+                        sock=await open_socket(node.host, node.port),
+                        ssl=context,
+                        server_hostname=node.host if tls else None,
                     )
         except OSError as error:
             raise Lost(reason(error, tls)) from error
@@ -93,7 +99,7 @@ class ThreadLine:
     async def pause(self, seconds: float) -> None:
         self._never.wait(seconds)
 
-    async def connect(self, node: Node, tls: ssl.SSLContext | None, until: float) -> Connection:
+    async def connect(self, node: Node, tls: TlsFiles | None, until: float) -> Connection:
         try:
             return ThreadWire(_dial(node, tls, max(until - self.time(), 0.001)), self.time)
         except OSError as error:
@@ -113,8 +119,10 @@ class ThreadWire:
         if self.lost is not None:
             raise self.lost
         try:
-            self._socket.settimeout(max(until - self._time(), 0.001))
+            self._socket.settimeout(self._left(until))
             self._socket.sendall(packed)
+            # Longer silence means that the network forgot the connection: there is time for a new one.
+            self._socket.settimeout(min(self._left(until), SILENCE))
             while (reply := self._reader.gets()) is False:
                 data = self._socket.recv(65536)
                 if not data:
@@ -124,6 +132,9 @@ class ThreadWire:
             self.end(reason(error))
             raise Lost(reason(error)) from error
         return reply
+
+    def _left(self, until: float) -> float:
+        return max(until - self._time(), 0.001)
 
     def end(self, why: str) -> None:
         if self.lost is None:
@@ -140,20 +151,24 @@ class ThreadWire:
         self.end("it was closed")
 
 
-def _dial(node: Node, tls: ssl.SSLContext | None, seconds: float) -> socket.socket:
+def _dial(node: Node, tls: TlsFiles | None, seconds: float) -> socket.socket:
+    context = _context(tls)
     if node.path:
         plain = socket.socket(socket.AF_UNIX)
         plain.settimeout(seconds)
     else:
-        plain = socket.create_connection((node.host, node.port), timeout=seconds)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain = open_blocking_socket(node.host, node.port, seconds)
     try:
         if node.path:
             plain.connect(node.path)
-        return tls.wrap_socket(plain, server_hostname=node.host) if tls else plain
+        return context.wrap_socket(plain, server_hostname=node.host) if context else plain
     except BaseException:
         plain.close()
         raise
+
+
+def _context(tls: TlsFiles | None) -> ssl.SSLContext | None:
+    return None if tls is None else client_context(tls, source="url (rediss://…)")
 
 
 def finished(work: Coroutine[Any, Any, T]) -> T:
@@ -167,7 +182,7 @@ def finished(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a verb waited for an event loop on a thread that has none")
 
 
-def reason(error: Exception, tls: ssl.SSLContext | None = None) -> str:
+def reason(error: Exception, tls: TlsFiles | None = None) -> str:
     match error:
         case TimeoutError():
             return "it did not answer in time" + ("; is this a TLS port?" if tls else "")

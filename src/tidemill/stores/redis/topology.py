@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable
 
 from tidemill.errors import ConfigurationError
@@ -17,8 +16,8 @@ Question = Callable[[Connection, Node, float], Awaitable[Node | None]]
 class Topology:
     """Remembers who was named last: the one in the URL may be gone for good."""
 
-    def __init__(self, address: Address, line: Line, tls: ssl.SSLContext | None) -> None:
-        self._address, self._line, self._tls = address, line, tls
+    def __init__(self, address: Address, line: Line) -> None:
+        self._address, self._line = address, line
         self._known = list(address.nodes)
         self._named: Node | None = None
 
@@ -51,7 +50,7 @@ class Topology:
         for node in list(self._known):
             by = min(self._line.time() + left / len(self._known), until)
             try:
-                wire = await self._line.connect(node, self._tls, by)
+                wire = await self._line.connect(node, self._address.tls, by)
             except Lost as lost:
                 why = Lost(f"{node}: {lost}")
                 continue

@@ -7,8 +7,10 @@ import base64
 import contextlib
 import hmac
 import smtplib
-import ssl
+from datetime import UTC, datetime
 from email.message import EmailMessage
+from email.utils import format_datetime, make_msgid
+from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
@@ -17,6 +19,7 @@ import msgspec
 from tidemill.errors import ConfigurationError, TidemillError
 from tidemill.telling.alerts.wording import Message
 from tidemill.telling.posting import post
+from tidemill.tls import client_context
 
 TIMEOUT = 20.0
 Security = Literal["none", "starttls", "tls"]
@@ -50,6 +53,11 @@ class Email(msgspec.Struct, frozen=True, kw_only=True):
                 "smtp+starttls://user:password@mail.example:587"
             )
         security, port = _SCHEMES[parts.scheme]
+        if security == "none" and parts.password is not None and not _is_loopback(parts.hostname):
+            raise ConfigurationError(
+                f"alerts.smtp_url: smtp:// would send the password to {parts.hostname} unencrypted; write "
+                "smtp+starttls:// or smtps://"
+            )
         return cls(
             host=parts.hostname,
             port=parts.port or port,
@@ -60,8 +68,10 @@ class Email(msgspec.Struct, frozen=True, kw_only=True):
             password=None if parts.password is None else unquote(parts.password),
         )
 
-    def send(self, message: Message, wall: float) -> None:  # noqa: ARG002 - one channel has a use for it
+    def send(self, message: Message, wall: float) -> None:
         mail = EmailMessage()
+        mail["Date"] = format_datetime(datetime.fromtimestamp(wall, UTC))
+        mail["Message-ID"] = make_msgid(domain=self.sender.rpartition("@")[2].strip(" >") or "localhost")
         mail["Subject"], mail["From"], mail["To"] = (
             " ".join(message.title.split()),
             self.sender,
@@ -72,7 +82,7 @@ class Email(msgspec.Struct, frozen=True, kw_only=True):
             # Not as a context: that would say farewell to a server that did not get as far as hearing it.
             with contextlib.closing(self._connected()) as server:
                 if self.security == "starttls":
-                    server.starttls(context=ssl.create_default_context())
+                    server.starttls(context=client_context())
                 if self.user is not None:
                     server.login(self.user, self.password or "")
                 server.send_message(mail)
@@ -82,9 +92,15 @@ class Email(msgspec.Struct, frozen=True, kw_only=True):
 
     def _connected(self) -> smtplib.SMTP:
         if self.security == "tls":
-            context = ssl.create_default_context()
-            return smtplib.SMTP_SSL(self.host, self.port, timeout=TIMEOUT, context=context)
+            return smtplib.SMTP_SSL(self.host, self.port, timeout=TIMEOUT, context=client_context())
         return smtplib.SMTP(self.host, self.port, timeout=TIMEOUT)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Slack(msgspec.Struct, frozen=True):

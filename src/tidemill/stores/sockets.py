@@ -1,0 +1,106 @@
+"""TCP connections to a server whose name has several addresses, some of which may be dead.
+
+A dead address often does not refuse: it stays silent until the deadline. So the next address is tried
+before the first one has failed (RFC 8305, "Happy Eyeballs"). uvloop has no such option of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+STAGGER = 0.25
+"""Seconds after which the next address is tried beside those that have not answered."""
+
+IDLE_SECONDS, PROBE_SECONDS, PROBES = 15, 5, 3
+"""TCP keepalive: a connection that the network forgot is closed after half a minute of rest."""
+
+AddressInfo = tuple[Any, Any, int, str, Any]
+"""What `getaddrinfo` returns."""
+
+
+async def open_socket(host: str, port: int) -> socket.socket:
+    """Connects to the first address that answers. Raises the first address's error when none does."""
+    loop = asyncio.get_running_loop()
+    addresses = interleaved(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    if len(addresses) == 1:
+        return await _connect(addresses[0])
+    pending: set[asyncio.Task[socket.socket]] = set()
+    errors: list[BaseException] = []
+    try:
+        while addresses or pending:
+            if addresses:
+                pending.add(loop.create_task(_connect(addresses.pop(0))))
+            done, pending = await asyncio.wait(
+                pending, timeout=STAGGER if addresses else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            winners = [task for task in done if task.exception() is None]
+            errors += [error for task in done if (error := task.exception()) is not None]
+            if winners:
+                _discard(winners[1:])
+                return winners[0].result()
+    finally:
+        _discard(pending)
+    raise errors[0]
+
+
+def open_blocking_socket(host: str, port: int, seconds: float) -> socket.socket:
+    """The same for a thread without an event loop: the addresses share the time."""
+    addresses = interleaved(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    errors: list[OSError] = []
+    for address in addresses:
+        opened = _new_socket(address)
+        opened.settimeout(seconds / len(addresses))
+        try:
+            opened.connect(address[4])
+        except OSError as error:
+            opened.close()
+            errors.append(error)
+        else:
+            opened.settimeout(seconds)
+            return opened
+    raise errors[0]
+
+
+def interleaved(addresses: Sequence[AddressInfo]) -> list[AddressInfo]:
+    """Families take turns, beginning with the resolver's first choice: one family may be dead as a whole."""
+    first = [address for address in addresses if address[0] == addresses[0][0]]
+    other = [address for address in addresses if address[0] != addresses[0][0]]
+    turns = [address for pair in zip(first, other, strict=False) for address in pair]
+    return turns + first[len(other) :] + other[len(first) :]
+
+
+def keep_alive(opened: socket.socket) -> None:
+    """Sets TCP keepalive and sends small requests at once."""
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("KEEPIDLE", IDLE_SECONDS), ("KEEPINTVL", PROBE_SECONDS), ("KEEPCNT", PROBES)):
+        if (
+            number := getattr(socket, f"TCP_{option}", None)
+        ) is not None:  # macOS names one of them otherwise
+            opened.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+async def _connect(address: AddressInfo) -> socket.socket:
+    opened = _new_socket(address)
+    opened.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(opened, address[4])
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _new_socket(address: AddressInfo) -> socket.socket:
+    opened = socket.socket(address[0], socket.SOCK_STREAM)
+    keep_alive(opened)
+    return opened
+
+
+def _discard(tasks: Sequence[asyncio.Task[socket.socket]] | set[asyncio.Task[socket.socket]]) -> None:
+    for task in tasks:
+        if not task.cancel() and not task.cancelled() and task.exception() is None:
+            task.result().close()

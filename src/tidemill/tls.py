@@ -1,0 +1,68 @@
+"""TLS contexts of clients.
+
+Making a context reads all trusted certificates and takes about 20 ms, so contexts are shared. After a
+certificate file has changed, the next connection gets a new context: no restart is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from functools import lru_cache
+
+import msgspec
+
+from tidemill.errors import ConfigurationError
+
+FileVersion = tuple[int, int, int]
+"""Inode, time of the last change and size; zeros if there is no such file."""
+
+
+class TlsFiles(msgspec.Struct, frozen=True):
+    """PEM files of a client. Without `ca` the system's trusted certificates count. `verify=False` trusts
+    every server."""
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    verify: bool = True
+
+
+SYSTEM = TlsFiles()
+
+
+def client_context(files: TlsFiles = SYSTEM, *, source: str = "tls") -> ssl.SSLContext:
+    """The shared context of these files. `source` names the setting in the error about an unreadable file."""
+    paths = (files.ca or ssl.get_default_verify_paths().cafile or "", files.cert, files.key)
+    return _context(files, source, tuple(_version(path) for path in paths))
+
+
+@lru_cache(maxsize=16)
+def _context(files: TlsFiles, source: str, versions: tuple[FileVersion, ...]) -> ssl.SSLContext:  # noqa: ARG001 - versions make the cache miss after a change
+    try:
+        context = ssl.create_default_context(cafile=files.ca or None)
+    except OSError as error:
+        raise _unreadable(source, "ca", files.ca) from error
+    if not files.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if files.cert:
+        try:
+            context.load_cert_chain(files.cert, files.key or None)
+        except OSError as error:
+            raise _unreadable(source, "cert or key", files.cert) from error
+    return context
+
+
+def _version(path: str) -> FileVersion:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - asked before every connection; Path costs more than the call
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+def _unreadable(source: str, option: str, path: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{source}: {option}: {path} cannot be read as a PEM file; give the path of one"
+    )

@@ -1,0 +1,41 @@
+"""One TLS context for many connections, and a new one after a file changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.servers.certificates import Certificate
+from tidemill.errors import ConfigurationError
+from tidemill.tls import TlsFiles, client_context
+
+
+def test_a_context_is_shared() -> None:
+    assert client_context() is client_context()
+    assert client_context() is not client_context(TlsFiles(verify=False))
+
+
+def test_a_renewed_certificate_is_loaded_without_a_restart(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    path = tmp_path / "ca.pem"
+    path.write_bytes(Certificate(tmp_path / "old").path.read_bytes())
+    files = TlsFiles(ca=str(path))
+    before = client_context(files)
+    assert client_context(files) is before
+    path.write_bytes(Certificate(tmp_path / "new").path.read_bytes())
+    after = client_context(files)
+    assert after is not before
+    assert after.get_ca_certs(binary_form=True) != before.get_ca_certs(binary_form=True)
+
+
+def test_a_renewed_system_store_is_loaded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = client_context()
+    monkeypatch.setenv("SSL_CERT_FILE", str(Certificate(tmp_path).path))
+    assert client_context() is not before
+
+
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"url: ca: .*none\.pem cannot be read as a PEM file"):
+        client_context(TlsFiles(ca=str(tmp_path / "none.pem")), source="url")
