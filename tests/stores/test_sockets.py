@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.servers.postgres import Postgres
 from tests.servers.program import HOST, free_port
 from tests.servers.redis import Redis
 from tidemill.clock import SystemClock
+from tidemill.stores.postgres.address import Address
+from tidemill.stores.postgres.links import Links
 from tidemill.stores.redis.address import parse
 from tidemill.stores.redis.handle import Handle
 from tidemill.stores.sockets import interleaved, open_blocking_socket, open_socket
@@ -43,7 +46,7 @@ def resolved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     system = socket.getaddrinfo
 
     def getaddrinfo(host: str, port: int, *args: Any, **options: Any) -> list[Any]:
-        if host != "dual.example":
+        if host != "dual.example" or options.get("flags") == socket.AI_NUMERICHOST:
             return list(system(host, port, *args, **options))
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
 
@@ -56,6 +59,17 @@ def silent(redis_server: Redis) -> Iterator[None]:
     port = SilentPort(redis_server.port)
     yield
     port.close()
+
+
+async def test_postgresql_opens_beside_a_dead_address(resolved: list[str], postgres_server: Postgres) -> None:
+    resolved[:] = [SILENT, HOST]
+    silent = SilentPort(postgres_server.port)
+    links = Links(Address.parse(postgres_server.url.replace(HOST, "dual.example")))
+    link = await links.take()
+    assert await link.fetchval("SELECT 1") == 1
+    links.give_back(link)
+    await links.close()
+    silent.close()
 
 
 @pytest.mark.usefixtures("silent")

@@ -24,7 +24,7 @@ AddressInfo = tuple[Any, Any, int, str, Any]
 async def open_socket(host: str, port: int) -> socket.socket:
     """Connects to the first address that answers. Raises the first address's error when none does."""
     loop = asyncio.get_running_loop()
-    addresses = interleaved(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    addresses = interleaved(await _addresses(host, port))
     if len(addresses) == 1:
         return await _connect(addresses[0])
     pending: set[asyncio.Task[socket.socket]] = set()
@@ -81,6 +81,14 @@ def keep_alive(opened: socket.socket) -> None:
             number := getattr(socket, f"TCP_{option}", None)
         ) is not None:  # macOS names one of them otherwise
             opened.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+async def _addresses(host: str, port: int) -> Sequence[AddressInfo]:
+    """A name is looked up in a thread; an address needs neither."""
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 async def _connect(address: AddressInfo) -> socket.socket:

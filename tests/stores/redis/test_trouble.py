@@ -227,6 +227,21 @@ def test_threads_after_the_server_was_gone(redis_prefix: str) -> None:
         handle.threads.close()
 
 
+async def test_s12_a_thread_leaves_a_connection_that_the_network_forgot(
+    connect: Connect, proxy: Proxy
+) -> None:
+    """Within the 5 s of a verb (I22): it had waited all of them for the first connection's reply."""
+    handle = await connect(f"redis://{HOST}:{proxy.port}")
+
+    def call() -> int:
+        with handle.threads.shard() as shard:
+            return int(finished(shard.run(NOTE, repeatable=True)))
+
+    assert await asyncio.to_thread(call) == 1
+    proxy.forget()
+    assert await asyncio.to_thread(call) == 2
+
+
 async def test_a_fork_leaves_the_parents_connections_alone(handle: Handle) -> None:
     """The child talks on connections of its own; the parent's go on."""
     await handle.shard.run(NOTE)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
 
 import asyncpg
 
 from tidemill.stores.postgres.address import Address
+from tidemill.stores.sockets import open_socket
 
 Link: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -36,6 +37,27 @@ server ends a transaction that is left alone, and with it the locks in it: a pro
 verb must not keep others waiting beyond their deadline."""
 HANDLERS = {"idle_in_transaction_session_timeout": "10s"}
 """Where a handler's own statements run, the server plans and waits as it is set up to."""
+
+
+class FallbackLoop:
+    """The event loop as asyncpg uses it, except that `create_connection` tries all addresses of a name.
+
+    asyncpg takes no socket that is already connected, and uvloop tries one address after the other without
+    a limit of time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    async def create_connection(
+        self, factory: Callable[[], Any], host: str, port: int, *, ssl: Any = None
+    ) -> tuple[Any, Any]:
+        return await self._loop.create_connection(
+            factory, sock=await open_socket(host, port), ssl=ssl, server_hostname=host if ssl else None
+        )
 
 
 class Links:
@@ -111,6 +133,7 @@ class Links:
         try:
             return await asyncpg.connect(
                 self._address.dsn,
+                loop=cast("asyncio.AbstractEventLoop", FallbackLoop(asyncio.get_running_loop())),
                 timeout=CONNECT_PATIENCE,
                 server_settings={"application_name": "tidemill"} | ({} if self.pooled else self.session),
                 statement_cache_size=0 if self.pooled else 200,
