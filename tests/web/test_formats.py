@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from tidemill.core.numbers import format_bytes
 from tidemill.times import seconds_of
 from tidemill.web import formats
 from tidemill.web.drawing import address, links
@@ -31,7 +32,7 @@ def test_numbers_are_exact_and_grouped(value: float, said: str) -> None:
     ("size", "said"), [(0, "0 B"), (999, "999 B"), (4_390_000, "4.39 MB"), (2e15, "2e+03 TB")]
 )
 def test_sizes(size: float, said: str) -> None:
-    assert formats.size(size) == said
+    assert format_bytes(size) == said
 
 
 @pytest.mark.parametrize(

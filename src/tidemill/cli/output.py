@@ -12,6 +12,7 @@ from typing import Any
 import click
 import msgspec
 
+from tidemill.core.numbers import format_bytes
 from tidemill.inspect.words import Times
 
 
@@ -58,15 +59,7 @@ def printable(value: object) -> str:
 
 
 def size(count: int | None) -> str | None:
-    """Bytes as people say them."""
-    if count is None:
-        return None
-    amount = float(count)
-    for unit in ("B", "KB", "MB"):
-        if amount < 1024:  # noqa: PLR2004 - the binary thousand
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GB"
+    return None if count is None else format_bytes(count)
 
 
 def moment(wall: float | None) -> str:

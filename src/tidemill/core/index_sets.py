@@ -1,4 +1,4 @@
-"""Which jobs of a step: a set of small numbers, kept as one integer, ten thousand in 2.5 KB of text."""
+"""Which jobs of a step: a set of small numbers, kept as one integer, ten thousand in 2.5 kB of text."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tidemill.core.states import State
 from tidemill.flows.failure import ARGUMENTS
 
 AT_ONCE = 100
-"""Results may have 256 KB each: no trip is a long one."""
+"""Results may have 256 KiB each: no trip is a long one."""
 
 NULL = msgspec.Raw(b"null")
 Members = dict[str, msgspec.Raw]

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-_SIZES = ("B", "kB", "MB", "GB", "TB")
-_THOUSAND = 1000
+from tidemill.core.numbers import format_bytes
+
 _BRIEF = 24
 _UNGROUPED = 1e15
 _HOUR = 3600
@@ -34,14 +34,6 @@ def iso(wall: float) -> str:
 def clock(wall: float) -> str:
     """For whoever has no script."""
     return iso(wall).replace("T", " ").replace("Z", " UTC") or f"Unix time {wall:g}"
-
-
-def size(count: float) -> str:
-    for unit in _SIZES[:-1]:
-        if count < _THOUSAND:
-            return f"{count:.3g} {unit}"
-        count /= _THOUSAND
-    return f"{count:.3g} {_SIZES[-1]}"
 
 
 def pretty(value: Any) -> str:
@@ -106,7 +98,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "number": number,
     "iso": iso,
     "clock": clock,
-    "size": size,
+    "size": format_bytes,
     "pretty": pretty,
     "percent": percent,
     "rounded": rounded,

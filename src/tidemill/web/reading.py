@@ -12,6 +12,7 @@ from msgspec.inspect import type_info
 from starlette.requests import Request
 
 from tidemill.core.names import is_storable
+from tidemill.core.numbers import format_bytes
 from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
@@ -71,7 +72,7 @@ async def _bounded(request: Request, most: int) -> bytes:
         if size > most:
             raise Refused(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"the body is over {most // 1024} kB; send less at once",
+                f"the body is over {format_bytes(most)}; send less at once",
             )
         parts.append(part)
     return b"".join(parts)
