@@ -159,15 +159,24 @@ def _problem_with_functions(task: TaskDefinition) -> str | None:
         if not callable(function):
             continue
         try:
-            inspect.signature(function).bind(**dict.fromkeys(names))
+            signature = inspect.signature(function)
+            signature.bind(**dict.fromkeys(names))
+            is_callable = not any(map(_is_given_by_position, signature.parameters.values()))
         except TypeError:
+            is_callable = False
+        except ValueError:  # a builtin may have no signature to look at
+            continue
+        if not is_callable:
             return (
                 f"{option}: the function is called with the task's parameters by their names "
                 f"({', '.join(names) or 'there are none'}); take all of them, or **rest"
             )
-        except ValueError:  # a builtin may have no signature to look at
-            continue
     return None
+
+
+def _is_given_by_position(parameter: inspect.Parameter) -> bool:
+    """Python 3.13.0 binds such a parameter by its name where the call itself fails."""
+    return parameter.kind is parameter.POSITIONAL_ONLY and parameter.default is parameter.empty
 
 
 def _problem_with_cost(task: TaskDefinition) -> str | None:

@@ -14,6 +14,7 @@ from tidemill.seam.answers import Events
 from tidemill.seam.refusals import Problem
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
+from tidemill.web.problems import phrase
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 _REFERENCE = "#/components/schemas/{name}"
@@ -233,14 +234,14 @@ def _success(route: Route, schemas: _Schemas) -> dict[str, Any]:
     status = HTTPStatus(route.status)
     if route.answers is Events:
         return {
-            "description": status.phrase,
+            "description": phrase(status),
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         }
     if route.answers is not None:
-        return {"description": status.phrase, "content": {JSON: {"schema": schemas[route.answers]}}}
+        return {"description": phrase(status), "content": {JSON: {"schema": schemas[route.answers]}}}
     if status is HTTPStatus.NO_CONTENT:
-        return {"description": status.phrase}
-    return {"description": status.phrase, "content": {"text/plain": _TEXT}}
+        return {"description": phrase(status)}
+    return {"description": phrase(status), "content": {"text/plain": _TEXT}}
 
 
 _TEXT = {"schema": {"type": "string"}}

@@ -24,7 +24,18 @@ _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (errors.StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.TidemillError, HTTPStatus.CONFLICT),
 )
+_PHRASES = {
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Content Too Large",
+    HTTPStatus.REQUEST_URI_TOO_LONG: "URI Too Long",
+    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: "Range Not Satisfiable",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "Unprocessable Content",
+}
 _FIELD = re.compile(r"(?:^|: )([a-z_][\w.\[\]-]*): ")
+
+
+def phrase(status: HTTPStatus) -> str:
+    """The reason phrase of RFC 9110. Before Python 3.13 the standard library had older ones."""
+    return _PHRASES.get(status, status.phrase)
 
 
 def problem_of(error: Exception) -> Problem | None:
@@ -45,7 +56,7 @@ OURS = Problem(
 
 
 def _problem(status: HTTPStatus, detail: str, field: str | None) -> Problem:
-    return Problem(title=status.phrase, status=status, detail=detail, field=field)
+    return Problem(title=phrase(status), status=status, detail=detail, field=field)
 
 
 def _field_of(sentence: str) -> str | None:

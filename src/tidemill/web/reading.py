@@ -21,6 +21,11 @@ from tidemill.tasks.shapes import choices
 MOST_BYTES = 10 * 1024 * 1024
 OF_ANYBODY = 16 * 1024
 """As much is read of what somebody sends who has not signed in."""
+MAX_NESTING = 500
+"""Levels of a JSON body. Python versions differ in how deep they can decode, and pages walk a payload."""
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""Also one that never ends: looking for its end from each of its quotes would take quadratic time."""
+_BRACKET = re.compile(rb"[][{}]")
 _SENT = "tidemill.sent"
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 
@@ -47,10 +52,25 @@ async def read_body(route: Route, request: Request) -> Any:
         )
     if not body.strip():
         raise Refused(HTTPStatus.BAD_REQUEST, "the body is empty; send a JSON object")
+    if _depth(body) > MAX_NESTING:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST, f"the body is nested more than {MAX_NESTING} levels deep; flatten it"
+        )
     try:
         return msgspec.json.decode(body, type=route.takes)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(error, "body", route.takes) from None
+
+
+def _depth(body: bytes) -> int:
+    """The deepest level of nested lists and objects. Few bodies have brackets enough to be looked at."""
+    if body.count(b"[") + body.count(b"{") <= MAX_NESTING:
+        return 0
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(_STRING.sub(b"", body)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def kind_of(request: Request) -> str:

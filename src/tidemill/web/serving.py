@@ -31,7 +31,7 @@ from tidemill.web.inspecting import Shown
 from tidemill.web.languages import language_of
 from tidemill.web.live import Looks
 from tidemill.web.paths import WholeParts, whole
-from tidemill.web.problems import problem_of
+from tidemill.web.problems import phrase, problem_of
 from tidemill.web.reading import read_body, read_query
 from tidemill.web.rendering import HERE, Renderer
 from tidemill.web.sockets import Frames, Sockets, is_handshake
@@ -169,4 +169,4 @@ def _unrouted(request: Request, status: HTTPStatus, headers: dict[str, str]) -> 
     remedy = f"GET {request.scope.get('root_path', '')}/api/v1/openapi.json lists what there is"
     if methods := headers.get("Allow"):
         remedy = f"it takes {', '.join(sorted(methods.split(', ')))}"
-    return f"{request.method} {request.url.path}: {status.phrase.lower()}; {remedy}"
+    return f"{request.method} {request.url.path}: {phrase(status).lower()}; {remedy}"

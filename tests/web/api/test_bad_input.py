@@ -143,6 +143,14 @@ async def test_a_payload_nested_deeply_is_shown(api: Api) -> None:
     assert (await api.get(f"/jobs/{sent['id']}"))["payload"] == {"what": deep}
 
 
+async def test_brackets_in_texts_are_not_nesting(api: Api) -> None:
+    text = '["' + "[{" * 1000
+    sent = await api.ok("POST", "/jobs", {"task": "anything", "payload": {"what": [text] * 3}})
+    assert (await api.get(f"/jobs/{sent['id']}"))["payload"] == {"what": [text] * 3}
+    endless = b'{"task": "' + b'\\"[' * 1_000_000
+    assert (await api.refused("POST", "/jobs", endless))[0] == 400
+
+
 async def test_too_large_a_body_and_too_large_a_payload(api: Api) -> None:
     assert (await api.refused("POST", "/jobs", b" " * (10 * 1024 * 1024 + 1)))[0] == 413
     large = {"task": "send", "payload": {"to": "a" * 1_100_000}}
