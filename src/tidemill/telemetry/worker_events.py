@@ -184,6 +184,18 @@ class ChoreBroke(WorkerEvent, frozen=True, kw_only=True):
     traceback: str
 
 
+class JobsDroppedEarly(WorkerEvent, frozen=True, kw_only=True):
+    """A queue has more ended jobs than it keeps: `jobs` of the last hour were dropped by count before their
+    age was over. Told at most once an hour and queue; keep more with `keep_done`, `keep_failed` or
+    `keep_cancelled`."""
+
+    level: ClassVar[Level] = "warning"
+    sentence: ClassVar[str] = "ended jobs dropped by count before their age was over"
+
+    queue: str
+    jobs: int
+
+
 class ListenerFailed(Event, frozen=True, kw_only=True):
     """A listener raised while it was told of the event `about`; once per listener."""
 

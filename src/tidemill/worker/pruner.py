@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from tidemill.contract.store import Store
+from tidemill.core.queues import HOUR
+from tidemill.telemetry.events import JobsDroppedEarly
 from tidemill.worker.bookkeeper import Bookkeeper
+from tidemill.worker.emitter import Emitter
 
 AT_ONCE = 1000
 
 
 class Pruner:
-    """What goes was added up before."""
+    """What goes was added up before. `time` is the event loop's."""
 
-    def __init__(self, store: Store, bookkeeper: Bookkeeper) -> None:
-        self._store, self._bookkeeper = store, bookkeeper
+    def __init__(
+        self, store: Store, bookkeeper: Bookkeeper, emitter: Emitter, time: Callable[[], float]
+    ) -> None:
+        self._store, self._bookkeeper, self._emitter, self._time = store, bookkeeper, emitter, time
+        self._warned: dict[str, float] = {}
 
     async def prune(self) -> bool:
         await self._bookkeeper.keep()
-        return (await self._store.prune(AT_ONCE)).more
+        pruned = await self._store.prune(AT_ONCE)
+        for queue, jobs in pruned.early.items():
+            if self._time() - self._warned.get(queue, -math.inf) >= HOUR:
+                await self._warn(queue, jobs)
+        return pruned.more
+
+    async def _warn(self, queue: str, jobs: int) -> None:
+        """Once an hour and queue in the whole fleet: history shows whether another worker dropped before."""
+        is_first = queue not in self._warned
+        self._warned[queue] = self._time()
+        hour_ago = (await self._store.read_clock()).wall - HOUR
+        in_last_hour = sum(minute.dropped_early for minute in await self._store.history(queue, hour_ago))
+        if not (is_first and in_last_hour > jobs):
+            self._emitter.worker_event(JobsDroppedEarly, queue=queue, jobs=in_last_hour)

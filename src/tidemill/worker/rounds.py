@@ -50,7 +50,8 @@ class Rounds:
         store, emitter = self._store, self._emitter
         self._of = {Kind.FLOW: advancer.duty, Kind.SCHEDULE: scheduler.duty}
         yield every(NEVER, self._reclaim, self._reclaimer.reclaim, emitter)
-        pruner = Pruner(store, Bookkeeper(store, asyncio.get_running_loop().time))
+        time = asyncio.get_running_loop().time
+        pruner = Pruner(store, Bookkeeper(store, time), emitter, time)
         yield every(self._options.prune_every, self._prune, pruner.prune, emitter)
         yield every(TELL_EVERY, Duty("tell", led=False), lambda: tally.tell(store), emitter)
         yield every(NEVER, self._admit, admitter.admit, emitter)

@@ -10,7 +10,7 @@ import apsw
 
 from tidemill.contract.upkeep import StoreFacts
 from tidemill.core.recount import miscounted
-from tidemill.stores.sqlite import place, reader
+from tidemill.stores.sqlite import place
 from tidemill.stores.sqlite.ledger import account_of, reservation_of
 from tidemill.stores.sqlite.statements import load
 from tidemill.stores.sqlite.transaction import Transaction
@@ -49,11 +49,7 @@ def check(transaction: Transaction) -> tuple[str, ...]:
 
 
 def _miscounted(transaction: Transaction) -> Iterator[str]:
-    counted = {
-        (queue, state.value): jobs
-        for queue, states in reader.counts(transaction).items()
-        for state, jobs in states.items()
-    }
+    counted = {(queue, state): jobs for queue, state, jobs in transaction.execute(SQL.counted)}
     recounted = {(queue, state): jobs for queue, state, jobs in transaction.execute(SQL.recount)}
     for queue, state in sorted(counted.keys() | recounted.keys()):
         says, has = counted.get((queue, state), 0), recounted.get((queue, state), 0)
