@@ -188,6 +188,27 @@ def test_j84_an_early_drop_is_told_once_an_hour_and_queue(virtually: Virtually) 
     virtually(scenario)
 
 
+def test_many_jobs_are_dropped_in_short_rounds(virtually: Virtually) -> None:
+    """A burst every 30 s delays claims, and the store grows by 30 s of jobs before each."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        await bench.store.declare({"default": QueueSettings(keep_done=Retention(count=100))})
+        running = bench.start(worker := bench.worker())
+        await asyncio.sleep(30.1)
+        kept: list[int] = []
+        for _ in range(40):
+            for _ in range(250):
+                await bench.enqueue("noop")
+            await asyncio.sleep(1)
+            kept.append((await bench.store.counts())["default"].get(State.DONE, 0))
+        assert max(kept[-10:]) < 100 + 1250
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
 def test_j84_what_is_kept_long_enough_is_not_told(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         bench.task(noop)

@@ -16,6 +16,11 @@ from tidemill.core.queues import Inserted
 MEMORY_OF_IDS = 3600.0
 """How long an id is known after its job is gone."""
 
+MOST_IDS = 100_000
+SHORT_MEMORY_OF_IDS = 300.0
+"""Beyond so many ids, those are forgotten whose jobs have been gone for so many seconds. At 1 000 jobs
+a second an hour of ids would be 3.6 million, about 1 GB on Redis."""
+
 PROMOTE_AT_ONCE = 250
 """How many due jobs of a queue one claim promotes at most: no claim is ever a long one."""
 
@@ -184,7 +189,8 @@ class Jobs(Protocol):
 
         J80 Oldest ended first, by age and by count per queue and state.
         J81 A key held for a period keeps its job until the period is over.
-        J82 A job that is gone is remembered by id for MEMORY_OF_IDS.
+        J82 A job that is gone is remembered by id for MEMORY_OF_IDS. Where more than MOST_IDS are remembered,
+            the oldest are forgotten, none before SHORT_MEMORY_OF_IDS.
         J83 A job of a flow is not its queue's to drop: it goes when the flow's `until` is over, and then the
             flow. What is dropped counts as `pruned`, flows too.
         J84 A job that leaves by count though its retention has an age that is not over is counted in `early`

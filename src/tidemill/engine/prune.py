@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 
+from tidemill.contract import jobs
 from tidemill.contract.jobs import Pruned
 from tidemill.contract.reader import HISTORY_KEPT
 from tidemill.core import transitions
@@ -96,11 +98,23 @@ def _outlived(records: Records, queue: Queue, state: State, limit: int, now: flo
     return found
 
 
+def _long_gone(records: Records, most: int) -> list[str]:
+    """J82. Ids that may be forgotten though their hour is not over, the oldest first."""
+    earlier = jobs.MEMORY_OF_IDS - jobs.SHORT_MEMORY_OF_IDS
+    terms = ((id_, known.term) for id_, known in records.memory.items())
+    gone = (id_ for id_, term in terms if records.is_over(term.shortened(earlier)))
+    return list(islice(gone, most))
+
+
 def _forget(records: Records, limit: int, now: float) -> int:
     """Ids; minutes of history; workers gone for an hour that hold nothing; keys of pools at rest."""
     over = [id_ for id_, known in records.memory.items() if records.is_over(known.term)][:limit]
     for id_ in over:
         del records.memory[id_]
+    surplus = min(limit - len(over), len(records.memory) - jobs.MOST_IDS)
+    for id_ in _long_gone(records, max(0, surplus)):
+        del records.memory[id_]
+        over.append(id_)
     oldest = (now - HISTORY_KEPT) // 60 * 60
     for queue in records.queues.values():
         for minute in [minute for minute in queue.history if minute < oldest]:

@@ -35,6 +35,9 @@ class Term(msgspec.Struct, frozen=True):
     boot: float
     boot_id: str
 
+    def shortened(self, seconds: float) -> Term:
+        return Term(self.wall - seconds, self.boot - seconds, self.boot_id)
+
 
 class Remembered(msgspec.Struct, frozen=True):
     """What is left of a request whose job is gone, or that never became a job of its own."""

@@ -12,6 +12,7 @@ from tidemill.worker.bookkeeper import Bookkeeper
 from tidemill.worker.emitter import Emitter
 
 AT_ONCE = 1000
+SHORTEST_REST = 1.0
 
 
 class Pruner:
@@ -22,6 +23,8 @@ class Pruner:
     ) -> None:
         self._store, self._bookkeeper, self._emitter, self._time = store, bookkeeper, emitter, time
         self._warned: dict[str, float] = {}
+        self._began, self._dropped = time(), 0
+        self._rest: float | None = None
 
     async def prune(self) -> bool:
         await self._bookkeeper.keep()
@@ -29,7 +32,21 @@ class Pruner:
         for queue, jobs in pruned.early.items():
             if self._time() - self._warned.get(queue, -math.inf) >= HOUR:
                 await self._warn(queue, jobs)
+        self._dropped += pruned.pruned
+        if not pruned.more:
+            self._pace()
         return pruned.more
+
+    def rest(self) -> float | None:
+        """Seconds until about a full round can be dropped again. Where many jobs end, a short round each second
+        replaces long bursts, which delay claims and let the store grow in between."""
+        return self._rest
+
+    def _pace(self) -> None:
+        now = self._time()
+        passed, dropped = now - self._began, self._dropped
+        self._rest = max(SHORTEST_REST, passed * AT_ONCE / dropped) if dropped else None
+        self._began, self._dropped = now, 0
 
     async def _warn(self, queue: str, jobs: int) -> None:
         """Once an hour and queue in the whole fleet: history shows whether another worker dropped before."""

@@ -52,7 +52,7 @@ class Rounds:
         yield every(NEVER, self._reclaim, self._reclaimer.reclaim, emitter)
         time = asyncio.get_running_loop().time
         pruner = Pruner(store, Bookkeeper(store, time), emitter, time)
-        yield every(self._options.prune_every, self._prune, pruner.prune, emitter)
+        yield every(self._options.prune_every, self._prune, pruner.prune, emitter, rest=pruner.rest)
         yield every(TELL_EVERY, Duty("tell", led=False), lambda: tally.tell(store), emitter)
         yield every(NEVER, self._admit, admitter.admit, emitter)
         yield every(NEVER, advancer.duty, advancer.sweep, emitter, rest=advancer.rest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tidemill.contract import jobs
 from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
 from tidemill.contract.reader import HISTORY_KEPT
 from tidemill.core import accounts, transitions, usage
@@ -73,10 +74,10 @@ async def _drop_ended(step: Step, limit: int) -> tuple[int, dict[str, int]]:
     early: Counter[str] = Counter()
     counted = {(row["queue"], row["state"]): row["jobs"] for row in await step.fetch(SQL.droppable)}
     for queue, state, kept in shelves:
-        jobs = counted.get((queue, state.value), 0)
-        if not jobs:
+        many = counted.get((queue, state.value), 0)
+        if not many:
             continue
-        surplus = 0 if kept.count is None else jobs - kept.count
+        surplus = 0 if kept.count is None else many - kept.count
         rows = await step.fetch(SQL.oldest, queue, state.value, now, limit - len(doomed))
         leaving = [row for at, row in enumerate(rows) if row[1] <= kept.oldest_kept(now) or at < surplus]
         doomed += [id_ for id_, _ in leaving]
@@ -99,13 +100,16 @@ async def _forget(step: Step, limit: int) -> int:
     time = await step.time()
     minute = time.wall // 60 * 60
     forgotten = await step.fetch(SQL.forget_ids, time.wall, time.boot, step.clock.boot_id, limit)
+    later, left = jobs.MEMORY_OF_IDS - jobs.SHORT_MEMORY_OF_IDS, limit - len(forgotten)
+    terms = time.wall + later, time.boot + later, step.clock.boot_id
+    surplus = await step.fetch(SQL.forget_surplus_ids, *terms, left, jobs.MOST_IDS)
     await step.fetch(SQL.forget_minutes, (time.wall - HISTORY_KEPT) // 60 * 60)
     await step.fetch(SQL.fold_minutes, minute - FOLDED, minute)
     await step.fetch(SQL.fold_counts)
     await step.fetch(SQL.forget_unheard, time.wall - HOUR)
     await step.fetch(SQL.forget_workers, time.boot - HOUR)
     await _forget_resting(step, limit)
-    return len(forgotten)
+    return len(forgotten) + len(surplus)
 
 
 async def _forget_resting(step: Step, limit: int) -> None:

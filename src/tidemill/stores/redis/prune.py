@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
+from tidemill.contract import jobs as contract
 from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
 from tidemill.contract.reader import HISTORY_KEPT
 from tidemill.core import transitions, usage
@@ -40,7 +41,9 @@ async def prune(slow: Slow, limit: int) -> Pruned:
     pruned, early = await _clear(shard, limit, shelves)
     pruned += await prune_courses(slow, limit - pruned, wall)
     oldest = (wall - HISTORY_KEPT) // 60 * 60
-    forgotten = int(await shard.run(FORGET, limit, oldest, HOUR, repeatable=True))
+    later = contract.MEMORY_OF_IDS - contract.SHORT_MEMORY_OF_IDS
+    terms = (limit, oldest, HOUR, contract.MOST_IDS, later)
+    forgotten = int(await shard.run(FORGET, *terms, repeatable=True))
     await _forget_resting(slow, limit, wall)
     return Pruned(pruned, expired, more=limit in (pruned, expired, forgotten), early=early)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import apsw
 
+from tidemill.contract import jobs
 from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
 from tidemill.contract.reader import HISTORY_KEPT
 from tidemill.core.courses import Kind
@@ -36,17 +37,26 @@ def prune(transaction: Transaction, limit: int) -> Pruned:
             dropped, of_them_early = _prune_state(transaction, queue.name, state, limit - pruned)
             pruned += dropped
             early[queue.name] += of_them_early
-    for name, jobs in (+early).items():
-        transaction.remark(name, "dropped_early", jobs)
+    for name, many in (+early).items():
+        transaction.remark(name, "dropped_early", many)
     pruned += _prune_courses(transaction, limit - pruned)
-    transaction.execute(SQL.forget_ids, (transaction.now, transaction.boot, limit))
-    forgotten = transaction.connection.changes()
+    forgotten = _forget_ids(transaction, limit)
     transaction.execute(SQL.forget_workers, (transaction.boot - HOUR,))
     transaction.execute(POOLS.forget_minutes, (int((transaction.now - HISTORY_KEPT) // 60),))
     transaction.execute(RESERVATIONS.forget_unheard, (transaction.now - HOUR,))
     pool_views.forget_unused(transaction, limit)
     more = limit in (pruned, len(expired), forgotten)
     return Pruned(pruned, len(expired), more=more, early=dict(+early))
+
+
+def _forget_ids(transaction: Transaction, limit: int) -> int:
+    """J82."""
+    transaction.execute(SQL.forget_ids, (transaction.now, transaction.boot, limit))
+    forgotten = transaction.connection.changes()
+    later = jobs.MEMORY_OF_IDS - jobs.SHORT_MEMORY_OF_IDS
+    terms = (transaction.now + later, transaction.boot + later)
+    transaction.execute(SQL.forget_surplus_ids, (*terms, limit - forgotten, jobs.MOST_IDS))
+    return forgotten + transaction.connection.changes()
 
 
 def _prune_state(transaction: Transaction, queue: str, state: State, limit: int) -> tuple[int, int]:

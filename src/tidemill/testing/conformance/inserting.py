@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidemill.contract.jobs import MEMORY_OF_IDS
+from tidemill.contract import jobs
+from tidemill.contract.jobs import MEMORY_OF_IDS, SHORT_MEMORY_OF_IDS
 from tidemill.core.changes import Cancel, Delete
 from tidemill.core.job import Group, NewJob
 from tidemill.core.outcomes import Fail
@@ -155,6 +156,24 @@ class TestRememberedIds:
         await drive.store.prune()
         assert (await drive.add("1"))[0].verdict is Verdict.ACCEPTED
         assert await drive.state("1") is State.READY
+
+    async def test_j82_beyond_a_number_the_oldest_ids_are_forgotten_sooner(
+        self, drive: Driver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(jobs, "MOST_IDS", 2)
+        await drive.store.declare({"q": QueueSettings(keep_done=Retention(age=0.0))})
+        for name in "abcd":
+            await drive.ended(name)
+            await drive.store.prune()
+            drive.clock.advance(50.0)
+        drive.clock.advance(SHORT_MEMORY_OF_IDS - 200.0)
+        await drive.store.prune()
+        await drive.add("a")
+        assert await drive.state("a") is State.READY
+        drive.clock.advance(HOUR / 2)
+        await drive.store.prune()
+        await drive.add("b", "c", "d")
+        assert [await drive.state(name) for name in "bcd"] == [State.READY, None, None]
 
     @pytest.mark.parametrize("step", [HOUR, 24 * HOUR, -HOUR, -24 * HOUR])
     async def test_j82_a_stepped_clock_forgets_nothing_early(self, drive: Driver, step: float) -> None:

@@ -76,6 +76,15 @@ DELETE FROM tidemill.remembered WHERE id = ANY(ARRAY(
     ORDER BY wall LIMIT $4
 )) RETURNING 1;
 
+-- name: forget_surplus_ids (those that are long gone, where more than $5 are remembered)
+-- $1 wall, $2 boot, $3 boot id, $4 how many at most, $5 how many stay
+DELETE FROM tidemill.remembered WHERE id = ANY(ARRAY(
+    SELECT id FROM tidemill.remembered WHERE wall <= $1 AND (boot_id <> $3 OR boot <= $2) ORDER BY wall, id
+    LIMIT GREATEST(0, LEAST($4::bigint, (
+        SELECT count(*) FROM (SELECT FROM tidemill.remembered LIMIT $5::bigint + $4::bigint) AS counted
+    ) - $5::bigint))
+)) RETURNING 1;
+
 -- name: forget_minutes
 -- $1 the oldest that is kept
 WITH pools AS (DELETE FROM tidemill.pool_history WHERE minute < $1)
