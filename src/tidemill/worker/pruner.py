@@ -38,7 +38,7 @@ class Pruner:
         return pruned.more
 
     def rest(self) -> float | None:
-        """Seconds until about a full round can be dropped again. Where many jobs end, a short round each second
+        """Seconds until about a full round can be dropped again. Where many jobs end, a short round a second
         replaces long bursts, which delay claims and let the store grow in between."""
         return self._rest
 
