@@ -185,9 +185,7 @@ class ChoreBroke(WorkerEvent, frozen=True, kw_only=True):
 
 
 class JobsDroppedEarly(WorkerEvent, frozen=True, kw_only=True):
-    """A queue has more ended jobs than it keeps: `jobs` of the last hour were dropped by count before their
-    age was over. Told at most once an hour and queue; keep more with `keep_done`, `keep_failed` or
-    `keep_cancelled`."""
+    """`jobs` of the last hour were dropped by count before their age was over; once an hour and queue."""
 
     level: ClassVar[Level] = "warning"
     sentence: ClassVar[str] = "ended jobs dropped by count before their age was over"
