@@ -50,7 +50,7 @@ DELETE FROM remembered WHERE id IN
 -- name: forget_surplus_ids  (now, boot, limit, most) those that are long gone, where more than `most` are remembered
 DELETE FROM remembered WHERE id IN
     (SELECT id FROM remembered WHERE until <= ?1 AND on_boot <= ?2 ORDER BY until, id
-     LIMIT max(0, min(?3, (SELECT count(*) FROM (SELECT 1 FROM remembered LIMIT ?4 + ?3)) - ?4)));
+     LIMIT max(0, min(?3, (SELECT count(*) FROM (SELECT 1 FROM remembered WHERE until > 0 LIMIT ?4 + ?3)) - ?4)));
 
 -- name: forget_history  (queue, minute)
 DELETE FROM history WHERE queue = ? AND minute < ?;
