@@ -18,8 +18,8 @@ MEMORY_OF_IDS = 3600.0
 
 MOST_IDS = 100_000
 SHORT_MEMORY_OF_IDS = 300.0
-"""Beyond so many ids, those are forgotten whose jobs have been gone for so many seconds. At 1 000 jobs
-a second an hour of ids would be 3.6 million, about 1 GB on Redis."""
+"""A store that remembers more than MOST_IDS forgets an id this many seconds after its job is gone. At 1 000
+jobs a second an hour of ids would be 3.6 million, about 1 GB on Redis."""
 
 PROMOTE_AT_ONCE = 250
 """How many due jobs of a queue one claim promotes at most: no claim is ever a long one."""

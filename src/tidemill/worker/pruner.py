@@ -16,7 +16,7 @@ SHORTEST_REST = 1.0
 
 
 class Pruner:
-    """What goes was added up before. `time` is the event loop's."""
+    """The bookkeeper adds up history before it is dropped. `time` is the event loop's."""
 
     def __init__(
         self, store: Store, bookkeeper: Bookkeeper, emitter: Emitter, time: Callable[[], float]
