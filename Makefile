@@ -64,6 +64,9 @@ bench-quota:  ## kept quotas beside Celery, BullMQ and simple rules (QUOTA=--qui
 bench-pages: setup  ## how long pages take with a million jobs in the store (PAGES="--store sqlite" for one kind)
 	@$(BIN)/python -m benchmarks.pages $(PAGES)
 
+bench-retention: setup  ## whether each store stays the same size at 1 000 jobs/s (RETENTION="--store sqlite --seconds 60")
+	@$(BIN)/python -m benchmarks.retention $(RETENTION)
+
 chaos: setup  ## the long run: kills and stops on every store, simulated histories (CHAOS_SECONDS per store, HISTORIES)
 	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_CHAOS_RATE=$(CHAOS_RATE) TIDEMILL_CHAOS_CONCURRENCY=100 \
 		TIDEMILL_HISTORIES=$(HISTORIES) TIDEMILL_QUOTA_SEEDS=30 TIDEMILL_HTTP_SEEDS=3 TIDEMILL_NETWORK_ROUNDS=50 \

@@ -21,6 +21,7 @@ from tidemill.contract.upkeep import StoreFacts
 from tidemill.core.claims import Heartbeat, Held
 from tidemill.core.job import Error
 from tidemill.core.outcomes import Crashed, Done, Fail, Release
+from tidemill.core.queues import QueueChanges, Retention
 
 OOPS = Error("Oops", "it went wrong")
 
@@ -54,6 +55,36 @@ def test_all_is_well(cli: Cli) -> None:
     assert "ok   workers: 1 worker with 4 slots, 0 taken" in ran.out
     assert "ok   queue mail: 0 pending, 0 running, 0 failed" in ran.out
     assert "ok   leases: 0 running jobs, all in time" in ran.out
+
+
+def test_results_that_were_dropped_early(cli: Cli) -> None:
+    async def drop(store: Store) -> None:
+        await store.override("mail", QueueChanges(keep_done=Retention(age=60.0, count=1)), by="ann")
+        await settle(store, await claim(store, "mail", limit=3), Done())
+        await store.prune()
+
+    for _ in range(3):
+        cli("enqueue", "send", "to=ann", "--app", "shop:app")
+    cli.on_store(drop)
+    found = finding(cli, 0, "dropped by count")
+    assert found["says"] == (
+        "2 ended jobs of the last 24 hours were dropped by count before their age was over; done jobs are "
+        "kept for 60 seconds, at most 1"
+    )
+    assert "tidemill queues set mail keep_done=age=60,count=2" in found["remedy"]
+
+
+def test_a_backlog_that_is_larger_than_what_is_kept(cli: Cli) -> None:
+    async def keep_one(store: Store) -> None:
+        await serve(store, "mail")
+        await store.override("mail", QueueChanges(keep_done=Retention(count=1)), by="ann")
+
+    for _ in range(2):
+        cli("enqueue", "send", "to=ann", "--app", "shop:app")
+    cli.on_store(keep_one)
+    found = finding(cli, 0, "more than the queue keeps")
+    assert found["level"] == "note"
+    assert "keep_done=count=4" in found["remedy"]
 
 
 def test_settings_are_shown_with_their_origins(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

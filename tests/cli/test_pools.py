@@ -189,6 +189,17 @@ def test_a_plan(cli: Cli) -> None:
     assert "drained:" in cli("queues", "info", "mail", *APP).out
 
 
+def test_a_plan_warns_of_results_that_are_not_kept(cli: Cli) -> None:
+    too_many = cli("plan", "send", "to=ann", "--count", "1000001", *APP).out
+    assert (
+        "; queue mail keeps done jobs for 7 days, at most 1 000 000: of 1000001 results the first are "
+        "dropped before the last job is done; raise keep_done." in too_many
+    )
+    too_long = cli("plan", "send", "to=ann", "--count", "200000", *APP, "--json").json
+    assert [(drop["queue"], drop["jobs"]) for drop in too_long["drops"]] == [("mail", 200_000)]
+    assert cli("plan", "send", "to=ann", "--count", "500", *APP, "--json").json["drops"] == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

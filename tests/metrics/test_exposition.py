@@ -22,6 +22,7 @@ from tidemill.metrics.catalogue import CATALOGUE
 from tidemill.stores.memory import MemoryStore
 from tidemill.testing import ManualClock, SeededEntropy
 from tidemill.worker.bookkeeper import Bookkeeper
+from tidemill.worker.emitter import Emitter
 from tidemill.worker.pruner import Pruner
 
 ODD = 'quo"te\\back\nline é'
@@ -171,7 +172,8 @@ async def test_i28_counters_outlive_the_minutes_they_come_from(store: str, tmp_p
             if day == 16:
                 clock.step_wall(DAY)
             clock.advance(DAY / 4)
-            await Pruner(app.store, Bookkeeper(app.store, clock.boot)).prune()
+            emitter = Emitter(app.signals, "w", clock, 0.0)
+            await Pruner(app.store, Bookkeeper(app.store, clock.boot), emitter, clock.boot).prune()
             shown = await _read(app)
             assert shown.of("tidemill_jobs_done_total", queue=ODD) == ended
             assert shown.of("tidemill_pool_calls_total", pool="site") == calls

@@ -6,13 +6,18 @@ import asyncio
 from functools import partial
 
 from tests.worker.bench import Bench, Virtually
+from tidemill.core.changes import Cancel
 from tidemill.core.claims import ClaimRequest, Share
-from tidemill.core.queues import QueueSettings, Retention
+from tidemill.core.filters import Filter
+from tidemill.core.queues import DAY, QueueSettings, Retention
 from tidemill.core.states import State
 from tidemill.errors import StoreUnavailable
+from tidemill.telemetry.events import JobsDroppedEarly
+from tidemill.worker.bookkeeper import Bookkeeper
 from tidemill.worker.chores import every
 from tidemill.worker.duty import Duty
 from tidemill.worker.leader import Leader
+from tidemill.worker.pruner import Pruner
 from tidemill.worker.reclaimer import Reclaimer
 
 
@@ -149,6 +154,72 @@ def test_ended_jobs_are_pruned(virtually: Virtually) -> None:
         assert await bench.store.counts() == {}
         worker.stop()
         await running
+
+    virtually(scenario)
+
+
+def _prunes(bench: Bench) -> Pruner:
+    time = asyncio.get_running_loop().time
+    return Pruner(bench.store, Bookkeeper(bench.store, time), bench.emitter(), time)
+
+
+async def cancel_jobs(bench: Bench, queue: str, jobs: int) -> None:
+    for _ in range(jobs):
+        await bench.enqueue("noop", queue=queue)
+    await bench.store.amend(Filter(queue=queue), Cancel())
+
+
+def test_j84_an_early_drop_is_told_once_an_hour_and_queue(virtually: Virtually) -> None:
+    """Also when another worker leads for a while."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        kept = QueueSettings(keep_cancelled=Retention(age=7 * DAY, count=5))
+        await bench.store.declare({"default": kept, "other": kept})
+        leader, another = _prunes(bench), _prunes(bench)
+        for round_ in range(15):
+            await cancel_jobs(bench, "default", 6)
+            await cancel_jobs(bench, "other", 6 if round_ == 0 else 0)
+            await (another if round_ in (3, 4) else leader).prune()
+            await asyncio.sleep(600)
+        told = [(event.queue, event.jobs) for event in bench.told(JobsDroppedEarly)]
+        assert told == [("default", 1), ("other", 1), ("default", 37), ("default", 42)]
+
+    virtually(scenario)
+
+
+def test_many_jobs_are_dropped_in_short_rounds(virtually: Virtually) -> None:
+    """A burst every 30 s delays claims, and the store grows by 30 s of jobs before each."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        await bench.store.declare({"default": QueueSettings(keep_done=Retention(count=100))})
+        running = bench.start(worker := bench.worker())
+        await asyncio.sleep(30.1)
+        kept: list[int] = []
+        for _ in range(40):
+            for _ in range(250):
+                await bench.enqueue("noop")
+            await asyncio.sleep(1)
+            kept.append((await bench.store.counts())["default"].get(State.DONE, 0))
+        assert max(kept[-10:]) < 100 + 1250
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_j84_what_is_kept_long_enough_is_not_told(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        await bench.store.declare({"default": QueueSettings(keep_done=Retention(age=1.0, count=5))})
+        for _ in range(9):
+            await bench.enqueue("noop")
+        await bench.run_until_idle()
+        await asyncio.sleep(2)
+        await _prunes(bench).prune()
+        assert bench.told(JobsDroppedEarly) == []
+        assert await bench.store.counts() == {}
 
     virtually(scenario)
 

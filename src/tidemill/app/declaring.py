@@ -9,7 +9,7 @@ from tidemill.client.request import JobRequest
 from tidemill.client.task import Task
 from tidemill.core.names import refuse_unknown
 from tidemill.core.queue_options import QueueOptions
-from tidemill.core.queues import QueueSettings
+from tidemill.core.queues import QueueSettings, for_paid_tasks
 from tidemill.errors import ConfigurationError
 from tidemill.settings.queues import declared
 
@@ -33,7 +33,9 @@ class Declares(Application):
             raise ConfigurationError(
                 f"queue {name!r} is declared twice; put its settings into one app.queue(…)"
             )
-        self.queues[name] = declared(self.settings, name, settings)
+        kept = declared(self.settings, name, settings)
+        costs_money = any(task.costs_money for task in self.tasks.values() if task.queue == name)
+        self.queues[name] = for_paid_tasks(kept) if costs_money else kept
         self.declared_in_code.add(name)
         self.client.settings_changed()
         return self.queues[name]

@@ -75,4 +75,4 @@ class Looks(Application):
         from tidemill.client.planned import sendings
         from tidemill.inspect.planning import plan
 
-        return await plan(await self.client.look(), sendings(what, count), takes, self.pools)
+        return await plan(await self.client.look(), sendings(what, count), takes, self.pools, self.queues)

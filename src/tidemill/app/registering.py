@@ -17,6 +17,7 @@ from tidemill.client.registry import (
     refuse_duplicate,
 )
 from tidemill.client.task import Task
+from tidemill.core.queues import for_paid_tasks
 from tidemill.errors import ConfigurationError
 from tidemill.settings.queues import declared
 from tidemill.tasks.context import Context
@@ -41,7 +42,7 @@ class Registers(Application):
         """Register a function: `@app.task` or `@app.task(queue="feeds", retry=Retry(attempts=3))`.
 
         The options are name, queue, priority, retry, timeout, isolate, expires, key, unique, pool, cost,
-        warn_bytes, max_bytes. `key`, `unique` and `cost` may be functions of the task's arguments."""
+        paid, warn_bytes, max_bytes. `key`, `unique` and `cost` may be functions of the task's arguments."""
         if handler is None:
             return lambda function: self._register(define_task(function, options))
         return self._register(define_task(handler, options))
@@ -62,10 +63,17 @@ class Registers(Application):
         refuse_duplicate(self.tasks.get(definition.name), definition)
         self._refuse_strange_pools(definition)
         self.tasks[definition.name] = definition
-        if definition.queue not in self.queues and self.settings.queue(definition.queue):
-            self.queues[definition.queue] = declared(self.settings, definition.queue)
-            self.client.settings_changed()
+        self._declare_queue_of(definition)
         return Task(self.client, definition)
+
+    def _declare_queue_of(self, task: TaskDefinition) -> None:
+        before = self.queues.get(task.queue)
+        if before is None and not task.costs_money and not self.settings.queue(task.queue):
+            return
+        settings = before or declared(self.settings, task.queue)
+        self.queues[task.queue] = for_paid_tasks(settings) if task.costs_money else settings
+        if self.queues[task.queue] != before:
+            self.client.settings_changed()
 
     def _refuse_strange_pools(self, task: TaskDefinition) -> None:
         for use in task.pools:

@@ -292,9 +292,9 @@ class Client:
 
     def _handle(self, request: JobRequest[R], answer: Inserted) -> JobHandle[R]:
         if answer.verdict is Verdict.ACCEPTED:
-            return JobHandle(self, answer.id, existing=False)
+            return JobHandle(self, answer.id, existing=False, queue=request.queue)
         if answer.verdict is Verdict.EXISTING:
-            return JobHandle(self, answer.id, existing=True)
+            return JobHandle(self, answer.id, existing=True, queue=request.queue)
         raise _refusal(request.queue, answer) or EnqueueError(f"job {answer.id}: {answer.problem}")
 
     def _tell(self, requests: Sequence[JobRequest[Any]], answers: Sequence[Inserted]) -> None:

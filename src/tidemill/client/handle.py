@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tidemill.client.client import Client
     from tidemill.contract.store import Store
 
+MOST_QUEUES_NAMED = 5
+
 R_co = TypeVar("R_co", covariant=True)
 
 FIRST_LOOK, LONGEST_LOOK = 0.25, 5.0
@@ -42,10 +44,18 @@ class JobHandle(Generic[R_co]):
     with the same unique key was there before: this is that one.
     """
 
-    __slots__ = ("_owner", "_place", "existing", "id")
+    __slots__ = ("_owner", "_place", "_queue", "existing", "id")
 
-    def __init__(self, client: Client, id: str, *, existing: bool = False) -> None:  # noqa: A002 - the word for it
+    def __init__(
+        self,
+        client: Client,
+        id: str,  # noqa: A002 - the word for it
+        *,
+        existing: bool = False,
+        queue: str | None = None,
+    ) -> None:
         self._owner, self._place = client, client.place
+        self._queue = queue
         self.id = id
         self.existing = existing
 
@@ -75,13 +85,16 @@ class JobHandle(Generic[R_co]):
     async def status(self) -> Job:
         """The record as the store has it now."""
         store = await self._client.store()
-        return self._found((await store.get([self.id]))[0])
+        if (job := (await store.get([self.id]))[0]) is None:
+            raise await self._missing()
+        return job
 
     def status_sync(self) -> Job:
         """`status` for programs without an event loop."""
         refuse_on_a_loop("status")
-        if blocking := self._client.blocking():
-            return self._found(blocking.get([self.id])[0])
+        blocking = self._client.blocking()
+        if blocking is not None and (job := blocking.get([self.id])[0]) is not None:
+            return job
         return self._client.run_sync(self.status)
 
     async def cancel(self, reason: str = "cancelled by hand") -> bool:
@@ -104,25 +117,35 @@ class JobHandle(Generic[R_co]):
 
     async def _amend(self, change: Change) -> bool:
         store = await self._client.store()
-        return self._amended(await store.amend(Filter(ids=(self.id,)), change))
+        amended = await store.amend(Filter(ids=(self.id,)), change)
+        if _is_missing(amended):
+            raise await self._missing()
+        return bool(amended.changed)
 
     def _amend_sync(self, change: Change) -> bool:
         if blocking := self._client.blocking():
-            return self._amended(blocking.amend(Filter(ids=(self.id,)), change))
+            amended = blocking.amend(Filter(ids=(self.id,)), change)
+            if not _is_missing(amended):
+                return bool(amended.changed)
         return self._client.run_sync(lambda: self._amend(change))
 
-    def _amended(self, amended: Amended) -> bool:
-        if not amended.changed and not amended.unchanged:
-            self._found(None)
-        return bool(amended.changed)
-
-    def _found(self, job: Job | None) -> Job:
-        if job is None:
-            raise JobNotFound(
-                f"there is no job {self.id!r}: the id is wrong, or the job ended and was pruned; "
-                "keep ended jobs longer with the queue's keep_done, keep_failed and keep_cancelled"
-            )
-        return job
+    async def _missing(self) -> JobNotFound:
+        """Names how long the job's queue keeps results; without a known queue, how long all queues do."""
+        store = await self._client.store()
+        infos = [info for info in await store.queues() if self._queue in {None, info.name}]
+        kept = "; ".join(
+            f"queue {info.name!r} keeps done jobs {info.settings.keep_done.described()}, failed ones "
+            f"{info.settings.keep_failed.described()}"
+            for info in infos[:MOST_QUEUES_NAMED]
+        )
+        why = "it ended and was pruned, or somebody deleted it"
+        if self._queue is None:
+            why = "the id is wrong, or the job ended and was pruned, or somebody deleted it"
+        return JobNotFound(
+            f"there is no job {self.id!r}: {why}. {kept[:1].upper()}{kept[1:] or 'There is no queue yet'}. "
+            f"To keep results longer: app.queue({self._queue or 'NAME'!r}, "
+            "keep_done=Retention(age=SECONDS, count=JOBS))"
+        )
 
     async def _ended(self, timeout: float | timedelta | None) -> Job:  # noqa: ASYNC109 - see `result`
         patience = None if timeout is None else read_seconds("timeout", timeout, ConfigurationError)
@@ -185,6 +208,10 @@ class JobHandle(Generic[R_co]):
         if task := self._client.tasks.get(job.task):
             return task.result.decode(job.result)
         return None if job.result is None else msgspec.json.decode(job.result)
+
+
+def _is_missing(amended: Amended) -> bool:
+    return not amended.changed and not amended.unchanged
 
 
 def looks(until: float | None) -> Iterator[float]:

@@ -31,7 +31,8 @@ Awaited = Coroutine[Any, Any, R]
 
 class TaskOptions(TypedDict, total=False):
     """`key`, `unique` and `cost` may be functions of the task's arguments. `pool` is what the handler's
-    call is metered by; of several the first is the provider it calls."""
+    call is metered by; of several the first is the provider it calls. `paid=True` says that a result costs
+    money though no pool meters it: the queue keeps it longer."""
 
     name: str
     queue: str
@@ -44,6 +45,7 @@ class TaskOptions(TypedDict, total=False):
     unique: Callable[..., Unique] | Unique | None
     pool: Pool | PoolUse | Sequence[Pool | PoolUse] | None
     cost: Callable[..., Cost] | Cost | None
+    paid: bool
     warn_bytes: int
     max_bytes: int
 
@@ -85,6 +87,7 @@ class BatchTaskOptions(TypedDict, total=False):
     max_units: Mapping[str, float] | None
     linger: float | timedelta
     on_error: OnError
+    paid: bool
     warn_bytes: int
     max_bytes: int
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.client.beginnings import Beginnings
 from tidemill.client.enqueuer import Enqueuer
-from tidemill.core.queues import QueueSettings
+from tidemill.core.queues import QueueSettings, redeclared
 
 if TYPE_CHECKING:
     from tidemill.contract.store import Store
@@ -108,7 +108,11 @@ class Sessions:
 
     async def _declare_queues(self, store: Store) -> None:
         known = {info.name: info.declared for info in await store.queues()}
-        news = {name: its for name, its in self._queues.items() if known.get(name) != its}
+        news = {
+            name: its
+            for name, its in self._queues.items()
+            if (kept := known.get(name)) is None or redeclared(kept, its) != kept
+        }
         if news:
             await store.declare(news)
 

@@ -43,11 +43,13 @@ class Reclaimed(msgspec.Struct, frozen=True):
 
 
 class Pruned(msgspec.Struct, frozen=True):
-    """`more` asks for another call soon: the limit was reached."""
+    """`more` asks for another call soon: the limit was reached. `early` has the number of jobs per queue that
+    left by count before their age was over."""
 
     pruned: int
     expired: int
     more: bool
+    early: dict[str, int] = {}
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +187,8 @@ class Jobs(Protocol):
         J82 A job that is gone is remembered by id for MEMORY_OF_IDS.
         J83 A job of a flow is not its queue's to drop: it goes when the flow's `until` is over, and then the
             flow. What is dropped counts as `pruned`, flows too.
+        J84 A job that leaves by count though its retention has an age that is not over is counted in `early`
+            and as `dropped_early` in the history of its queue.
         """
         ...
 

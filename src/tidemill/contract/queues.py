@@ -24,7 +24,8 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Queues(Protocol):
     async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
         """Q1 Writes what code says, and leaves overrides and pauses alone. A queue nobody declared
-        has default settings from its first job on."""
+        has default settings from its first job on. A default retention never replaces the longer default of
+        a queue with paid tasks (`core.queues.redeclared`)."""
         ...
 
     async def override(

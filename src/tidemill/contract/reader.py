@@ -44,7 +44,8 @@ class AttemptRecord(msgspec.Struct, frozen=True):
 
 class Minute(msgspec.Struct, frozen=True):
     """What a queue did in one minute (`at` is its start): counters, not records. Jobs that a person
-    archived are not in it: nothing was done."""
+    archived are not in it: nothing was done. `dropped_early` are jobs that left by count before their age was
+    over (J84)."""
 
     at: float
     done: int
@@ -52,6 +53,7 @@ class Minute(msgspec.Struct, frozen=True):
     cancelled: int
     retried: int
     reclaimed: int
+    dropped_early: int = 0
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,11 +19,13 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 
 
-class Retention(msgspec.Struct, frozen=True):
-    """How long ended jobs stay: by age, by count, whichever is reached first. None: no bound."""
+class Retention(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+    """How long ended jobs stay: by age, by count, whichever is reached first. None: no bound. `by_default`
+    marks Tidemill's own defaults, so that a default never replaces a longer default."""
 
     age: float | None = None
     count: int | None = None
+    by_default: bool | UnsetType = UNSET
 
     def problem(self) -> str | None:
         """A bound below 0 would empty the shelf at the next prune."""
@@ -32,6 +34,41 @@ class Retention(msgspec.Struct, frozen=True):
         if self.count is not None and not is_whole(self.count, 0):
             return f"count must be a whole number, 0 or more, or None for no bound, is {self.count!r}"
         return None
+
+    def described(self) -> str:
+        """`for 7 days, at most 1 000 000`."""
+        age = None if self.age is None else f"for {_span(self.age)}"
+        count = None if self.count is None else f"at most {self.count:,}".replace(",", " ")
+        return ", ".join(bound for bound in (age, count) if bound) or "without a bound"
+
+    def same_bounds(self, other: Retention) -> bool:
+        return (self.age, self.count) == (other.age, other.count)
+
+    def oldest_kept(self, now: float) -> float:
+        """A job that ended at this time or before has reached the age."""
+        return -math.inf if self.age is None else now - self.age
+
+    def drops_early(self, finished: float, now: float) -> bool:
+        """Whether a drop by count comes before the job's age is over. Without an age no drop is early."""
+        return self.age is not None and finished > now - self.age
+
+
+def _span(seconds: float) -> str:
+    """In the largest unit that leaves a whole number."""
+    for size, unit in ((DAY, "days"), (HOUR, "hours"), (60.0, "minutes")):
+        if seconds > size and seconds % size == 0:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:g} seconds"
+
+
+PLAIN_COUNT, PAID_COUNT = 100_000, 1_000_000
+PLAIN = Retention(age=DAY, count=PLAIN_COUNT, by_default=True)
+PLAIN_FAILED = Retention(age=7 * DAY, count=PLAIN_COUNT, by_default=True)
+PAID = Retention(age=7 * DAY, count=PAID_COUNT, by_default=True)
+"""For a queue with a pooled or paid task: its results cost money."""
+
+
+RETENTIONS = ("keep_done", "keep_failed", "keep_cancelled")
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,9 +79,9 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_concurrency: int | None = None
     max_length: int | None = None
     crash_limit: int = 3
-    keep_done: Retention = Retention(age=DAY, count=1000)
-    keep_failed: Retention = Retention(age=7 * DAY, count=10_000)
-    keep_cancelled: Retention = Retention(age=DAY, count=1000)
+    keep_done: Retention = PLAIN
+    keep_failed: Retention = PLAIN_FAILED
+    keep_cancelled: Retention = PLAIN
 
     def retention(self, state: State) -> Retention:
         if state is State.DONE:
@@ -59,13 +96,32 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, field)
             if value is not None and not is_whole(value, 1):
                 return f"{field}: must be a whole number, 1 or more, or None for no limit, is {value!r}"
-        for field in ("keep_done", "keep_failed", "keep_cancelled"):
+        for field in RETENTIONS:
             kept = getattr(self, field)
             if not isinstance(kept, Retention):
                 return f"{field}: must be a Retention, such as Retention(age=86400), is {kept!r}"
             if problem := kept.problem():
                 return f"{field}: {problem}"
         return None
+
+
+def for_paid_tasks(settings: QueueSettings) -> QueueSettings:
+    """The settings of a queue with a pooled or paid task. A retention that code or a setting chose stays."""
+    chosen = {name: PAID for name in RETENTIONS if getattr(settings, name).by_default}
+    return replace(settings, **chosen)
+
+
+def redeclared(before: QueueSettings | None, settings: QueueSettings) -> QueueSettings:
+    """Q1. What the store keeps when code declares a queue again. Programs that share a queue may know
+    different tasks of it: one that knows no paid task leaves the longer default of one that does."""
+    if before is None:
+        return settings
+    longer = {
+        name: PAID
+        for name in RETENTIONS
+        if getattr(settings, name).by_default and getattr(before, name) == PAID
+    }
+    return replace(settings, **longer) if longer else settings
 
 
 class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -56,7 +56,7 @@ def _take_queue(queue: Queue, copy: QueueCopy) -> None:
     queue.declared, queue.override, queue.pause = copy.declared, copy.override, copy.pause
     for minute in copy.history:
         counted = queue.history.setdefault(minute.at, Counter())
-        for what in ("done", "failed", "cancelled", "retried", "reclaimed"):
+        for what in ("done", "failed", "cancelled", "retried", "reclaimed", "dropped_early"):
             counted[what] += getattr(minute, what)
 
 

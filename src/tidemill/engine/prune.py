@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tidemill.contract.jobs import Pruned
 from tidemill.contract.reader import HISTORY_KEPT
 from tidemill.core import transitions
@@ -17,14 +19,14 @@ from tidemill.engine.records import Records
 
 
 def prune(records: Records, limit: int) -> Pruned:
-    """J80 to J83. First pending jobs past their expiry are cancelled, then ended jobs dropped, flows and
+    """J80 to J84. First pending jobs past their expiry are cancelled, then ended jobs dropped, flows and
     theirs too, then ids forgotten; each stops at `limit`, and `more` says that one of them did."""
     now = records.clock.wall()
     expired = _expire(records, limit, now)
-    pruned = _drop_ended(records, limit, now)
+    pruned, early = _drop_ended(records, limit, now)
     pruned += _drop_courses(records, limit - pruned, now)
     forgotten = _forget(records, limit, now)
-    return Pruned(pruned, expired, more=limit in (expired, pruned, forgotten))
+    return Pruned(pruned, expired, more=limit in (expired, pruned, forgotten), early=early)
 
 
 def _expire(records: Records, limit: int, now: float) -> int:
@@ -38,15 +40,21 @@ def _expire(records: Records, limit: int, now: float) -> int:
     return len(over[:limit])
 
 
-def _drop_ended(records: Records, limit: int, now: float) -> int:
-    """Queues by name, in each its cancelled, done and failed jobs in turn."""
-    dropped = 0
+def _drop_ended(records: Records, limit: int, now: float) -> tuple[int, dict[str, int]]:
+    """Queues by name, in each its cancelled, done and failed jobs in turn. Answers how many, and by queue how
+    many of them early."""
+    dropped, early = 0, Counter[str]()
     for name in sorted(records.queues):
+        queue = records.queues[name]
         for state in sorted(ENDS):
-            for job in _outlived(records, records.queues[name], state, limit - dropped, now):
+            retention = queue.settings.retention(state)
+            for job in _outlived(records, queue, state, limit - dropped, now):
                 records.drop(job)
                 dropped += 1
-    return dropped
+                early[name] += retention.drops_early(job.finished or 0.0, now)
+        if early[name]:
+            queue.count("dropped_early", now, early[name])
+    return dropped, dict(+early)
 
 
 def _drop_courses(records: Records, limit: int, now: float) -> int:
@@ -78,7 +86,7 @@ def _outlived(records: Records, queue: Queue, state: State, limit: int, now: flo
     stays; it counts, but another goes in its stead."""
     retention, ended = queue.settings.retention(state), queue.ended[state]
     surplus = 0 if retention.count is None else max(0, len(ended) - retention.count)
-    oldest_kept = float("-inf") if retention.age is None else now - retention.age
+    oldest_kept = retention.oldest_kept(now)
     found: list[Job] = []
     for finished, _, id_ in ended.walk():
         if len(found) >= limit or (finished > oldest_kept and len(found) >= surplus):

@@ -92,10 +92,10 @@ class Queue:
     def _shelf(self, job: Job) -> Order:
         return self.ended[job.state] if job.flow is None else self.ended_parts
 
-    def count(self, what: str, now: float) -> None:
-        """One more done, failed, cancelled, retried or reclaimed in this minute."""
+    def count(self, what: str, now: float, jobs: int = 1) -> None:
+        """More done, failed, cancelled, retried, reclaimed or dropped early in this minute."""
         minute = now // 60 * 60
-        self.history.setdefault(minute, Counter())[what] += 1
+        self.history.setdefault(minute, Counter())[what] += jobs
 
 
 def due_key(job: Job) -> Key:

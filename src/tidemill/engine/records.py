@@ -13,7 +13,8 @@ from threading import RLock
 import msgspec
 
 from tidemill.clock import Clock, Entropy
-from tidemill.contract.jobs import MEMORY_OF_IDS, Arrival
+from tidemill.contract import jobs
+from tidemill.contract.jobs import Arrival
 from tidemill.contract.reader import AttemptRecord, LogLine, WorkerInfo
 from tidemill.contract.wakeups import agenda_topic, queue_topic
 from tidemill.core.checkpoints import Checkpoint, Step
@@ -163,7 +164,7 @@ class Records:
     def term(self) -> Term:
         """MEMORY_OF_IDS from now."""
         clock = self.clock
-        return Term(clock.wall() + MEMORY_OF_IDS, clock.boot() + MEMORY_OF_IDS, clock.boot_id)
+        return Term(clock.wall() + jobs.MEMORY_OF_IDS, clock.boot() + jobs.MEMORY_OF_IDS, clock.boot_id)
 
     def is_over(self, term: Term) -> bool:
         """After another boot only the wall clock can tell."""

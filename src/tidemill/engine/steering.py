@@ -10,7 +10,7 @@ from tidemill.contract.queues import QueueInfo
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.courses import ADVANCING, Kind
 from tidemill.core.names import problem_with_name
-from tidemill.core.queues import Override, Pause, QueueSettings, without
+from tidemill.core.queues import Override, Pause, QueueSettings, redeclared, without
 from tidemill.engine.records import Leader, Records
 from tidemill.errors import ConfigurationError
 
@@ -20,7 +20,8 @@ def declare(records: Records, queues: Mapping[str, QueueSettings]) -> None:
     for name, settings in queues.items():
         _check(name, settings)
     for name, settings in queues.items():
-        records.queue(name).declared = settings
+        queue = records.queue(name)
+        queue.declared = redeclared(queue.declared, settings)
         records.topics[queue_topic(name)] = None
 
 

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from tidemill.core.queues import Retention
 from tidemill.core.units import Units
 from tidemill.inspect.words import duration, plural, quantity
 
@@ -50,6 +51,20 @@ class Waits(msgspec.Struct, frozen=True):
         return f"{self.what} {name} is {is_} until {until}{why}"
 
 
+class ShortRetention(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue that drops results of the planned jobs before the last job is done."""
+
+    queue: str
+    jobs: int
+    keeps: Retention
+
+    def __str__(self) -> str:
+        return (
+            f"queue {self.queue} keeps done jobs {self.keeps.described()}: of {plural(self.jobs, 'result')} "
+            "the first are dropped before the last job is done; raise keep_done"
+        )
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """When so many jobs, sent now, would be done. Times are wall times, durations seconds.
 
@@ -60,6 +75,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ahead: ready jobs as urgent or more so, in the same lane or of the same pools.
     takes: seconds a call is under way; None: nobody knows, and workers' slots are not counted with.
     waits: what is paused or closed for now, and queues without a worker.
+    drops: queues that keep fewer done jobs, or for a shorter time, than these jobs need.
     """
 
     task: str | None
@@ -75,6 +91,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ahead: int
     takes: float | None
     waits: tuple[Waits, ...]
+    drops: tuple[ShortRetention, ...] = ()
 
     def __str__(self) -> str:
         return "; ".join(self._told()) + "."
@@ -89,7 +106,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         told += [wait.told(zone, self.now) for wait in self.waits]
         if self.bottleneck is not None:
             told.append(f"bottleneck: {self.bottleneck}")
-        return told
+        return told + [str(drop) for drop in self.drops]
 
 
 def clock_time(wall: float, zone: str | None, now: float) -> str:

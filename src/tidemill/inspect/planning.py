@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -13,10 +14,11 @@ from tidemill.core.forecast.answer import alone, concerned, ends
 from tidemill.core.forecast.lines import Line, Which, Work
 from tidemill.core.forecast.meeting import Asked
 from tidemill.core.pools import PoolSettings
+from tidemill.core.queues import QueueSettings
 from tidemill.core.units import IMPLIED, Units
 from tidemill.errors import ConfigurationError
 from tidemill.inspect.backlog import Knows, lines_of, work_of
-from tidemill.inspect.plan import LimitPlan, Plan, Waits
+from tidemill.inspect.plan import LimitPlan, Plan, ShortRetention, Waits
 from tidemill.inspect.situation import Situation, look, mean_time
 
 UNTOLD = ("jobs", "concurrent")
@@ -24,15 +26,20 @@ UNTOLD = ("jobs", "concurrent")
 
 
 async def plan(
-    store: Store, sent: Sequence[Sending], takes: float | None, declared: Mapping[str, PoolSettings]
+    store: Store,
+    sent: Sequence[Sending],
+    takes: float | None,
+    declared: Mapping[str, PoolSettings],
+    queues: Mapping[str, QueueSettings],
 ) -> Plan:
-    """`declared` are the pools of the code that asks."""
+    """`declared` and `queues` are the pools and queues of the code that asks."""
     situation = await look(store, declared)
     knows = situation.known()
     if takes is None:
         takes = await mean_time(store, sent[0].demand.queue, sent[0].task)
     _check(sent, takes, knows)
-    return _answer(situation, sent, takes, knows)
+    found = _answer(situation, sent, takes, knows)
+    return replace(found, drops=tuple(_drops(situation, sent, found.seconds, queues)))
 
 
 def _check(sent: Sequence[Sending], takes: float | None, knows: Knows) -> None:
@@ -77,6 +84,24 @@ def _answer(situation: Situation, sent: Sequence[Sending], takes: float | None, 
         takes=takes,
         waits=tuple(_waits(situation, sent, knows)),
     )
+
+
+def _drops(
+    situation: Situation,
+    sent: Sequence[Sending],
+    seconds: float | None,
+    declared: Mapping[str, QueueSettings],
+) -> Iterator[ShortRetention]:
+    settings = dict(declared) | {info.name: info.settings for info in situation.queues}
+    jobs: Counter[str] = Counter()
+    for each in sent:
+        jobs[each.demand.queue] += each.demand.jobs
+    for queue, count in jobs.items():
+        keeps = settings.get(queue, QueueSettings()).keep_done
+        too_many = keeps.count is not None and count > keeps.count
+        too_long = keeps.age is not None and seconds is not None and seconds > keeps.age
+        if too_many or too_long:
+            yield ShortRetention(queue=queue, jobs=count, keeps=keeps)
 
 
 def _lines(

@@ -69,6 +69,7 @@ def _view(
         cancelled=sum(minute.cancelled for minute in day),
         retried=sum(minute.retried for minute in day),
         reclaimed=sum(minute.reclaimed for minute in day),
+        dropped_early=sum(minute.dropped_early for minute in day),
         pause=info.pause if info.pause is not None and info.pause.closed(now) else None,
         settings=info.settings,
         declared=info.declared,

@@ -28,6 +28,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     processed, failed, cancelled, retried, reclaimed: in the last 24 hours. Processed jobs are those that
         are done and those that failed for good; a retried attempt or a reclaimed one is not an end, and
         a job that was archived by hand was not processed.
+    dropped_early: jobs of the last 24 hours that left by count before their age was over.
     pause, override: None when none holds now.
     settings: what holds now, the override over what code `declared`.
     workers: the ids of those that serve the queue.
@@ -46,6 +47,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: int
     retried: int
     reclaimed: int
+    dropped_early: int
     pause: Pause | None
     settings: QueueSettings
     declared: QueueSettings

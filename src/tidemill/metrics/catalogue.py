@@ -34,6 +34,9 @@ JOBS_FAILED = _metric("counter", "jobs_failed_total", "Jobs that failed for good
 JOBS_CANCELLED = _metric("counter", "jobs_cancelled_total", "Jobs that were cancelled.", "queue")
 JOBS_RETRIED = _metric("counter", "jobs_retried_total", "Attempts that failed and were followed.", "queue")
 JOBS_RECLAIMED = _metric("counter", "jobs_reclaimed_total", "Attempts whose worker fell silent.", "queue")
+JOBS_DROPPED_EARLY = _metric(
+    "counter", "jobs_dropped_early_total", "Jobs dropped by count before their age was over.", "queue"
+)
 
 POOL_OPEN = _metric("gauge", "pool_open", "1 while the pool is open, 0 while it is closed.", "pool")
 POOL_AMOUNT = _metric("gauge", "pool_amount", "What a limit allows now.", "pool", "limit")
@@ -81,6 +84,7 @@ CATALOGUE: tuple[Family, ...] = (
     JOBS_CANCELLED,
     JOBS_RETRIED,
     JOBS_RECLAIMED,
+    JOBS_DROPPED_EARLY,
     JOB_SECONDS,
     POOL_OPEN,
     POOL_AMOUNT,

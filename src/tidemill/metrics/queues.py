@@ -23,6 +23,7 @@ _COUNTERS = {
     "cancelled": catalogue.JOBS_CANCELLED,
     "retried": catalogue.JOBS_RETRIED,
     "reclaimed": catalogue.JOBS_RECLAIMED,
+    "dropped_early": catalogue.JOBS_DROPPED_EARLY,
 }
 
 

@@ -27,22 +27,24 @@ KEEP_EVERY = HOUR
 class QueueTotal(msgspec.Struct, frozen=True):
     """What became of a queue's jobs since there is a store, those that were pruned or removed included.
     `failed` are those whose attempts were over, `retried` attempts that failed and were to be repeated,
-    `reclaimed` those whose worker died."""
+    `reclaimed` those whose worker died, `dropped_early` jobs that left by count before their age was over."""
 
     done: int = 0
     failed: int = 0
     cancelled: int = 0
     retried: int = 0
     reclaimed: int = 0
+    dropped_early: int = 0
 
     def plus(self, minutes: Iterable[Minute]) -> QueueTotal:
-        sums = [self.done, self.failed, self.cancelled, self.retried, self.reclaimed]
+        sums = [self.done, self.failed, self.cancelled, self.retried, self.reclaimed, self.dropped_early]
         for minute in minutes:
             sums[0] += minute.done
             sums[1] += minute.failed
             sums[2] += minute.cancelled
             sums[3] += minute.retried
             sums[4] += minute.reclaimed
+            sums[5] += minute.dropped_early
         return QueueTotal(*sums)
 
 

@@ -34,7 +34,7 @@ Middleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 class TaskDefinition:
     """`key`, `unique` and `cost` are computed from the task's arguments when a job is made. The first of
     `pools` is the provider the handler calls. A task with `batch` gets a list of what its jobs carry; `cost`
-    is what one of them adds to the call."""
+    is what one of them adds to the call. `paid` says that results cost money though no pool meters them."""
 
     name: str
     handler: Handler
@@ -53,8 +53,13 @@ class TaskDefinition:
     pools: tuple[PoolUse, ...] = ()
     cost: Callable[..., Cost] | Cost | None = None
     batch: BatchRule | None = None
+    paid: bool = False
     warn_bytes: int = WARN_BYTES
     max_bytes: int = MAX_BYTES
+
+    @property
+    def costs_money(self) -> bool:
+        return self.paid or bool(self.pools)
 
 
 def _codecs(handler: Handler, takes_context: bool) -> Codecs:
@@ -143,6 +148,7 @@ def _check(task: TaskDefinition) -> None:
         f"queue: must have 1 to {MAX_NAME} characters": 0 < len(task.queue) <= MAX_NAME,
         f"timeout: must be above 0 seconds, is {task.timeout}": 0 < task.timeout < float("inf"),
         f"max_bytes: must be above 0, is {task.max_bytes}": task.max_bytes > 0,
+        f"paid: must be True or False, is {task.paid!r}": isinstance(task.paid, bool),
     }
     for sentence, fine in checks.items():
         _require(fine, f"task {task.name!r}: {sentence}")

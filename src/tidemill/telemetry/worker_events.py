@@ -184,6 +184,16 @@ class ChoreBroke(WorkerEvent, frozen=True, kw_only=True):
     traceback: str
 
 
+class JobsDroppedEarly(WorkerEvent, frozen=True, kw_only=True):
+    """`jobs` of the last hour were dropped by count before their age was over; once an hour and queue."""
+
+    level: ClassVar[Level] = "warning"
+    sentence: ClassVar[str] = "ended jobs dropped by count before their age was over"
+
+    queue: str
+    jobs: int
+
+
 class ListenerFailed(Event, frozen=True, kw_only=True):
     """A listener raised while it was told of the event `about`; once per listener."""
 

@@ -50,8 +50,9 @@ class Rounds:
         store, emitter = self._store, self._emitter
         self._of = {Kind.FLOW: advancer.duty, Kind.SCHEDULE: scheduler.duty}
         yield every(NEVER, self._reclaim, self._reclaimer.reclaim, emitter)
-        pruner = Pruner(store, Bookkeeper(store, asyncio.get_running_loop().time))
-        yield every(self._options.prune_every, self._prune, pruner.prune, emitter)
+        time = asyncio.get_running_loop().time
+        pruner = Pruner(store, Bookkeeper(store, time), emitter, time)
+        yield every(self._options.prune_every, self._prune, pruner.prune, emitter, rest=pruner.rest)
         yield every(TELL_EVERY, Duty("tell", led=False), lambda: tally.tell(store), emitter)
         yield every(NEVER, self._admit, admitter.admit, emitter)
         yield every(NEVER, advancer.duty, advancer.sweep, emitter, rest=advancer.rest)

@@ -39,7 +39,7 @@ EMBEDDING, UPKEEP, SEARCH = "embedding", "article-upkeep", "article-search"
 POOL = "embeddings"
 DATABASE_URL = "ARTICLES_DATABASE_URL"
 ATTEMPTS = 3
-SHORT_LIVED = Retention(age=600.0, count=100)
+SHORT_LIVED = Retention(count=100)
 """Vectors of questions are asked for once."""
 
 Loop = Callable[[], Coroutine[Any, Any, None]]

@@ -191,7 +191,7 @@ async def test_lanes_are_found_by_index_whenever_it_was_analysed(postgres_url: s
 
 async def test_j80_what_pruning_reads_depends_on_what_goes_not_on_what_there_is(postgres_url: str) -> None:
     store = await PostgresStore(postgres_url).open()
-    await store.declare({"q": QueueSettings(keep_done=Retention(count=10))})
+    await store.declare({"q": QueueSettings(keep_done=Retention(count=JOBS - 100))})
     worker = Worker(store)
     await store.insert([jobs("many", JOBS)])
     assert await worker.drain(JOBS) == JOBS

@@ -83,7 +83,6 @@ async def test_p12_a_claim_finds_its_lanes_by_index(
         ("prune", "outlived", "courses_until ((until,kind,id)>(?,?,?) AND until<?)"),
         ("prune", "ended_parts", "jobs_flow (<expr>=?)"),
         ("prune", "too_old", "jobs_ended (queue=? AND state=? AND <expr>=? AND finished>? AND finished<?)"),
-        ("prune", "surplus", "jobs_ended (queue=? AND state=? AND <expr>=? AND finished>?)"),
     ],
 )
 async def test_f21_j83_courses_and_their_jobs_come_in_order_from_an_index(

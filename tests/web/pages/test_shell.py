@@ -11,7 +11,7 @@ import pytest
 from tests.web.asgi import ask
 from tests.web.pages.visitor import Visitor, plain
 from tests.web.world import HOUR, World
-from tidemill import Filter, State, Tidemill
+from tidemill import Filter, Retention, State, Tidemill
 from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.spending import Observation
 from tidemill.seam.roles import Role, Who
@@ -58,6 +58,18 @@ async def test_what_needs_somebody_comes_first(world: World, admin: Visitor) -> 
     assert said.index("refused pool come back tomorrow") < said.index("paused queue inventory")
     assert "closed pool reason" in said
     assert "failed queue 1 dead letter" in said
+
+
+async def test_results_that_were_dropped_early_are_on_the_overview_and_in_the_api(
+    world: World, admin: Visitor
+) -> None:
+    kept = Retention(age=3600.0, count=0)
+    await world.app.inspect.override("queue", by="ann", keep_done=kept)
+    early = (await world.app.store.prune()).early["queue"]
+    said = plain(re.split("</section>", await admin.page("/"))[0])
+    assert f"results dropped queue {early} ended job" in said
+    (queue,) = (one for one in (await world.app.inspect.overview()).queues if one.name == "queue")
+    assert queue.dropped_early == early > 0
 
 
 @pytest.mark.parametrize("path", ["/", "/queues", "/jobs", "/dead-letters", "/workers"])

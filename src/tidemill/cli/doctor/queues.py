@@ -31,6 +31,10 @@ def _about(
         yield _dead_letters(view, target)
     if view.reclaimed:
         yield _run_twice(view)
+    if view.dropped_early:
+        yield _dropped_early(view, target)
+    if (kept := view.settings.keep_done.count) is not None and view.size > kept:
+        yield _more_than_kept(view, target)
     if view.override is not None:
         yield Finding(
             about=f"queue {view.name}",
@@ -49,6 +53,39 @@ def _dead_letters(view: QueueView, target: Target) -> Finding:
         f"{'is' if view.counts[State.FAILED] == 1 else 'are'} kept",
         remedy=f"look: {target.command('jobs', '--queue', view.name, '--state', 'failed')}; "
         f"run them again: {target.command('jobs', 'retry', '--queue', view.name)}",
+    )
+
+
+def _dropped_early(view: QueueView, target: Target) -> Finding:
+    return Finding(
+        about=f"queue {view.name}",
+        level="note",
+        says=f"{plural(view.dropped_early, 'ended job')} of the last 24 hours "
+        f"{'was' if view.dropped_early == 1 else 'were'} dropped by count before "
+        f"{'its' if view.dropped_early == 1 else 'their'} age was over; done jobs are kept "
+        f"{view.settings.keep_done.described()}",
+        remedy=_keep_more(view, target),
+    )
+
+
+def _more_than_kept(view: QueueView, target: Target) -> Finding:
+    return Finding(
+        about=f"queue {view.name}",
+        level="note",
+        says=f"{plural(view.size, 'job')} are still to end, more than the queue keeps "
+        f"({view.settings.keep_done.described()}): the first results will be dropped before the last job "
+        "is done",
+        remedy=_keep_more(view, target),
+    )
+
+
+def _keep_more(view: QueueView, target: Target) -> str:
+    more = max(2 * view.size, 2 * (view.settings.keep_done.count or 0))
+    age = view.settings.keep_done.age
+    bounds = f"count={more}" if age is None else f"age={age:g},count={more}"
+    return (
+        f"keep more: {target.command('queues', 'set', view.name, f'keep_done={bounds}')}, or keep_done in "
+        "app.queue(…); or store results elsewhere in the handler"
     )
 
 

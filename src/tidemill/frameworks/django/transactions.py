@@ -36,4 +36,4 @@ def send_on_commit(
     """The same for a request made by `task.job(…)`, and for another database than the default."""
     client: Client = task.client
     transaction.on_commit(partial(client.enqueue_sync, request), using=database)
-    return JobHandle(client, request.job.id)
+    return JobHandle(client, request.job.id, queue=request.queue)

@@ -68,7 +68,7 @@ def history(records: Records, queue: str, since: float) -> list[Minute]:
     known = records.queues.get(queue)
     minutes = {} if known is None else known.history
     return [
-        Minute(at, *(count[what] for what in ("done", "failed", "cancelled", "retried", "reclaimed")))
+        Minute(at, *(count[what] for what in Minute.__struct_fields__[1:]))
         for at, count in sorted(minutes.items())
         if at >= since // 60 * 60
     ]

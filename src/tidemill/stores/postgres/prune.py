@@ -3,7 +3,10 @@ forgotten."""
 
 from __future__ import annotations
 
-from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
+from collections import Counter
+
+from tidemill.contract import jobs
+from tidemill.contract.jobs import Pruned
 from tidemill.contract.reader import HISTORY_KEPT
 from tidemill.core import accounts, transitions, usage
 from tidemill.core.pools import in_force
@@ -36,10 +39,10 @@ async def prune(home: Home, limit: int) -> Pruned:
     async def work(step: Step) -> Pruned:
         await step.fetch(STEP.begin, *step.clock.asked())
         expired = await _expire(home, step, limit)
-        pruned = await _drop_ended(step, limit)
+        pruned, early = await _drop_ended(step, limit)
         pruned += await prune_courses(step, limit - pruned, _drop)
         forgotten = await _forget(step, limit)
-        return Pruned(pruned, expired, more=limit in (pruned, expired, forgotten))
+        return Pruned(pruned, expired, more=limit in (pruned, expired, forgotten), early=early)
 
     return await home.connection.run(work)
 
@@ -58,8 +61,9 @@ async def _expire(home: Home, step: Step, limit: int) -> int:
     return await home.run_in(step, plans.change(ids), expire) if ids else 0
 
 
-async def _drop_ended(step: Step, limit: int) -> int:
-    """Queues by name, in each its cancelled, done and failed jobs in turn."""
+async def _drop_ended(step: Step, limit: int) -> tuple[int, dict[str, int]]:
+    """Queues by name, in each its cancelled, done and failed jobs in turn. Answers how many, and by queue how
+    many of them early."""
     now = (await step.time()).wall
     shelves: list[Shelf] = []
     for name, *texts in await step.fetch(QUEUES):
@@ -67,28 +71,27 @@ async def _drop_ended(step: Step, limit: int) -> int:
         settings = queue_in_force(row.declared, row.override, now)
         shelves += [(name, state, settings.retention(state)) for state in sorted(FINAL)]
     doomed: list[str] = []
-    for (queue, state, kept), jobs in await _filled(step, shelves, limit):
-        surplus = 0 if kept.count is None else jobs - kept.count
-        oldest_kept = float("-inf") if kept.age is None else now - kept.age
+    early: Counter[str] = Counter()
+    counted = {(row["queue"], row["state"]): row["jobs"] for row in await step.fetch(SQL.droppable)}
+    for queue, state, kept in shelves:
+        many = counted.get((queue, state.value), 0)
+        if not many:
+            continue
+        surplus = 0 if kept.count is None else many - kept.count
         rows = await step.fetch(SQL.oldest, queue, state.value, now, limit - len(doomed))
-        doomed += [id_ for at, (id_, finished) in enumerate(rows) if finished <= oldest_kept or at < surplus]
+        leaving = [row for at, row in enumerate(rows) if row[1] <= kept.oldest_kept(now) or at < surplus]
+        doomed += [id_ for id_, _ in leaving]
+        early[queue] += sum(kept.drops_early(finished, now) for _, finished in leaving)
     await _drop(step, doomed)
-    return len(doomed)
-
-
-async def _filled(step: Step, shelves: list[Shelf], limit: int) -> list[tuple[Shelf, int]]:
-    """Those with jobs, and how many. Of a surplus no more is counted than can be dropped at once: a million
-    ended jobs are not counted for every thousand of them that go."""
-    counted = words(1 if kept.count is None else kept.count + limit for _, _, kept in shelves)
-    names, states = [queue for queue, _, _ in shelves], [state.value for _, state, _ in shelves]
-    rows = await step.fetch(SQL.shelves, names, states, counted)
-    return [(shelf, row["jobs"]) for shelf, row in zip(shelves, rows, strict=True) if row["jobs"]]
+    if early := +early:
+        await step.fetch(SQL.note_early, now // 60 * 60, list(early), words(early.values()))
+    return len(doomed), dict(early)
 
 
 async def _drop(step: Step, ids: list[str]) -> None:
     if ids:
         time = await step.time()
-        until = time.wall + MEMORY_OF_IDS, time.boot + MEMORY_OF_IDS
+        until = time.wall + jobs.MEMORY_OF_IDS, time.boot + jobs.MEMORY_OF_IDS
         await step.fetch(SQL.drop, ids, *until, step.clock.boot_id)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
+from tidemill.contract import jobs as contract
+from tidemill.contract.jobs import Pruned
 from tidemill.contract.reader import HISTORY_KEPT
 from tidemill.core import transitions, usage
 from tidemill.core.ledger import PLACE
@@ -36,21 +38,26 @@ async def prune(slow: Slow, limit: int) -> Pruned:
             kept = queue.settings.retention(state)
             bounds = ("" if bound is None else bound for bound in (kept.age, kept.count))
             shelves += (queue.name, state.value, *bounds)
-    pruned = await _clear(shard, limit, shelves)
+    pruned, early = await _clear(shard, limit, shelves)
     pruned += await prune_courses(slow, limit - pruned, wall)
     oldest = (wall - HISTORY_KEPT) // 60 * 60
     forgotten = int(await shard.run(FORGET, limit, oldest, HOUR, repeatable=True))
     await _forget_resting(slow, limit, wall)
-    return Pruned(pruned, expired, more=limit in (pruned, expired, forgotten))
+    return Pruned(pruned, expired, more=limit in (pruned, expired, forgotten), early=early)
 
 
-async def _clear(shard: Shard, limit: int, shelves: Sequence[Argument]) -> int:
+async def _clear(shard: Shard, limit: int, shelves: Sequence[Argument]) -> tuple[int, dict[str, int]]:
+    """Answers how many left, and by queue how many of them early."""
     pruned, goes_on = 0, bool(shelves)
+    early: Counter[str] = Counter()
     while goes_on and pruned < limit:
         wanted = min(JOBS, limit - pruned)
-        dropped, goes_on = await shard.run(PRUNE, wanted, MEMORY_OF_IDS, *shelves, repeatable=True)
+        terms = (wanted, contract.MEMORY_OF_IDS, *shelves)
+        dropped, goes_on, *rows = await shard.run(PRUNE, *terms, repeatable=True)
         pruned += dropped
-    return pruned
+        for queue, jobs in zip(rows[::2], rows[1::2], strict=True):
+            early[queue.decode()] += jobs
+    return pruned, dict(early)
 
 
 async def _expire(slow: Slow, limit: int, wall: float) -> int:

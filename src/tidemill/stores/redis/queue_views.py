@@ -18,7 +18,7 @@ QUEUES, BACKLOG, OLDEST, HISTORY = load("queues"), load("backlog"), load("oldest
 LANES_AT_ONCE = 300
 FEW_MINUTES = 3000
 """Each is asked for by its name."""
-_COUNTED = ("done", "failed", "cancelled", "retried", "reclaimed")
+_COUNTED = ("done", "failed", "cancelled", "retried", "reclaimed", "dropped_early")
 
 
 async def queues(shard: Shard) -> list[QueueInfo]:

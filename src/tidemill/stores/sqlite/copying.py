@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from tidemill.contract.copying import Copies, IdCopy, IdPage, JobCopy, PoolCopy, QueueCopy, checked
 from tidemill.contract.jobs import Arrival
@@ -108,7 +108,7 @@ def _take_queue(transaction: Transaction, name: str, copy: QueueCopy) -> None:
     transaction.execute(SQL.queue, (name, text_of(copy.declared), override, pause))
     transaction.queue_changed(name)
     for minute in copy.history:
-        counters = (minute.done, minute.failed, minute.cancelled, minute.retried, minute.reclaimed)
+        _, *counters = astuple(minute)
         transaction.execute(TRANSACTION.remark, (name, int(minute.at // 60), *counters))
 
 

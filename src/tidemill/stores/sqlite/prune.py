@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import apsw
 
-from tidemill.contract.jobs import MEMORY_OF_IDS, Pruned
+from tidemill.contract import jobs
+from tidemill.contract.jobs import Pruned
 from tidemill.contract.reader import HISTORY_KEPT
 from tidemill.core.courses import Kind
 from tidemill.core.queues import HOUR
@@ -28,11 +30,15 @@ _PAGE = 100
 def prune(transaction: Transaction, limit: int) -> Pruned:
     expired = [name for (name,) in transaction.execute(SQL.expired, (transaction.now, limit))]
     expire(transaction, expired)
-    pruned = 0
+    pruned, early = 0, Counter[str]()
     for queue in queues.every(transaction):
         transaction.execute(SQL.forget_history, (queue.name, int((transaction.now - HISTORY_KEPT) // 60)))
         for state in sorted(FINAL):
-            pruned += _prune_state(transaction, queue.name, state, limit - pruned)
+            dropped, of_them_early = _prune_state(transaction, queue.name, state, limit - pruned)
+            pruned += dropped
+            early[queue.name] += of_them_early
+    for name, many in (+early).items():
+        transaction.remark(name, "dropped_early", many)
     pruned += _prune_courses(transaction, limit - pruned)
     transaction.execute(SQL.forget_ids, (transaction.now, transaction.boot, limit))
     forgotten = transaction.connection.changes()
@@ -40,29 +46,25 @@ def prune(transaction: Transaction, limit: int) -> Pruned:
     transaction.execute(POOLS.forget_minutes, (int((transaction.now - HISTORY_KEPT) // 60),))
     transaction.execute(RESERVATIONS.forget_unheard, (transaction.now - HOUR,))
     pool_views.forget_unused(transaction, limit)
-    return Pruned(pruned, len(expired), more=limit in (pruned, len(expired), forgotten))
+    more = limit in (pruned, len(expired), forgotten)
+    return Pruned(pruned, len(expired), more=more, early=dict(+early))
 
 
-def _prune_state(transaction: Transaction, queue: str, state: State, limit: int) -> int:
+def _prune_state(transaction: Transaction, queue: str, state: State, limit: int) -> tuple[int, int]:
+    """How many were dropped, and how many of them by count before their age was over."""
     keep = transaction.settings(queue).retention(state)
     doomed: dict[int, None] = {}
     if keep.age is not None and limit > 0:
         old = (queue, state.value, transaction.now - keep.age, transaction.now, limit)
         doomed |= {row[0]: None for row in transaction.execute(SQL.too_old, old)}
-    excess = 0 if keep.count is None else _excess(transaction, queue, state, keep.count, limit)
+    too_old = len(doomed)
+    excess = 0 if keep.count is None else transaction.droppable(queue, state) - keep.count
     if excess > len(doomed) and limit > len(doomed):
         surplus = (queue, state.value, transaction.now, min(excess, limit))
         doomed |= {row[0]: None for row in transaction.execute(SQL.oldest, surplus)}
     if doomed:
         _drop(transaction, queue, state, array("q", doomed))
-    return len(doomed)
-
-
-def _excess(transaction: Transaction, queue: str, state: State, kept: int, limit: int) -> int:
-    """Jobs of flows are counted, but they are none of it."""
-    if limit <= 0 or transaction.count(queue, state) <= kept:
-        return 0
-    return int(transaction.execute(SQL.surplus, (queue, state.value, limit, kept)).get)
+    return len(doomed), 0 if keep.age is None else len(doomed) - too_old
 
 
 def _prune_courses(transaction: Transaction, limit: int) -> int:
@@ -100,10 +102,11 @@ def _drop_parts(transaction: Transaction, ended: Sequence[tuple[int, str, str, s
         by_shelf.setdefault((queue, state), array("q")).append(seq)
     for (queue, state), seqs in by_shelf.items():
         _drop(transaction, queue, State(state), seqs)
+        transaction.counted_parts(queue, State(state), -len(seqs))
 
 
 def _drop(transaction: Transaction, queue: str, state: State, seqs: array[int]) -> None:
-    until = (transaction.now + MEMORY_OF_IDS, transaction.boot + MEMORY_OF_IDS)
+    until = (transaction.now + jobs.MEMORY_OF_IDS, transaction.boot + jobs.MEMORY_OF_IDS)
     transaction.execute(SQL.remember, (*until, apsw.carray(seqs)))
     transaction.keep_place(max(seqs))
     for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts, SQL.drop_checkpoints):

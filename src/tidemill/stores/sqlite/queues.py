@@ -9,7 +9,7 @@ import msgspec
 from tidemill.contract.queues import QueueInfo
 from tidemill.contract.wakeups import queue_topic
 from tidemill.core.names import problem_with_name
-from tidemill.core.queues import Override, Pause, QueueSettings, without
+from tidemill.core.queues import Override, Pause, QueueSettings, redeclared, without
 from tidemill.errors import ConfigurationError
 from tidemill.stores.sqlite.rows import text_of
 from tidemill.stores.sqlite.settings import SQL, queue_row
@@ -26,7 +26,8 @@ def appear(transaction: Transaction, queue: str) -> None:
 def declare(transaction: Transaction, queues: Mapping[str, QueueSettings]) -> None:
     for name, settings in queues.items():
         _check(name, settings)
-        transaction.execute(SQL.declare, (name, text_of(settings)))
+        kept = redeclared(transaction.queue(name).declared, settings)
+        transaction.execute(SQL.declare, (name, text_of(kept)))
         _limits_changed(transaction, name)
 
 

@@ -102,6 +102,7 @@ def _succeed(transaction: Transaction, successes: list[tuple[Standing, bytes | N
     transaction.ended += ended
     for standing, _ in successes:
         if standing.flow is not None:
+            transaction.counted_parts(standing.queue, State.DONE, 1)
             transaction.stir(Kind.FLOW, standing.flow, standing.id)
     transaction.release_successors(ended)
 

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 from msgspec.structs import replace
 
-from tidemill.contract.jobs import MEMORY_OF_IDS
+from tidemill.contract import jobs as contract
 from tidemill.contract.wakeups import agenda_topic, queue_topic
 from tidemill.core import ledger as books
 from tidemill.core import transitions
@@ -30,7 +30,7 @@ from tidemill.stores.sqlite.settings import QueueRow, SettingsCache
 from tidemill.stores.sqlite.statements import load
 
 SQL = load("transaction")
-_REMARKS = ("done", "failed", "cancelled", "retried", "reclaimed")
+_REMARKS = ("done", "failed", "cancelled", "retried", "reclaimed", "dropped_early")
 
 
 class Transaction:
@@ -113,6 +113,12 @@ class Transaction:
             total += (stored or 0) + self._counts.get((queue, state.value), 0)
         return total
 
+    def droppable(self, queue: str, state: State) -> int:
+        """Ended jobs that the queue's retention may drop: those of no flow."""
+        parts = f"{state.value}_parts"
+        stored = self.connection.execute(SQL.counter, (queue, parts)).get
+        return self.count(queue, state) - (stored or 0) - self._counts.get((queue, parts), 0)
+
     def counts(self) -> Iterator[tuple[str, State, int]]:
         """(queue, state, jobs), without this step's changes."""
         for queue, state, jobs in self.connection.execute(SQL.counters):
@@ -129,6 +135,7 @@ class Transaction:
         job = replace(job, seq=self.next_seq())
         self.connection.execute(SQL.add, row_of(job))
         self.counted(job.queue, None, job.state, 1)
+        self._counted_part(None, job)
         self._tell_queue(job)
         if job.state is State.READY:
             self.arrived(job.queue, job.lane, (job.priority, job.due, job.seq))
@@ -152,6 +159,7 @@ class Transaction:
         self._tell_queue(after)
         if before.state is not after.state:
             self.counted(before.queue, before.state, after.state, 1)
+            self._counted_part(before, after)
             self._moved(before, after)
         for job in (before, after):
             if job.state is State.READY:
@@ -182,6 +190,7 @@ class Transaction:
         for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts, SQL.drop_checkpoints):
             self.connection.execute(sql, (job.seq,))
         self.counted(job.queue, job.state, None, 1)
+        self._counted_part(job, None)
         if job.state is State.READY:
             self.touch(job.queue, job.lane)
         if job.flow is not None:
@@ -201,7 +210,7 @@ class Transaction:
             books.withdraw(self.ledger, job.id, (*job.needs, *job.extra))
 
     def remember(self, job: str, verdict: Verdict, stands_for: str, fence: int = 0, claim: int = 0) -> None:
-        until = (self.now + MEMORY_OF_IDS, self.boot + MEMORY_OF_IDS)
+        until = (self.now + contract.MEMORY_OF_IDS, self.boot + contract.MEMORY_OF_IDS)
         self.connection.execute(SQL.remember, (job, verdict.value, stands_for, fence, claim, *until))
 
     def recall(self, job: str) -> tuple[int, int] | None:
@@ -235,6 +244,16 @@ class Transaction:
             counts[queue, before.value] = counts.get((queue, before.value), 0) - jobs
         if after is not None:
             counts[queue, after.value] = counts.get((queue, after.value), 0) + jobs
+
+    def counted_parts(self, queue: str, state: State, jobs: int) -> None:
+        """Ended jobs of flows, which no queue's retention drops."""
+        counter = (queue, f"{state.value}_parts")
+        self._counts[counter] = self._counts.get(counter, 0) + jobs
+
+    def _counted_part(self, before: Job | None, after: Job | None) -> None:
+        for job, change in ((before, -1), (after, 1)):
+            if job is not None and job.flow is not None and job.state in FINAL:
+                self.counted_parts(job.queue, job.state, change)
 
     def remark(self, queue: str, what: str, jobs: int) -> None:
         """For the queue's history: `what` is one of its columns."""

@@ -9,7 +9,7 @@ import apsw
 
 from tidemill.contract.upkeep import StoreFacts
 from tidemill.core.recount import miscounted
-from tidemill.stores.sqlite import place, reader
+from tidemill.stores.sqlite import place
 from tidemill.stores.sqlite.file import DatabaseFile
 from tidemill.stores.sqlite.ledger import account_of, reservation_of
 from tidemill.stores.sqlite.statements import load
@@ -50,11 +50,7 @@ def check(transaction: Transaction) -> tuple[str, ...]:
 
 
 def _miscounted(transaction: Transaction) -> Iterator[str]:
-    counted = {
-        (queue, state.value): jobs
-        for queue, states in reader.counts(transaction).items()
-        for state, jobs in states.items()
-    }
+    counted = {(queue, state): jobs for queue, state, jobs in transaction.execute(SQL.counted)}
     recounted = {(queue, state): jobs for queue, state, jobs in transaction.execute(SQL.recount)}
     for queue, state in sorted(counted.keys() | recounted.keys()):
         says, has = counted.get((queue, state), 0), recounted.get((queue, state), 0)

@@ -182,6 +182,33 @@ class TestPrune:
         rest = await drive.store.prune(10)
         assert (rest.pruned, rest.more) == (3, False)
 
+    async def test_j84_a_drop_by_count_before_the_age_is_over_is_counted(self, drive: Driver) -> None:
+        kept = Retention(age=60.0, count=1)
+        await drive.store.declare({"q": QueueSettings(keep_done=kept), "p": QueueSettings(keep_done=kept)})
+        for name in "abcd":
+            await drive.ended(name)
+            drive.clock.advance(25.0)
+        await drive.ended("e", queue="p")
+        pruned = await drive.store.prune()
+        assert (pruned.pruned, pruned.early) == (3, {"q": 1})
+        assert [await drive.state(name) for name in "abcde"] == [None, None, None, "done", "done"]
+        assert sum(one.dropped_early for one in await drive.store.history("q", 0.0)) == 1
+        assert sum(one.dropped_early for one in await drive.store.history("p", 0.0)) == 0
+        assert (await drive.store.prune()).early == {}
+
+    async def test_j84_without_an_age_no_drop_is_early(self, drive: Driver) -> None:
+        await drive.store.declare({"q": QueueSettings(keep_done=Retention(count=1))})
+        await drive.ended(*"abc")
+        assert (await drive.store.prune()).early == {}
+        assert sum(one.dropped_early for one in await drive.store.history("q", 0.0)) == 0
+
+    async def test_j84_rounds_add_up(self, drive: Driver) -> None:
+        await drive.store.declare({"q": QueueSettings(keep_done=Retention(age=60.0, count=1))})
+        await drive.ended(*"abcdef")
+        rounds = [await drive.store.prune(2) for _ in range(4)]
+        assert [one.early for one in rounds] == [{"q": 2}, {"q": 2}, {"q": 1}, {}]
+        assert sum(one.dropped_early for one in await drive.store.history("q", 0.0)) == 5
+
     async def test_j80_live_jobs_stay(self, drive: Driver) -> None:
         keep = Retention(age=0.0, count=0)
         await drive.store.declare({"q": QueueSettings(keep_done=keep, keep_failed=keep, keep_cancelled=keep)})

@@ -30,6 +30,19 @@ class TestKeptFlows:
         assert (await drive.store.prune()).pruned == 2
         assert await drive.store.counts() == {"q": {State.DONE: 3}}
 
+    async def test_j80_j83_jobs_of_a_flow_are_none_of_the_count(self, drive: Driver) -> None:
+        await drive.store.declare({"q": QueueSettings(keep_done=Retention(count=2))})
+        await advance(drive, going("f", 0, part("a"), part("b"), part("c")))
+        await drive.add("x", "y", "z")
+        for job in "abcxyz":
+            await run(drive, job, Done())
+            drive.clock.advance(1)
+        assert (await drive.store.prune()).pruned == 1
+        await advance(drive, going("f", 1, next={"state": "done", "keep": 0.0}))
+        assert (await drive.store.prune()).pruned == 4
+        assert (await drive.store.prune()).pruned == 0
+        assert await drive.store.counts() == {"q": {State.DONE: 2}}
+
     async def test_j83_they_go_with_their_flow(self, drive: Driver) -> None:
         await advance(drive, going("f", 0, part("a"), part("b")), going("g", 0, part("c", "g")))
         for job in "abc":

@@ -13,7 +13,15 @@ from tidemill.core.changes import Cancel
 from tidemill.core.courses import Advance, Kind, Next
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
-from tidemill.core.queues import Override, QueueChanges, QueueSettings, Retention, Verdict
+from tidemill.core.queues import (
+    DAY,
+    Override,
+    QueueChanges,
+    QueueSettings,
+    Retention,
+    Verdict,
+    for_paid_tasks,
+)
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError
 from tidemill.testing.conformance.driver import Driver, ids, new
@@ -46,6 +54,19 @@ class TestQueues:
         await drive.store.resume("q")
         (queue,) = await drive.store.queues()
         assert (queue.settings.concurrency, queue.override, queue.pause) == (9, None, None)
+
+    async def test_q1_a_shorter_default_leaves_that_of_paid_tasks(self, drive: Driver) -> None:
+        """Two programs know different tasks of the queue, and start in any order."""
+        paid = for_paid_tasks(QueueSettings())
+        for settings in (QueueSettings(), paid, QueueSettings(weight=2)):
+            await drive.store.declare({"q": settings})
+        (queue,) = await drive.store.queues()
+        assert queue.declared == for_paid_tasks(QueueSettings(weight=2))
+        chosen = QueueSettings(keep_done=Retention(age=DAY, count=100_000))
+        await drive.store.declare({"q": chosen})
+        (queue,) = await drive.store.queues()
+        assert queue.declared.keep_done == chosen.keep_done
+        assert queue.declared.keep_failed == paid.keep_failed
 
     @pytest.mark.parametrize(
         "kept",

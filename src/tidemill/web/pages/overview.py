@@ -25,7 +25,7 @@ LONG_WAIT = 600.0
 MOST_POOLS = 12
 """The fullest; the page of pools has all."""
 
-What = Literal["store", "unserved", "tripped", "closed", "paused", "failed", "late"]
+What = Literal["store", "unserved", "tripped", "closed", "paused", "failed", "late", "dropped"]
 
 
 class Matter(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +113,8 @@ def _of_queue(queue: QueueView, now: float) -> Iterator[Matter]:
         yield Matter(what="late", name=queue.name, count=ready, at=now - queue.latency)
     if failed := queue.counts[State.FAILED]:
         yield Matter(what="failed", name=queue.name, count=failed)
+    if queue.dropped_early:
+        yield Matter(what="dropped", name=queue.name, count=queue.dropped_early)
 
 
 ROUTES = (Route(method="GET", path="/", role=Role.VIEWER, handler=overview, says="Everything at a glance."),)

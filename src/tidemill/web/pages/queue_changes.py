@@ -47,7 +47,9 @@ class Setting(msgspec.Struct, frozen=True):
             wanted[name] = getattr(holds if getattr(self, name) is None else self, name)
         for name in ("keep_done", "keep_failed", "keep_cancelled"):
             age = span_of(getattr(self, f"{name}_age"), field=f"{name}_age")
-            wanted[name] = Retention(age, getattr(self, f"{name}_count"))
+            kept = Retention(age, getattr(self, f"{name}_count"))
+            held: Retention = getattr(holds, name)
+            wanted[name] = held if kept.same_bounds(held) else kept
         return {name: value for name, value in wanted.items() if value != getattr(holds, name)}
 
 

@@ -6,15 +6,9 @@ SELECT id FROM tidemill.jobs
 WHERE expires IS NOT NULL AND state IN ('scheduled', 'ready', 'waiting') AND expires <= $1
 ORDER BY expires, seq LIMIT $2;
 
--- name: shelves (how many there are of each, as far as it matters)
--- $1 queues, $2 states, $3 how many are counted
-SELECT w.queue, w.state, (
-    SELECT count(*) FROM (
-        SELECT FROM tidemill.jobs AS j
-        WHERE j.finished IS NOT NULL AND j.flow IS NULL AND j.queue = w.queue AND j.state = w.state LIMIT w.most
-    ) AS counted
-) AS jobs
-FROM unnest($1::text[], $2::text[], $3::text[]::bigint[]) AS w (queue, state, most);
+-- name: droppable (ended jobs of no flow, by the counts: a million are not counted for each thousand that leave)
+SELECT queue, state, sum(jobs - parts)::bigint AS jobs FROM tidemill.counts
+WHERE state IN ('done', 'failed', 'cancelled') GROUP BY queue, state HAVING sum(jobs - parts) > 0;
 
 -- name: oldest (that hold no key for a period)
 -- $1 queue, $2 state, $3 wall, $4 how many
@@ -96,18 +90,24 @@ WITH many AS MATERIALIZED (
     DELETE FROM tidemill.history AS h USING many AS m
     WHERE h.queue = m.queue AND h.minute = m.minute RETURNING h.*
 )
-INSERT INTO tidemill.history (queue, minute, done, failed, cancelled, retried, reclaimed)
-SELECT queue, minute, sum(done), sum(failed), sum(cancelled), sum(retried), sum(reclaimed)
+INSERT INTO tidemill.history (queue, minute, done, failed, cancelled, retried, reclaimed, dropped_early)
+SELECT queue, minute, sum(done), sum(failed), sum(cancelled), sum(retried), sum(reclaimed), sum(dropped_early)
 FROM folded GROUP BY queue, minute;
 
 -- name: fold_counts (those that somebody else is folding are passed over)
 WITH folded AS (
     DELETE FROM tidemill.counts WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM tidemill.counts FOR UPDATE SKIP LOCKED
-    )) RETURNING queue, state, jobs
+    )) RETURNING queue, state, jobs, parts
 )
-INSERT INTO tidemill.counts (queue, state, jobs)
-SELECT queue, state, sum(jobs) FROM folded GROUP BY queue, state HAVING sum(jobs) <> 0;
+INSERT INTO tidemill.counts (queue, state, jobs, parts)
+SELECT queue, state, sum(jobs), sum(parts) FROM folded GROUP BY queue, state
+HAVING sum(jobs) <> 0 OR sum(parts) <> 0;
+
+-- name: note_early (jobs that left by count before their age was over)
+-- $1 minute, $2 queues, $3 how many
+INSERT INTO tidemill.history (queue, minute, dropped_early)
+SELECT w.queue, $1, w.jobs FROM unnest($2::text[], $3::text[]::bigint[]) AS w (queue, jobs);
 
 -- name: forget_unheard
 -- $1 wall

@@ -16,7 +16,7 @@ SELECT c.queue, c.state, sum(c.jobs)::bigint AS jobs, count(*) AS rows FROM (
 -- name: history
 -- $1 queue, $2 since
 SELECT minute, sum(done)::bigint, sum(failed)::bigint, sum(cancelled)::bigint, sum(retried)::bigint,
-    sum(reclaimed)::bigint
+    sum(reclaimed)::bigint, sum(dropped_early)::bigint
 FROM tidemill.history WHERE queue = $1 AND minute >= $2 GROUP BY minute ORDER BY minute;
 
 -- name: logs

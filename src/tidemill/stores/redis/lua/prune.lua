@@ -2,7 +2,8 @@
 --   ARGV[2]  how many at most
 --   ARGV[3]  how many seconds their ids are remembered
 --   then of each shelf: its queue, its state, the age in seconds and the number to be kept, '' for any
--- Answers how many left, and 1 if more may leave at once.
+-- Answers how many left, 1 if more may leave at once, and of each queue that lost jobs by count before their age
+-- was over its name and how many.
 -- A job whose key is still held stays, and there may be very many of them. So that nobody waits for this, it looks
 -- at some of each shelf only, and goes on behind them the next time (hash `passed`). Nor are more records read than
 -- one step may take on.
@@ -13,7 +14,7 @@ local boot_id = clock.boot_id
 local term = pack('>dd', clock.wall + memory, clock.boot + memory) .. pack('>H', #boot_id) .. boot_id
 local NOBODY = string.rep('\0', 14)
 
-local dropped, left = 0, BYTES
+local dropped, left, early = 0, BYTES, {}
 local gone, remembered, forgotten, pages, details, keys = {}, {}, {}, {}, {}, {}
 
 local function is_enough()
@@ -38,7 +39,7 @@ local function leave(member, record)
 end
 
 -- Answers those of a shelf that leave, and how many are passed over the next time.
-local function leaving(key, age, keep, before)
+local function leaving(queue, key, age, keep, before)
   local surplus = keep == '' and 0 or math.max(0, redis.call('ZCARD', key) - tonumber(keep))
   local oldest_kept = age == '' and -math.huge or clock.wall - tonumber(age)
   local from, passed, found = before, before, {}
@@ -55,6 +56,7 @@ local function leaving(key, age, keep, before)
       if leave(members[2 * at - 1], records[at]) then
         found[#found + 1] = members[2 * at - 1]
         dropped = dropped + 1
+        if is_young and age ~= '' then early[queue] = (early[queue] or 0) + 1 end
       else
         passed = passed + 1
       end
@@ -68,7 +70,7 @@ end
 local function clear(queue, state, age, keep)
   local shelf = state .. ':' .. queue
   local before = tonumber(redis.call('HGET', root .. 'passed', shelf) or 0)
-  local found, passed = leaving(root .. shelf, age, keep, before)
+  local found, passed = leaving(queue, root .. shelf, age, keep, before)
   call_many('ZREM', root .. shelf, found)
   if #found > 0 then redis.call('HINCRBY', root .. 'counts', shelf, -#found) end
   if passed > 0 then
@@ -104,4 +106,13 @@ for page, places in pairs(pages) do
 end
 call_many('HSET', root .. 'remembered', remembered)
 call_many('ZADD', root .. 'forget', forgotten)
-return { dropped, is_enough() and 1 or 0 }
+local answer = { dropped, is_enough() and 1 or 0 }
+local minute = string.format('%.0f', math.floor(clock.wall / 60) * 60)
+for queue, jobs in pairs(early) do
+  local field = minute .. ':dropped_early'
+  redis.call('HINCRBY', root .. 'history:' .. queue, field, jobs)
+  redis.call('ZADD', root .. 'minutes', minute, 'history:' .. queue .. ' ' .. field)
+  answer[#answer + 1] = queue
+  answer[#answer + 1] = jobs
+end
+return answer

@@ -16,11 +16,6 @@ SELECT seq, id, fence, claim FROM jobs
 WHERE finished IS NOT NULL AND (flow IS NOT NULL) = 0 AND queue = ? AND state = ? AND NOT (unique_holds AND unique_until > ?)
 ORDER BY finished, seq LIMIT ?;
 
--- name: surplus  (queue, state, limit, kept) how many there are beyond those that are kept, up to a limit
-SELECT count(*) FROM (SELECT 1 FROM jobs
-                      WHERE finished IS NOT NULL AND (flow IS NOT NULL) = 0 AND queue = ? AND state = ?
-                      ORDER BY finished DESC LIMIT ? OFFSET ?);
-
 -- name: outlived  (now, until, kind, id, limit) courses that are kept no longer, those behind the last one
 SELECT until, kind, id FROM courses
 WHERE until IS NOT NULL AND until <= ?1 AND (until, kind, id) > (?2, ?3, ?4) ORDER BY until, kind, id LIMIT ?5;

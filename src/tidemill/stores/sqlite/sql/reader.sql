@@ -1,7 +1,7 @@
 -- Reading, on a connection of its own.
 
 -- name: history  (queue, minute)
-SELECT minute, done, failed, cancelled, retried, reclaimed FROM history WHERE queue = ? AND minute >= ? ORDER BY minute;
+SELECT minute, done, failed, cancelled, retried, reclaimed, dropped_early FROM history WHERE queue = ? AND minute >= ? ORDER BY minute;
 
 -- name: logs  (id)
 SELECT generation, attempt, at, line FROM logs

@@ -82,7 +82,8 @@ SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM courses WHERE kind = ?1 AND id = ?
 SELECT value FROM counters WHERE queue = ? AND name = ?;
 
 -- name: counters  of all queues
-SELECT queue, name, value FROM counters WHERE queue <> '';
+SELECT queue, name, value FROM counters
+WHERE queue <> '' AND name NOT IN ('done_parts', 'failed_parts', 'cancelled_parts');
 
 -- name: advance  (name, by) a store-wide number; answers where it stands now
 INSERT INTO counters (queue, name, value) VALUES ('', ?, ?)
@@ -92,12 +93,13 @@ ON CONFLICT (queue, name) DO UPDATE SET value = value + excluded.value RETURNING
 INSERT INTO counters (queue, name, value) VALUES (?, ?, ?)
 ON CONFLICT (queue, name) DO UPDATE SET value = value + excluded.value;
 
--- name: remark  (queue, minute, done, failed, cancelled, retried, reclaimed)
-INSERT INTO history (queue, minute, done, failed, cancelled, retried, reclaimed) VALUES (?, ?, ?, ?, ?, ?, ?)
+-- name: remark  (queue, minute, done, failed, cancelled, retried, reclaimed, dropped_early)
+INSERT INTO history (queue, minute, done, failed, cancelled, retried, reclaimed, dropped_early)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue, minute) DO UPDATE
 SET done = done + excluded.done, failed = failed + excluded.failed,
     cancelled = cancelled + excluded.cancelled, retried = retried + excluded.retried,
-    reclaimed = reclaimed + excluded.reclaimed;
+    reclaimed = reclaimed + excluded.reclaimed, dropped_early = dropped_early + excluded.dropped_early;
 
 -- name: unblock  (queue, key) every lane of that key, whatever its pools
 UPDATE lanes SET blocked = 0

@@ -1,7 +1,12 @@
 -- Whether the tables agree with each other.
 
 -- name: recount
-SELECT queue, state, count(*) FROM jobs GROUP BY queue, state;
+SELECT queue, state, count(*) FROM jobs GROUP BY queue, state
+UNION ALL
+SELECT queue, state || '_parts', count(*) FROM jobs WHERE finished IS NOT NULL AND flow IS NOT NULL GROUP BY queue, state;
+
+-- name: counted
+SELECT queue, name, value FROM counters WHERE queue <> '' AND value <> 0;
 
 -- name: lost_lanes  lanes with ready jobs that no claim would find
 SELECT DISTINCT queue, lane FROM jobs

@@ -266,36 +266,41 @@ CREATE TABLE tidemill.history (
     failed     bigint            NOT NULL DEFAULT 0,
     cancelled  bigint            NOT NULL DEFAULT 0,
     retried    bigint            NOT NULL DEFAULT 0,
-    reclaimed  bigint            NOT NULL DEFAULT 0
+    reclaimed  bigint            NOT NULL DEFAULT 0,
+    dropped_early bigint         NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX history_minute ON tidemill.history (queue, minute);
 
 -- How many jobs there are: what statements about jobs have changed, appended by a trigger, so that nobody waits for
 -- a counter, and added up by whoever reads. Now and then the rows are folded into one of each queue and state.
 -- `retrying` are scheduled jobs that have run before, `scheduled` the others. A job in a folded claim counts as ready,
--- as its row says.
+-- as its row says. `parts` are those of flows that have ended, which no queue's retention drops.
 CREATE TABLE tidemill.counts (
     queue  text COLLATE "C"  NOT NULL,
     state  text COLLATE "C"  NOT NULL,
-    jobs   bigint            NOT NULL
+    jobs   bigint            NOT NULL,
+    parts  bigint            NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 CREATE FUNCTION tidemill.count_jobs() RETURNS trigger LANGUAGE plpgsql SET jit = off AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        INSERT INTO tidemill.counts (queue, state, jobs)
-        SELECT j.queue, CASE WHEN j.state = 'scheduled' AND j.attempts > 0 THEN 'retrying' ELSE j.state END, count(*)
+        INSERT INTO tidemill.counts (queue, state, jobs, parts)
+        SELECT j.queue, CASE WHEN j.state = 'scheduled' AND j.attempts > 0 THEN 'retrying' ELSE j.state END, count(*),
+            count(*) FILTER (WHERE j.flow IS NOT NULL AND j.finished IS NOT NULL)
         FROM came AS j GROUP BY 1, 2;
     ELSIF TG_OP = 'DELETE' THEN
-        INSERT INTO tidemill.counts (queue, state, jobs)
-        SELECT j.queue, CASE WHEN j.state = 'scheduled' AND j.attempts > 0 THEN 'retrying' ELSE j.state END, -count(*)
+        INSERT INTO tidemill.counts (queue, state, jobs, parts)
+        SELECT j.queue, CASE WHEN j.state = 'scheduled' AND j.attempts > 0 THEN 'retrying' ELSE j.state END, -count(*),
+            -count(*) FILTER (WHERE j.flow IS NOT NULL AND j.finished IS NOT NULL)
         FROM went AS j GROUP BY 1, 2;
     ELSE
-        INSERT INTO tidemill.counts (queue, state, jobs)
-        SELECT j.queue, CASE WHEN j.state = 'scheduled' AND j.attempts > 0 THEN 'retrying' ELSE j.state END, sum(j.jobs)
+        INSERT INTO tidemill.counts (queue, state, jobs, parts)
+        SELECT j.queue, CASE WHEN j.state = 'scheduled' AND j.attempts > 0 THEN 'retrying' ELSE j.state END, sum(j.jobs),
+            COALESCE(sum(j.jobs) FILTER (WHERE j.flow IS NOT NULL AND j.finished IS NOT NULL), 0)
         FROM (
-            SELECT queue, state, attempts, 1 AS jobs FROM came
-            UNION ALL SELECT queue, state, attempts, -1 FROM went
+            SELECT queue, state, attempts, flow, finished, 1 AS jobs FROM came
+            UNION ALL SELECT queue, state, attempts, flow, finished, -1 FROM went
         ) AS j
         GROUP BY 1, 2 HAVING sum(j.jobs) <> 0;
     END IF;

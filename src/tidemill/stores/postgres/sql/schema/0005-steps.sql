@@ -299,9 +299,9 @@ BEGIN
         AND l.number <= old.number;
     END IF;
     IF minutes IS NOT NULL THEN
-        INSERT INTO tidemill.history (queue, minute, done, failed, cancelled, retried, reclaimed)
+        INSERT INTO tidemill.history (queue, minute, done, failed, cancelled, retried, reclaimed, dropped_early)
         SELECT queue, minute, COALESCE(done, 0), COALESCE(failed, 0), COALESCE(cancelled, 0),
-            COALESCE(retried, 0), COALESCE(reclaimed, 0)
+            COALESCE(retried, 0), COALESCE(reclaimed, 0), COALESCE(dropped_early, 0)
         FROM json_populate_recordset(NULL::tidemill.history, minutes);
     END IF;
     IF new_pools IS NOT NULL THEN

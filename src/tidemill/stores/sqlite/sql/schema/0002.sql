@@ -144,7 +144,8 @@ CREATE TABLE unheard (
     PRIMARY KEY (job, fence, claim)
 ) STRICT, WITHOUT ROWID;
 
--- Jobs per queue and state, and the store-wide numbers (queue ''): 'fence', 'picks', and in 'seq' the
+-- Jobs per queue and state, those of flows that have ended ('done_parts' and its like; `prune` needs the others,
+-- and counting a million of them takes too long), and the store-wide numbers (queue ''): 'fence', 'picks', and in 'seq' the
 -- highest place in line of a job that is gone.
 -- One small table, so that one transaction dirties one page for all of them.
 CREATE TABLE counters (
@@ -216,6 +217,7 @@ CREATE TABLE history (
     cancelled  INTEGER NOT NULL,
     retried    INTEGER NOT NULL,
     reclaimed  INTEGER NOT NULL,
+    dropped_early INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (queue, minute)
 ) STRICT, WITHOUT ROWID;
 
