@@ -177,10 +177,10 @@ class Attempt(msgspec.Struct, eq=False):
         return self.keeper().steps
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        from tidemill.worker.committing import EndingHere, transaction
+        from tidemill.worker.committing import EndInWorker, transaction
 
         assert self.definition is not None  # noqa: S101 - an unknown task is never started
-        return transaction(self.metering.store, self.job, self.definition, EndingHere(self))
+        return transaction(self.metering.store, self.job, self.definition, EndInWorker(self))
 
     def reserved(self, sent: float) -> None:
         """Its claim, which was sent at that time of the loop, took units for it."""

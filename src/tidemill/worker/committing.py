@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidemill.worker.attempt import Attempt
 
 
-class Ending(Protocol):
+class AttemptEnd(Protocol):
     """The attempt that a transaction ends."""
 
     async def commits(self, outcome: Done) -> Settlement:
@@ -30,7 +30,7 @@ class Ending(Protocol):
     def rolled_back(self) -> None: ...
 
 
-class EndingHere:
+class EndInWorker:
     """Of an attempt whose handler runs in the worker."""
 
     def __init__(self, attempt: Attempt) -> None:
@@ -46,7 +46,7 @@ class EndingHere:
 
 @asynccontextmanager
 async def transaction(
-    store: object, job: Claimed, definition: TaskDefinition, ending: Ending
+    store: object, job: Claimed, definition: TaskDefinition, ending: AttemptEnd
 ) -> AsyncIterator[Transaction]:
     if not isinstance(store, Transactional):
         raise no_database()

@@ -22,8 +22,8 @@ from tidemill.worker.call import Call
 from tidemill.worker.emitter import Emitter
 from tidemill.worker.in_flow import unreadable
 from tidemill.worker.runners.isolated import ChildNotStarted, Isolation, cannot_isolate
+from tidemill.worker.runners.middleware import divided, surrounded
 from tidemill.worker.runners.places import CannotIsolate
-from tidemill.worker.runners.surrounding import divided, surrounded
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.stopping import Stopper
 from tidemill.worker.translate import Ends

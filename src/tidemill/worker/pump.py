@@ -35,8 +35,8 @@ _LEFTOVERS = 0.02
 
 
 class Pump:
-    """`adopt` takes claimed jobs into hand and is told when they were asked for, by the event loop's clock
-    and by the boot clock, `stalled` hands back
+    """`adopt` takes claimed jobs into hand, with the time of the request by the event loop's clock and by the
+    boot clock, `stalled` hands back
     what was claimed ahead. `also` are queues that may be served besides those of the options: they are
     listened to from the start."""
 

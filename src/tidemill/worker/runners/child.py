@@ -31,27 +31,27 @@ from tidemill.worker.refused import is_overloaded, refused
 from tidemill.worker.runners.child_reporter import ChildReporter, Order, WorkerPipe
 from tidemill.worker.runners.main_module import MainNotImported, import_main
 from tidemill.worker.runners.messages import (
-    Begin,
     Cancel,
+    ChildStart,
     Ended,
     Place,
     Prepare,
     Ready,
     Returned,
     Run,
-    Stopped,
-    read_begin,
+    StopReply,
+    read_child_start,
 )
+from tidemill.worker.runners.middleware import divided, surrounded
 from tidemill.worker.runners.places import NOT_APART, Application, CannotIsolate, find, find_application
-from tidemill.worker.runners.surrounding import divided, surrounded
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.translate import describe, outcome_of
 
 
 def main() -> None:
-    """The worker has started this process in a session of its own: it can kill all that a handler started,
-    and Ctrl-C in a terminal reaches the worker only."""
-    handle, begin = int(sys.argv[1]), read_begin(sys.argv[2])
+    """The worker has started this process in a new session. So it can kill all that a handler started, and
+    Ctrl-C in a terminal reaches the worker only."""
+    handle, begin = int(sys.argv[1]), read_child_start(sys.argv[2])
     die_with_parent(signal.SIGKILL, begin.parent)
     # A handler, not SIG_IGN, which programs started by the job would inherit.
     signal.signal(signal.SIGTERM, lambda *_: None)
@@ -66,7 +66,7 @@ def main() -> None:
         runner.run(child.serve(order))
 
 
-def _loop_factory(begin: Begin) -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _loop_factory(begin: ChildStart) -> Callable[[], asyncio.AbstractEventLoop] | None:
     if not begin.uvloop:
         return None
     import uvloop
@@ -77,7 +77,7 @@ def _loop_factory(begin: Begin) -> Callable[[], asyncio.AbstractEventLoop] | Non
 class Child:
     """Found tasks are kept by name. `_state` is what the lifespan yielded."""
 
-    def __init__(self, pipe: WorkerPipe, begin: Begin) -> None:
+    def __init__(self, pipe: WorkerPipe, begin: ChildStart) -> None:
         self._pipe, self._begin, self._logs = pipe, begin, begin.logs
         self._main_imported = False
         self._application: Application | None = None
@@ -166,7 +166,7 @@ class Child:
             self._logs = None
 
     async def _answer(self, run: Run) -> None:
-        """A task of its own: what the handler sets in its context ends with it, as it does in a worker."""
+        """Runs the handler in a new task: context variables that it sets end with it, as in a worker."""
         definition = self._definition
         assert definition is not None  # noqa: S101 - the worker has prepared it
         store = None if self._application is None else self._application.store
@@ -177,7 +177,9 @@ class Child:
         self._running = None
         self._pipe.send(answer)
 
-    async def _handle(self, run: Run, definition: TaskDefinition, reporter: ChildReporter) -> Ended | Stopped:
+    async def _handle(
+        self, run: Run, definition: TaskDefinition, reporter: ChildReporter
+    ) -> Ended | StopReply:
         CURRENT.set(run.job)
         try:
             args, kwargs = definition.payload.decode(run.job.payload)
@@ -194,7 +196,7 @@ class Child:
         # Everything, a Rust panic too: leaving here would read as a crash. Signals raise nothing here.
         except BaseException as error:  # noqa: BLE001
             if reporter.stopped and isinstance(error, asyncio.CancelledError):
-                return Stopped()
+                return StopReply()
             judged = refused(reporter.meter(), error)
             policy = _policy(run, definition)
             failed = outcome_of(error, policy, run.job.attempt, run.job.priority, run.chance)
@@ -203,7 +205,7 @@ class Child:
 
     async def _handle_call(
         self, run: Run, definition: TaskDefinition, reporter: ChildReporter
-    ) -> Returned | Stopped:
+    ) -> Returned | StopReply:
         """The worker has read the payloads: those that cannot be read are not here."""
         jobs = (run.job, *run.others)
         CURRENT.set(run.job)
@@ -217,7 +219,7 @@ class Child:
             results = verdicts.check(await surrounded(self._middleware, context, call)(), len(jobs))
         except BaseException as error:  # noqa: BLE001 - as above
             if reporter.stopped and isinstance(error, asyncio.CancelledError):
-                return Stopped()
+                return StopReply()
             policy = _policy(run, definition)
             return Returned(verdicts.raised(error, reporter.meter(), jobs, policy, run.chance))
         return Returned(
@@ -236,7 +238,7 @@ class Child:
             return await asyncio.shield(call.future)
         except asyncio.CancelledError:
             # A thread cannot be stopped. Its handler may look at ctx.cancelled; if it does not, the worker
-            # kills this process. What it still returns is not recorded.
+            # kills this process. The worker records no result that comes after this.
             await asyncio.wait([call.future])
             raise
 

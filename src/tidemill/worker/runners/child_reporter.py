@@ -29,7 +29,7 @@ from tidemill.worker.runners.messages import (
     AskStep,
     Cancel,
     Commit,
-    Committing,
+    CommitReply,
     FromChild,
     Heard,
     Line,
@@ -39,7 +39,7 @@ from tidemill.worker.runners.messages import (
     Reply,
     Reserve,
     Reserved,
-    RolledBack,
+    Rollback,
     Run,
     StepAnswered,
     Used,
@@ -129,10 +129,10 @@ class ChildReporter:
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         if self._store is None:
             raise CannotIsolate("ctx.transaction() needs the application's store, which was not found here")
-        return transaction(self._store, self._job, self._definition, EndingByWorker(self._pipe))
+        return transaction(self._store, self._job, self._definition, EndInChild(self._pipe))
 
 
-class EndingByWorker:
+class EndInChild:
     """The child commits the transaction; the worker knows what the attempt has spent."""
 
     def __init__(self, pipe: WorkerPipe) -> None:
@@ -140,12 +140,12 @@ class EndingByWorker:
 
     async def commits(self, outcome: Done) -> Settlement:
         answer = await asyncio.wrap_future(self._pipe.ask(Commit(outcome)))
-        if not isinstance(answer, Committing):
+        if not isinstance(answer, CommitReply):
             raise StoreUnavailable(f"the worker answered {type(answer).__name__} to Commit")
         return answer.settlement
 
     def rolled_back(self) -> None:
-        self._pipe.send(RolledBack())
+        self._pipe.send(Rollback())
 
 
 class ChildTally:

@@ -28,14 +28,14 @@ from tidemill.worker.batch_verdicts import Item, Verdict
 from tidemill.worker.call import Call
 from tidemill.worker.runners.messages import Place, Prepare, Run
 from tidemill.worker.runners.places import NOT_APART, CannotIsolate, place_of
-from tidemill.worker.runners.process import CLOSE_WITHIN, Died, IsolatedProcess, StoppedInTime
+from tidemill.worker.runners.process import CLOSE_WITHIN, Died, HandlerStopped, IsolatedProcess
 from tidemill.worker.translate import Ends
 
 START_WITHIN = 60.0
 FIRST_WAIT = 5.0
 LONGEST_WAIT = 60.0
 TRIES = 3
-"""So many children that could not start in a row: then suspects run in the worker."""
+"""After this many failed starts in a row suspects run in the worker."""
 
 Result = Outcome | list[Item] | Verdict
 """The latter two of a call for several jobs."""
@@ -53,7 +53,7 @@ class ChildNotStarted(Exception):
 
 class Isolation(Protocol):
     """What the executor needs of it; a simulation has processes of its own. `surrounds` says that it runs
-    the application's middleware around the handler, so many as `run` is told."""
+    the application's middleware around the handler. `run` is told how many there are."""
 
     @property
     def surrounds(self) -> bool: ...
@@ -112,7 +112,7 @@ class IsolatedRunner:
             except Died as error:
                 attempt.committed = None  # the store knows whether the process has committed
                 return Crashed(Error("ProcessDied", str(error)))
-            except (CannotIsolate, Ends, StoppedInTime):
+            except (CannotIsolate, Ends, HandlerStopped):
                 self._put_back(process)
                 raise
             except BaseException:  # cancelled: whatever the handler is doing ends now
@@ -143,7 +143,7 @@ class IsolatedRunner:
         return None if self._find_application is None else self._find_application()
 
     def _place(self, definition: TaskDefinition) -> Place | None:
-        """A task is found in the application by its name, whatever its handler is. Without the application
+        """The application has the task by its name, so its handler may be a closure. Without the application
         there is no `ctx.state` and no `ctx.transaction()`: only `isolate=True` is content with that."""
         is_missing = self._find_application is not None and self._application is None
         if is_missing and not definition.isolate:

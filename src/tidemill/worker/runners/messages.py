@@ -24,8 +24,8 @@ class Place(msgspec.Struct, frozen=True):
     batch: bool = False
 
 
-class Begin(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child is started with. `path` and `argv` are the worker's. `application` is where the worker's
+class ChildStart(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of a child. `path` and `argv` are the worker's. `application` is where the worker's
     application is found, as `module:variable`. `main` is imported before it. `parent` is the process id of
     the worker, `uvloop` the kind of its event loop."""
 
@@ -81,7 +81,7 @@ class StepAnswered(msgspec.Struct, frozen=True, tag="step answered"):
     problem: str | None = None
 
 
-class Committing(msgspec.Struct, frozen=True, tag="committing"):
+class CommitReply(msgspec.Struct, frozen=True, tag="commit reply"):
     """The answer to `Commit`: what the child records in its transaction."""
 
     settlement: Settlement
@@ -94,7 +94,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     opened: bool = True
 
 
-class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
+class StopReply(msgspec.Struct, frozen=True, tag="stop reply"):
     """The job ended because of `Cancel`."""
 
 
@@ -148,16 +148,16 @@ class Commit(msgspec.Struct, frozen=True, tag="commit"):
     outcome: Done
 
 
-class RolledBack(msgspec.Struct, frozen=True, tag="rolled back"):
+class Rollback(msgspec.Struct, frozen=True, tag="rollback"):
     """The handler's transaction kept nothing."""
 
 
-ToChild = Prepare | Run | Cancel | Reserved | StepAnswered | Committing
+ToChild = Prepare | Run | Cancel | Reserved | StepAnswered | CommitReply
 FromChild = (
     Ready
     | Ended
     | Returned
-    | Stopped
+    | StopReply
     | Progress
     | Line
     | Used
@@ -166,10 +166,10 @@ FromChild = (
     | Reserve
     | AskStep
     | Commit
-    | RolledBack
+    | Rollback
 )
 Question = Reserve | AskStep | Commit
-Reply = Reserved | StepAnswered | Committing
+Reply = Reserved | StepAnswered | CommitReply
 
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_CHILD = msgspec.msgpack.Decoder(ToChild)
@@ -178,4 +178,4 @@ _FROM_CHILD = msgspec.msgpack.Decoder(FromChild)
 encode = _ENCODER.encode
 for_child = _TO_CHILD.decode
 from_child = _FROM_CHILD.decode
-read_begin = msgspec.json.Decoder(Begin).decode
+read_child_start = msgspec.json.Decoder(ChildStart).decode

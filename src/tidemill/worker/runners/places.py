@@ -24,7 +24,7 @@ class CannotIsolate(Exception):
 
 
 class Application(Protocol):
-    """What a child process needs of its worker's application."""
+    """The part of an application that a child process uses."""
 
     @property
     def tasks(self) -> Mapping[str, TaskDefinition]: ...
@@ -39,9 +39,9 @@ class Application(Protocol):
 
 
 def application_place(application: Application, loaded_as: str | None) -> str | None:
-    """Where another process finds the application, as `module:variable`. None when it is no module's
-    variable. `loaded_as` is where a command found it. A module of one of its handlers comes first: others
-    may only have imported it from there."""
+    """Returns `module:variable`, by which another process finds the application. None when it is no
+    module's variable. `loaded_as` is the place where a command found it. A module of one of its handlers
+    comes first: others may only have imported it from there."""
     if loaded_as is not None and ":" in loaded_as and _is_at(application, loaded_as):
         return loaded_as
     modules = [(name, module) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]

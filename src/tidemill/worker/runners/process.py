@@ -31,10 +31,10 @@ from tidemill.worker.batch_verdicts import Item, Verdict
 from tidemill.worker.runners.main_module import importable_main
 from tidemill.worker.runners.messages import (
     AskStep,
-    Begin,
     Cancel,
+    ChildStart,
     Commit,
-    Committing,
+    CommitReply,
     Ended,
     FromChild,
     Heard,
@@ -46,9 +46,9 @@ from tidemill.worker.runners.messages import (
     Reserve,
     Reserved,
     Returned,
-    RolledBack,
+    Rollback,
     StepAnswered,
-    Stopped,
+    StopReply,
     ToChild,
     Used,
     Warned,
@@ -73,7 +73,7 @@ class Died(Exception):
     """The process ended under its job. The message says how."""
 
 
-class StoppedInTime(asyncio.CancelledError):
+class HandlerStopped(asyncio.CancelledError):
     """The handler was cancelled and has ended: its process can run the next job."""
 
 
@@ -113,7 +113,8 @@ class IsolatedProcess:
         return ready if isinstance(ready, Ready) else Ready()
 
     async def run(self, message: ToChild, attempt: Attempt) -> Outcome | list[Item] | Verdict:
-        """When cancelled, so is the handler: whoever waits has to kill the process if it goes on."""
+        """Cancels the handler when it is cancelled itself. The caller kills the process then, unless this
+        raises `HandlerStopped`."""
         running = asyncio.ensure_future(self._ask(message, attempt))
         try:
             ended = await asyncio.shield(running)
@@ -122,8 +123,8 @@ class IsolatedProcess:
             ended = await self._stopped(running)
         if isinstance(ended, Returned):
             return ended.items
-        if isinstance(ended, Stopped):
-            raise StoppedInTime
+        if isinstance(ended, StopReply):
+            raise HandlerStopped
         if not isinstance(ended, Ended):
             raise Died(f"the process answered {type(ended).__name__} out of turn")
         attempt.charged = ended.charged
@@ -183,7 +184,7 @@ class IsolatedProcess:
         """Not by `multiprocessing`, whose child always imports the main module."""
         command = multiprocessing.spawn.get_command_line()
         interpreter = command[: command.index("-c")]  # with its flags
-        begin = Begin(
+        begin = ChildStart(
             path=sys.path,
             argv=sys.argv,
             parent=os.getpid(),
@@ -225,7 +226,7 @@ class IsolatedProcess:
     def _listen(self, pipe: Connection, attempt: Attempt | None) -> FromChild:
         while True:
             message = from_child(pipe.recv_bytes())
-            if isinstance(message, Ready | Ended | Returned | Stopped):
+            if isinstance(message, Ready | Ended | Returned | StopReply):
                 return message
             if attempt is None:
                 continue
@@ -242,7 +243,7 @@ class IsolatedProcess:
                 return self._answer_step(attempt, asked)
             case Commit(outcome):
                 attempt.committed = outcome
-                return Committing(attempt.settlement(outcome))
+                return CommitReply(attempt.settlement(outcome))
 
     def _reserve(self, attempt: Attempt, need: Need) -> Reserved:
         asked = asyncio.run_coroutine_threadsafe(attempt.tally().reserve(need), self._loop)
@@ -291,7 +292,7 @@ class IsolatedProcess:
         self._gone(self)
 
 
-def _note(attempt: Attempt, news: Progress | Line | Used | Heard | Warned | RolledBack) -> None:
+def _note(attempt: Attempt, news: Progress | Line | Used | Heard | Warned | Rollback) -> None:
     match news:
         case Progress(fraction, note):
             attempt.progress(fraction, note)
@@ -303,7 +304,7 @@ def _note(attempt: Attempt, news: Progress | Line | Used | Heard | Warned | Roll
             attempt.tally().heard(seen)
         case Warned(problem):
             attempt.tally().warned(problem)
-        case RolledBack():
+        case Rollback():
             attempt.committed = None
 
 
