@@ -206,3 +206,13 @@ def test_a_script_with_a_guard_is_imported_in_the_child(tmp_path: Path) -> None:
     said = script(tmp_path, UNGUARDED + GUARD + START)
     assert "suspect ran in the worker: False" in said
     assert "cannot" not in said
+
+
+async def test_the_number_of_children_is_bounded(folder: Path) -> None:
+    jobs = [await child_app.looks.enqueue() for _ in range(6)]
+    await make_suspects()
+    await app.worker(until_idle=True, isolated_processes=2).run()
+    pids = {(await job.result(timeout=1))[0] for job in jobs}
+    assert os.getpid() not in pids
+    assert 1 <= len(pids) <= 2
+    assert len(notes(folder, "opened")) == 1 + len(pids)

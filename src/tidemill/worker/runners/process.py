@@ -119,7 +119,8 @@ class IsolatedProcess:
         try:
             ended = await asyncio.shield(running)
         except asyncio.CancelledError:
-            self._send(Cancel())
+            with contextlib.suppress(OSError):  # it has died: that is told by its answer
+                self._send(Cancel())
             ended = await self._stopped(running)
         if isinstance(ended, Returned):
             return ended.items
@@ -185,7 +186,7 @@ class IsolatedProcess:
         command = multiprocessing.spawn.get_command_line()
         interpreter = command[: command.index("-c")]  # with its flags
         begin = ChildStart(
-            path=sys.path,
+            path=[str(entry) for entry in sys.path],
             argv=sys.argv,
             parent=os.getpid(),
             uvloop=type(self._loop).__module__.partition(".")[0] == "uvloop",
