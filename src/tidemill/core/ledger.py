@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.core import accounts, reserving
-from tidemill.core import breaker as breakers
 from tidemill.core.accounts import Account, Denied
+from tidemill.core.foreign import CallFacts
 from tidemill.core.lanes import Gate
 from tidemill.core.needs import SEPARATOR, Need, group_in, is_aside
 from tidemill.core.pool_history import Remark, of_call
@@ -174,17 +174,19 @@ def conclude(  # noqa: PLR0917 - a settlement is told whole
         known = ledger.load(seen.place)
         if known is None or known[0].keyed != (seen.key is not None):
             continue
+        own = [reserved for reserved in ended if reserved.place == seen.place]
+        prober, call = job if seen.place in probes else None, _facts(*known, own, spent)
         if seen.refusal is not None:
             ledger.remark(seen.pool, Remark(refusals={seen.refusal.reason.value: 1}))
-            charged |= breakers.spends_attempt(known[1].breaker, seen.refusal, now)
+            charged |= accounts.spends_attempt(known[1], seen.refusal, prober, call.claimed, now)
         after = accounts.observed(
             *known,
             seen,
-            job if seen.place in probes else None,
+            prober,
             now,
             chance=0.0 if seen.refusal is None else chance(),
             running=running[seen.place],
-            left=_left(known[0], [reserved for reserved in ended if reserved.place == seen.place], spent),
+            call=call,
         )
         save_account(ledger, seen.place, job, known[1], after)
     for place in probes:
@@ -233,6 +235,16 @@ def _give_back(ledger: Ledger, unspent: Sequence[Reserved], job: str, now: Insta
             if reserved.probe:
                 account = accounts.heard(account, job, now, well=False)
             save_account(ledger, reserved.place, job, known[1], account)
+
+
+def _facts(pool: PoolSettings, account: Account, ended: Sequence[Reserved], spent: Spent) -> CallFacts:
+    """Of several calls the last one speaks: its answer came last."""
+    taken = [of.reservation.at for of in ended if of.reservation.boot == account.state.boot]
+    return CallFacts(
+        left=_left(pool, ended, spent),
+        units=ended[-1].reservation.units if ended else {},
+        claimed=max(taken, default=None),
+    )
 
 
 def _left(pool: PoolSettings, ended: Sequence[Reserved], spent: Spent) -> Units:

@@ -19,6 +19,7 @@ from tidemill.core.states import State
 from tidemill.testing.conformance.driver import OOPS, UNMADE, Driver, ids, need, new, refusing
 
 MODEL = PoolSettings(limits=(Limit.requests(20, per="minute"), Limit.requests(500, per=Day())))
+LARGE = PoolSettings(limits=(Limit.requests(1000, per="minute"),))
 WELL = Spent(well=True)
 OVERLOADED = refusing("m", Reason.OVERLOAD)
 
@@ -188,11 +189,21 @@ class TestRefusals:
 
 
 class TestOverloads:
-    async def test_p17_i16_the_pool_pays_first_and_then_the_job(self, drive: Driver) -> None:
+    async def test_p17_i16_calls_claimed_before_the_closure_belong_to_its_incident(
+        self, drive: Driver
+    ) -> None:
         await begin(drive, 12)
         answers = [await overloaded(drive, job) for job in await drive.take()]
-        assert answers == [[Answer.OK]] * 10 + [[Answer.CHARGED]] * 2
-        assert [(await drive.job(job)).attempts for job in ("09", "10")] == [0, 1]
+        assert answers == [[Answer.OK]] * 12
+        assert (await drive.pool("m")).account.breaker.budget.left == 9
+        assert {(await drive.job(f"{job:02}")).attempts for job in range(12)} == {0}
+
+    async def test_p17_i16_the_pool_pays_first_and_then_the_job(self, drive: Driver) -> None:
+        await begin(drive, 1, LARGE)
+        await incidents(drive, 10)
+        assert (await drive.job("00")).attempts == 0
+        assert await overloaded(drive, await drive.take_one()) == [Answer.CHARGED]
+        assert (await drive.job("00")).attempts == 1
 
     async def test_p17_b4_a_whole_call_pays(self, drive: Driver) -> None:
         """Only its first job tells of the call; the others would go back uncharged for ever."""
@@ -212,13 +223,22 @@ class TestOverloads:
 
 async def exhausted(drive: Driver) -> tuple[list[Claimed], Claimed]:
     """The jobs of one call and that of another, of a pool that has paid for all the overloads it pays for."""
-    await begin(drive, 10)
+    await begin(drive, 1, LARGE)
+    await incidents(drive, 10)
+    await drive.settle(await drive.take_one(), Done(), WELL)
     rule = Batching(max_items=3)
     await drive.add(*[new(job, batching=rule, needs=(need("m"),), priority=9) for job in "abcd"])
     held = await drive.take()
-    for job in held[:10]:
-        await overloaded(drive, job)
-    return held[10:13], held[13]
+    return held[:3], held[3]
+
+
+async def incidents(drive: Driver, count: int) -> None:
+    """As many overloads, each after the pool had opened again, all within a minute."""
+    for _ in range(count):
+        assert await overloaded(drive, await drive.take_one()) == [Answer.OK]
+        drive.clock.advance(5.0)
+        probe = await drive.take_one()
+        await drive.settle(probe, Release(), WELL)
 
 
 async def overloaded(drive: Driver, *held: Claimed) -> list[Answer]:
