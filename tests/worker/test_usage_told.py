@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from email.message import Message
 from types import SimpleNamespace
 from urllib.error import HTTPError
 
 import msgspec
+import pytest
 
 from tests.worker.bench import Bench, Virtually
 from tidemill.core.changes import Cancel
 from tidemill.core.filters import Filter
-from tidemill.core.limits import Limit
+from tidemill.core.limits import Charge, Limit
 from tidemill.core.states import State
 from tidemill.tasks.context import Context
 from tidemill.telemetry.events import FeedbackProblem, PoolClosed
@@ -73,5 +75,73 @@ def test_an_answer_read_by_hand_says_more_than_the_exception_made_of_it(virtuall
             assert bench.told(PoolClosed)[-1].reason == reason
             await bench.store.amend(Filter(), Cancel(reason="seen"))
             await bench.store.open_pool("api")
+
+    virtually(scenario)
+
+
+class Refused(Exception):
+    def __init__(self, status: int | None, kind: str) -> None:
+        super().__init__(kind)
+        body = {"type": "error", "error": {"type": kind, "message": "requests per minute"}}
+        self.response = SimpleNamespace(status_code=status, headers={"retry-after": "1"}, body=body)
+
+
+@pytest.mark.parametrize("told", ["by the exception", "by hand", "by both"])
+@pytest.mark.parametrize(("charge", "counts"), [("actual", 0), ("completed", 0), ("reserved", 600)])
+def test_a_refused_call_returns_its_tokens_and_its_request_counts(
+    virtually: Virtually, told: str, charge: Charge, counts: float
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        limits = Limit.requests(10, per="minute"), Limit.tokens(1000, per="minute", charge=charge)
+        pool = await bench.pool("api", *limits)
+
+        async def call(ctx: Context) -> None:
+            error = Refused(429, "rate_limit_error")
+            if told != "by the exception":
+                ctx.used(error.response)
+            if told != "by hand":
+                raise error
+            raise KeyError("choices")
+
+        bench.task(call, pool=pool, cost={"tokens": 600})
+        job = await bench.enqueue("call")
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        assert bench.told(PoolClosed)
+        await bench.store.amend(Filter(), Cancel(reason="seen"))
+        assert (await bench.job(job)).attempts == 0
+        assert await bench.used("api") == {"requests per minute": 1.0, "tokens per minute": counts}
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("how", ["broke off", "several calls", "answered"])
+def test_tokens_that_may_have_been_used_are_not_returned(virtually: Virtually, how: str) -> None:
+    """An answer that broke off, calls that share a reservation, and a call that came back after all."""
+
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.requests(10, per="minute"), Limit.tokens(1000, per="minute"))
+
+        async def call(ctx: Context) -> None:
+            error = Refused(None if how == "broke off" else 429, "overloaded_error")
+            if how == "answered":
+                ctx.used(error.response)
+                return
+            raise error
+
+        requests = 2 if how == "several calls" else 1
+        bench.task(call, pool=pool, cost={"tokens": 600, "requests": requests})
+        await bench.enqueue("call")
+        worker = bench.worker()
+        running = bench.start(worker)
+        await asyncio.sleep(1)
+        assert bench.told(PoolClosed)
+        await bench.store.amend(Filter(), Cancel(reason="seen"))
+        assert (await bench.used("api"))["tokens per minute"] == 600
+        worker.stop()
+        await running
 
     virtually(scenario)

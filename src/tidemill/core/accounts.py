@@ -171,6 +171,12 @@ def heard(account: Account, job: str, now: Instant, *, well: bool) -> Account:
     return _with(account, told)
 
 
+def succeeded(pool: PoolSettings, account: Account, now: Instant) -> Account:
+    """A call came back well: what was guessed of the limits may rise."""
+    lessons = learning.recovered(pool, account.learned, now.wall)
+    return account if lessons is account.learned else _with_lessons(pool, account, lessons, now)
+
+
 def observed(
     pool: PoolSettings,
     account: Account,
@@ -233,8 +239,12 @@ def _with(account: Account, told: Breaker) -> Account:
 
 
 def _with_stated(pool: PoolSettings, account: Account, amounts: Units, now: Instant) -> Account:
+    return _with_lessons(pool, account, learning.stated(pool, account.learned, amounts, now.wall), now)
+
+
+def _with_lessons(pool: PoolSettings, account: Account, lessons: Lessons, now: Instant) -> Account:
     """Where more is believed than before, whoever waits must ask again."""
-    told = replace(account, learned=learning.stated(pool, account.learned, amounts, now.wall))
+    told = replace(account, learned=lessons)
     pairs = zip(believed(pool, account, now).limits, believed(pool, told, now).limits, strict=True)
     if any(after.amount > before.amount for before, after in pairs):
         return replace(told, state=replace(told.state, revision=told.state.revision + 1))
@@ -250,10 +260,11 @@ def _with_guesses(  # noqa: PLR0917 - a refusal, and what is known beside it
         if not learning.suspected(limit, refusal, amounts):
             continue
         first = suspects.get(limit.name)
-        if learning.is_second(limit, first, now.wall):
+        before = learned.get(limit.name)
+        if learning.is_second(limit, first, now.wall) or learning.has_risen(before, now.wall):
             used = account.state.counted(limit, now, pool.guards)
             let_through = used - running if limit.unit == "requests" else 0.0
-            learned[limit.name] = learning.guessed(limit, let_through, now.wall, by_people.amount)
+            learned[limit.name] = learning.guessed(limit, let_through, now.wall, by_people.amount, before)
             first = None
         if first is None or not learning.is_recent(limit, first, now.wall):
             suspects[limit.name] = now.wall

@@ -157,9 +157,9 @@ def conclude(  # noqa: PLR0917 - a settlement is told whole
     chance: Callable[[], float],
 ) -> bool:
     """P13, P16: a settlement. First what was used is booked, then what the provider said is heard (its
-    counts have the call in them), then whether a probe came back. `ended` are the claim's reservations, none
-    when they ended before; the store still counts them as open, and forgets them after this. What is said of
-    a pool nobody declared, or of a key it cannot have, is passed over.
+    counts have the call in them), then whether the calls came back well. `ended` are the claim's
+    reservations, none when they ended before; the store still counts them as open, and forgets them after
+    this. What is said of a pool nobody declared, or of a key it cannot have, is passed over.
 
     P17: whether the job pays for the refusal with an attempt."""
     spent = spent or Spent()
@@ -189,11 +189,22 @@ def conclude(  # noqa: PLR0917 - a settlement is told whole
             call=call,
         )
         save_account(ledger, seen.place, job, known[1], after)
-    for place in probes:
-        if known := ledger.load(place):
-            after = accounts.heard(known[1], job, now, well=spent.well and spent.made)
-            save_account(ledger, place, job, known[1], after)
+    _hear_ends(ledger, ended, job, now, well=spent.well and spent.made)
     return charged
+
+
+def _hear_ends(ledger: Ledger, ended: Sequence[Reserved], job: str, now: Instant, *, well: bool) -> None:
+    """Whether the calls came back well: a probe may open its pool, and a guess may rise."""
+    probes = {reserved.place for reserved in ended if reserved.probe}
+    for place in dict.fromkeys(reserved.place for reserved in ended):
+        known = ledger.load(place)
+        if known is None or not (place in probes or (well and known[1].learned)):
+            continue
+        pool, before = known
+        after = accounts.heard(before, job, now, well=well) if place in probes else before
+        after = accounts.succeeded(pool, after, now) if well else after
+        if after is not before:
+            save_account(ledger, place, job, before, after)
 
 
 def count_anew(ledger: Ledger, ended: Sequence[Reserved], job: str, now: Instant) -> None:

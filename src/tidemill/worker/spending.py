@@ -15,7 +15,7 @@ from tidemill.core.claims import Claimed
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done, Outcome
 from tidemill.core.pools import PoolSettings
-from tidemill.core.refusals import Refusal
+from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.spending import Observation, Spent, Usage
 from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Guards
@@ -123,17 +123,29 @@ class Spending:
     def spent(self, outcome: Outcome | None) -> Spent:
         if not self.made:
             return Spent(made=False)
-        answered = self.answered or isinstance(outcome, Done) or bool(self._usages)
+        finished = self.answered or isinstance(outcome, Done)
         return Spent(
-            well=answered and not self.refusals,
-            usages=tuple(self._summed()),
+            well=(finished or bool(self._usages)) and not self.refusals,
+            usages=tuple(self._summed({} if finished else self._rejected())),
             observations=tuple(self._observations.values()),
         )
 
-    def _summed(self) -> list[Usage]:
-        """Per pool. Of a pool that was reserved more often than was told of, the largest reservations
-        count whole: a call nobody spoke of was made all the same."""
-        told: dict[Whose, list[Units]] = {}
+    def _rejected(self) -> dict[Whose, list[Units]]:
+        """What refused calls used: their request, and nothing else of what was reserved. Not where one
+        reservation is for several calls, nor where an answer broke off: it may have been counted."""
+        found: dict[Whose, list[Units]] = {}
+        for seen, refusal in self.refusals:
+            needs = [need for need in self._reserved if (need.pool, need.key) == (seen.pool, seen.key)]
+            single = all(need.units.get("requests", 1.0) <= 1.0 for need in needs)
+            broke_off = refusal.reason is Reason.OVERLOAD and refusal.status is None
+            if single and not broke_off:
+                units = {unit: 0.0 for need in needs for unit in need.units if unit not in IMPLIED}
+                found[seen.pool, seen.key] = [units]
+        return found
+
+    def _summed(self, told: dict[Whose, list[Units]]) -> list[Usage]:
+        """Per pool, beside what is `told` already. Of a pool that was reserved more often than was told of,
+        the largest reservations count whole: a call nobody spoke of was made all the same."""
         for usage in self._usages:
             told.setdefault((usage.pool, usage.key), []).append(usage.units)
         reserved: dict[Whose, list[Units]] = {}
