@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 from email.message import Message
 from types import SimpleNamespace
+from typing import Any
 from urllib.error import HTTPError
 
 import msgspec
@@ -15,9 +17,11 @@ from tests.worker.bench import Bench, Virtually
 from tidemill.core.changes import Cancel
 from tidemill.core.filters import Filter
 from tidemill.core.limits import Charge, Limit
+from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.tasks.context import Context
 from tidemill.telemetry.events import FeedbackProblem, PoolClosed
+from tidemill.worker.refused import MAX_EXCUSES
 
 
 def test_usage_nobody_counts_is_told_and_fails_nothing(virtually: Virtually) -> None:
@@ -141,6 +145,101 @@ def test_tokens_that_may_have_been_used_are_not_returned(virtually: Virtually, h
         assert bench.told(PoolClosed)
         await bench.store.amend(Filter(), Cancel(reason="seen"))
         assert (await bench.used("api"))["tokens per minute"] == 600
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+SAID_NO = (429, {"retry-after": "1"}, {"error": {"code": "rate_limit_exceeded", "message": "try again"}})
+SAID_YES = (200, {}, {"choices": ["hi"]})
+
+
+def test_i16_an_error_after_a_reported_refusal_spends_no_attempt(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.requests(10, per="minute"))
+        answers = [SAID_NO, SAID_YES]
+
+        async def call(ctx: Context) -> str:
+            answer = answers.pop(0)
+            ctx.used(answer)
+            body: Any = answer[2]
+            return str(body["choices"][0])
+
+        bench.task(call, pool=pool, retry=Retry(attempts=1))
+        job = await bench.enqueue("call")
+        worker = bench.worker()
+        running = bench.start(worker)
+        await bench.ended(job)
+        record = await bench.job(job)
+        assert (record.state, record.attempts, record.result) == (State.DONE, 1, b'"hi"')
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("later", [SAID_YES, None])
+def test_an_error_after_an_answer_that_succeeded_counts(virtually: Virtually, later: Any) -> None:
+    """A fallback provider answered, and the handler has a bug of its own."""
+
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.requests(10, per="minute"))
+        other = await bench.pool("other", Limit.requests(10, per="minute"))
+
+        async def call(ctx: Context) -> None:
+            ctx.used(SAID_NO)
+            ctx.used(other, SAID_NO)
+            ctx.used(other, later) if later else ctx.used(other, requests=1)
+            raise KeyError("choices")
+
+        bench.task(call, pool=pool, retry=Retry(attempts=1))
+        job = await bench.enqueue("call")
+        await bench.run_until_idle()
+        assert (await bench.job(job)).state is State.FAILED
+
+    virtually(scenario)
+
+
+def test_a_refusal_of_a_pool_the_job_does_not_need_excuses_nothing(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.requests(10, per="minute"))
+        other = await bench.pool("other", Limit.requests(10, per="minute"))
+
+        async def call(ctx: Context) -> None:
+            ctx.used(other, SAID_NO)
+            raise KeyError("choices")
+
+        bench.task(call, pool=pool, retry=Retry(attempts=1))
+        job = await bench.enqueue("call")
+        await bench.run_until_idle()
+        assert (await bench.job(job)).state is State.FAILED
+
+    virtually(scenario)
+
+
+def test_after_three_excuses_in_a_row_the_error_counts(virtually: Virtually) -> None:
+    """A fallback provider that is not reported, with a bug behind it: each attempt is excused three times."""
+
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.requests(100, per="minute"))
+        calls: list[float] = []
+
+        async def call(ctx: Context) -> None:
+            calls.append(asyncio.get_running_loop().time())
+            ctx.used(SAID_NO)
+            raise KeyError("choices")
+
+        bench.task(call, pool=pool, retry=Retry(attempts=2, first=0.1, jitter=0))
+        job = await bench.enqueue("call")
+        worker = bench.worker()
+        running = bench.start(worker)
+        await bench.ended(job)
+        record = await bench.job(job)
+        assert (record.state, record.attempts) == (State.FAILED, 2)
+        assert len(calls) == 2 * (1 + MAX_EXCUSES)
+        waits = [later - sooner for sooner, later in itertools.pairwise(calls)]
+        assert min(waits) >= 1.5, "never before Retry-After"
         worker.stop()
         await running
 

@@ -7,10 +7,10 @@ import pytest
 
 from tidemill.core.batching import Batching
 from tidemill.core.calendars import Day
-from tidemill.core.changes import Cancel
+from tidemill.core.changes import Cancel, RetryNow
 from tidemill.core.claims import Claimed, Settlement
 from tidemill.core.limits import Limit
-from tidemill.core.outcomes import Answer, Done, Release, Retrying
+from tidemill.core.outcomes import Answer, Done, Fail, Release, Retrying, Snooze
 from tidemill.core.pool_news import Happened
 from tidemill.core.pools import PoolSettings
 from tidemill.core.refusals import Reason
@@ -248,6 +248,51 @@ async def overloaded(drive: Driver, *held: Claimed) -> list[Answer]:
         for at, job in enumerate(held)
     ]
     return (await drive.store.settle(told)).answers
+
+
+class TestReportedRefusals:
+    async def test_p19_excuses_in_a_row_are_counted(self, drive: Driver) -> None:
+        await begin(drive, 1, LARGE)
+        for count in range(1, 4):
+            await drive.settle(await drive.take_one(), Release(excused=True), WELL)
+            await drive.settle(await drive.take_one(), Release(), UNMADE)
+            again = await drive.take_one()
+            assert (again.needs[0].excused, again.attempt) == (count, 1)
+            await drive.settle(again, Release(), UNMADE)
+
+    @pytest.mark.parametrize("outcome", [Retrying(0.0, OOPS), Snooze(0.0)])
+    async def test_p19_a_charged_or_postponed_attempt_ends_the_row(
+        self, drive: Driver, outcome: Retrying | Snooze
+    ) -> None:
+        await begin(drive, 1, LARGE)
+        await drive.settle(await drive.take_one(), Release(excused=True), WELL)
+        await drive.settle(await drive.take_one(), outcome, WELL)
+        assert (await drive.take_one()).needs == (need("m"),)
+
+    async def test_p19_so_does_a_retry_by_hand(self, drive: Driver) -> None:
+        await begin(drive, 1, LARGE)
+        await drive.settle(await drive.take_one(), Release(excused=True), WELL)
+        await drive.settle(await drive.take_one(), Fail(OOPS), WELL)
+        await drive.amend(RetryNow(), "00")
+        assert (await drive.take_one()).needs == (need("m"),)
+
+
+class TestGuesses:
+    async def test_p16_a_guess_rises_with_successes_up_to_what_was_declared(self, drive: Driver) -> None:
+        await begin(drive, 2, LARGE)
+        for _ in range(2):
+            rate = refusing("m", Reason.RATE, retry_after=1)
+            await drive.settle(await drive.take_one(), Release(), rate)
+            drive.clock.advance(61)
+        assert await self.believed(drive) == 500
+        for amount in (750, 1000, 1000):
+            await drive.settle(await drive.take_one(), Release(), WELL)
+            assert await self.believed(drive) == amount
+            drive.clock.advance(61)
+
+    async def believed(self, drive: Driver) -> float:
+        [limit] = (await drive.pool("m")).limits
+        return limit.amount if limit.learned is None else limit.learned.amount
 
 
 class TestProbe:

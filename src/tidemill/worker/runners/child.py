@@ -33,7 +33,7 @@ from tidemill.worker import batch_verdicts as verdicts
 from tidemill.worker.attempt import storable
 from tidemill.worker.batch_verdicts import stored
 from tidemill.worker.parent import die_with_parent
-from tidemill.worker.refused import is_overloaded, refused
+from tidemill.worker.refused import refused
 from tidemill.worker.runners.messages import (
     AskStep,
     Ended,
@@ -200,10 +200,12 @@ def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Ended:
         return Ended(Fail(Error("CannotIsolate", str(error)), NOT_APART))
     # Everything, a Rust panic too: leaving here would read as a crash. Signals do not raise in this process.
     except BaseException as error:  # noqa: BLE001
-        judged = refused(reporter.meter(), error)
+        told = refused(reporter.meter(), error, run.job)
         policy = _policy(run, definition)
         failed = outcome_of(error, policy, run.job.attempt, run.job.priority, run.chance)
-        return Ended(judged or failed, failed if is_overloaded(reporter.meter(), error) else None)
+        if told is None:
+            return Ended(failed)
+        return Ended(told.outcome, failed if told.overloaded else None)
     return Ended(stored(result, definition.result))
 
 
