@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from tidemill.tallies.families import Counted, Family, Kind
-from tidemill.tallies.job_times import JOB_SECONDS
+from tidemill.tallies.job_times import JOB_SECONDS, MISSED_STARTS
 
 
 def _metric(kind: Kind, name: str, says: str, *labels: str) -> Family:
@@ -82,6 +82,7 @@ CATALOGUE: tuple[Family, ...] = (
     JOBS_RETRIED,
     JOBS_RECLAIMED,
     JOB_SECONDS,
+    MISSED_STARTS,
     POOL_OPEN,
     POOL_AMOUNT,
     POOL_USED,

@@ -35,7 +35,7 @@ _LEFTOVERS = 0.02
 
 
 class Pump:
-    """`adopt` takes claimed jobs into hand and is told when they were asked for, `stalled` hands back
+    """`adopt` takes claimed jobs into hand and is told how old their claim is at most, `stalled` hands back
     what was claimed ahead. `also` are queues that may be served besides those of the options: they are
     listened to from the start."""
 
@@ -138,8 +138,9 @@ class Pump:
         self._pace.trip_took(self._loop.time() - began)
         if request is not None:
             claims = settled.claims or Claims(jobs=[])
-            # Of a request that was sent again the first may be what claimed: units are as old as that.
-            self._adopt(claims, began)
+            # Of a request that was sent again the first may be what claimed: units are as old as that. They
+            # are younger by what the store waited before it took them (P20).
+            self._adopt(claims, began + min(claims.waited or 0.0, self._loop.time() - began))
             self._received(request, claims, alone=alone)
         else:
             self._told()

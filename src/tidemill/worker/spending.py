@@ -47,7 +47,7 @@ class Metering(msgspec.Struct, frozen=True):
     thread: int = msgspec.field(default_factory=threading.get_ident)
 
     def start_by(self, job: Claimed, sent: float) -> float:
-        """When the handler must have begun: the store took its units after `sent`, and counts with
+        """When the handler must have begun: the store took its units at `sent` or later, and counts with
         their call for no longer than the jitter."""
         settings = [self.pools.get(need.pool) for need in job.needs]
         return sent + TO_START * min(_guards(one).jitter for one in settings)
@@ -55,7 +55,8 @@ class Metering(msgspec.Struct, frozen=True):
 
 class Spending:
     """A `Tally` of one attempt. `made` says that its handler has begun: from then on a call may have been
-    made; `answered` that it returned, whatever became of its job. `needs` are what was taken with its claim,
+    made; `answered` that it returned, whatever became of its job. `late` is by how many seconds it came too
+    late to begin. `needs` are what was taken with its claim,
     when that is more than its job's. Handlers tell from any thread, so telling only appends."""
 
     def __init__(
@@ -71,7 +72,7 @@ class Spending:
     ) -> None:
         self._metering, self._job, self._deadline = metering, job, deadline
         self._start_by, self.made = start_by, made
-        self.late = self.answered = False
+        self.late, self.answered = 0.0, False
         needs = job.needs if needs is None else needs
         self.meter = Meter(needs, metering.pools, self, classifiers)
         self.problems: list[str] = []
@@ -81,7 +82,7 @@ class Spending:
 
     def begin(self) -> bool:
         """The handler is about to run. False when its units are too old for that."""
-        self.late = self._metering.loop.time() > self._start_by
+        self.late = max(0.0, self._metering.loop.time() - self._start_by)
         self.made = self.made or not self.late
         return not self.late
 

@@ -250,6 +250,22 @@ async def overloaded(drive: Driver, *held: Claimed) -> list[Answer]:
     return (await drive.store.settle(told)).answers
 
 
+class TestWaits:
+    async def test_p20_a_claim_says_how_long_it_waited_and_a_repetition_does_not(self, drive: Driver) -> None:
+        """Those who hold a lock for long are in the tests of each store."""
+        await begin(drive, 2)
+        claims = await drive.claim(limit=1)
+        assert claims.waited is not None
+        assert 0 <= claims.waited < 5
+        [job] = claims.jobs
+        again = await drive.claim(limit=1, number=drive.numbers["w"])
+        assert (ids(again.jobs), again.waited) == ([job.id], None)
+        settlement = Settlement(job.id, job.fence, job.claim, Done(), WELL)
+        settled = await drive.store.settle([settlement], drive.request(limit=1))
+        assert settled.claims is not None
+        assert settled.claims.waited is not None
+
+
 class TestReportedRefusals:
     async def test_p19_excuses_in_a_row_are_counted(self, drive: Driver) -> None:
         await begin(drive, 1, LARGE)
