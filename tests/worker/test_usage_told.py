@@ -151,8 +151,8 @@ def test_tokens_that_may_have_been_used_are_not_returned(virtually: Virtually, h
     virtually(scenario)
 
 
-SAID_NO = (429, {"retry-after": "1"}, {"error": {"code": "rate_limit_exceeded", "message": "try again"}})
-SAID_YES = (200, {}, {"choices": ["hi"]})
+SAID_NO: Any = (429, {"retry-after": "1"}, {"error": {"code": "rate_limit_exceeded", "message": "try again"}})
+SAID_YES: Any = (200, {}, {"choices": ["hi"]})
 
 
 def test_i16_an_error_after_a_reported_refusal_spends_no_attempt(virtually: Virtually) -> None:

@@ -89,8 +89,8 @@ class Pools(Protocol):
     P17 A settlement whose refusal is to be paid for (`core.ledger.conclude` tells) becomes its `charged`, if
         it has one, and is answered CHARGED; that of the first job of a call speaks for the others of it that
         are settled behind it in the same step. A call that was claimed before an overload closed the pool
-        belongs to that incident and pays nothing. `Settled.news` and `Claims.news` are what `core.ledger` told
-        of pools in that step, once.
+        belongs to that incident and pays nothing. `Settled.news` and `Claims.news` are what `core.ledger`
+        told of pools in that step, once.
     P18 A job settled as `Await` stands behind the pools it waits for too, and its claim takes what it waits
         for apart from its needs (`core.extras.ask_for`). `reserve` exchanges it when the handler comes to its
         call: taken anew, at that moment, in one step, or not at all. What was not exchanged comes back with

@@ -8,7 +8,7 @@ import time
 import asyncpg
 import pytest
 
-from tidemill.core.claims import ClaimRequest, Settlement, Share
+from tidemill.core.claims import Claimed, ClaimRequest, Settlement, Share
 from tidemill.core.job import Group, NewJob
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
@@ -25,6 +25,15 @@ def request(number: int) -> ClaimRequest:
     return ClaimRequest(worker="w", number=number, shares=(Share("q", 1),), limit=1, lease=30.0)
 
 
+async def _claimed(store: PostgresStore, held: Claimed | None) -> float | None:
+    """With the settlement of a job that was held, or without."""
+    if held is None:
+        return (await store.claim(request(2))).waited
+    settlement = Settlement(held.id, held.fence, held.claim, Release(), Spent(made=False))
+    claims = (await store.settle([settlement], request(2))).claims
+    return None if claims is None else claims.waited
+
+
 @pytest.mark.parametrize("settles", [False, True])
 async def test_p20_a_claim_tells_how_long_it_waited_for_its_turn(postgres_url: str, settles: bool) -> None:
     store = await PostgresStore(postgres_url).open()
@@ -38,11 +47,7 @@ async def test_p20_a_claim_tells_how_long_it_waited_for_its_turn(postgres_url: s
         [held] = first.jobs
         await other.execute("BEGIN")
         await other.execute(LOCK)
-        if settles:
-            settlement = Settlement(held.id, held.fence, held.claim, Release(), Spent(made=False))
-            claiming = asyncio.ensure_future(store.settle([settlement], request(2)))
-        else:
-            claiming = asyncio.ensure_future(store.claim(request(2)))
+        claiming = asyncio.ensure_future(_claimed(store, held if settles else None))
         began = time.monotonic()
         while not await watcher.fetchval(WAITING):  # noqa: ASYNC110 - the server tells nobody
             await asyncio.sleep(0)
@@ -50,11 +55,9 @@ async def test_p20_a_claim_tells_how_long_it_waited_for_its_turn(postgres_url: s
         await watcher.execute("SELECT pg_sleep(0.3)")
         until = time.monotonic()
         await other.execute("COMMIT")
-        answer = await claiming
-        claims = answer.claims if settles else answer
-        assert claims is not None
-        assert claims.waited is not None
-        assert until - seen <= claims.waited <= time.monotonic() - began
+        waited = await claiming
+        assert waited is not None
+        assert until - seen <= waited <= time.monotonic() - began
         again = await store.claim(request(2))
         assert (len(again.jobs), again.waited) == (1, None), "a repetition: its units are older"
     finally:
