@@ -94,3 +94,9 @@ def test_tokens_may_be_either_of_two() -> None:
     found = observation("p", pool, Reading(refusal=Refusal(reason=Reason.RATE, unit="tokens"))).refusal
     assert found is not None
     assert found.unit is None
+
+
+def test_when_a_limit_is_whole_again_is_kept() -> None:
+    headers = openai("requests", 500, 0, "1m30s") | openai("tokens", 30_000, 29_000, "2s")
+    found = observation("openai", OPENAI, read((429, headers, {}), now=NOW))
+    assert found.resets == {"requests per minute": NOW + 90, "tokens per minute": NOW + 2}

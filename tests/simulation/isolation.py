@@ -81,8 +81,9 @@ async def _handle(
     try:
         result = await definition.handler(Context.of(job, attempt), *args, **kwargs)
     except Exception as error:  # a handler may raise anything
-        told = None if attempt.spending is None else refused(attempt.spending.meter, error)
-        end(told or outcome_of(error, definition.retry, job.attempt, job.priority, chance))
+        told = None if attempt.spending is None else refused(attempt.spending.meter, error, job)
+        failed = outcome_of(error, definition.retry, job.attempt, job.priority, chance)
+        end(failed if told is None else told.outcome)
     else:
         end(Done(definition.result.encode(result)))
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.simulation.fleet import LEASE
 from tidemill.contract.jobs import Reclaimed
 from tidemill.core import accounts, breaker, transitions
-from tidemill.core.claims import Heartbeat
+from tidemill.core.claims import Claimed, Heartbeat
 from tidemill.core.job import Job
 from tidemill.core.outcomes import Answer, Done, Fail, Outcome
 from tidemill.core.queues import Inserted, QueueSettings, Verdict
@@ -312,8 +312,8 @@ def _closures_are_ignored() -> Patch:
 
 
 def _refusals_are_charged() -> Patch:
-    def charged(meter: Any, error: BaseException) -> None:
-        refused(meter, error)
+    def charged(meter: Any, error: BaseException, job: Claimed) -> None:
+        refused(meter, error, job)
 
     return patch("tidemill.worker.judging.refused", charged)
 

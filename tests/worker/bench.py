@@ -137,25 +137,27 @@ class Bench:
 
 class Unreliable(MemoryStore):
     """The same truth through a bad line: `down` refuses calls, `lose` drops replies after the fact,
-    `slow` is how long a trip takes."""
+    `slow` is how long a trip takes, `queued` how long the store waits before it decides, and says so."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.__dict__.update(store.another().__dict__)
         self.down = False
         self.lose = 0
-        self.slow = 0.0
+        self.slow = self.queued = 0.0
         self.requests: list[ClaimRequest | None] = []
 
     async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
         self.requests.append(request)
-        if self.slow:
-            await asyncio.sleep(self.slow)
+        if self.slow or self.queued:
+            await asyncio.sleep(self.slow + self.queued)
         if self.down:
             raise StoreUnavailable("down")
         settled = await super().settle(settlements, request)
         if self.lose:
             self.lose -= 1
             raise StoreUnavailable("the reply was lost")
+        if settled.claims is not None:
+            settled.claims.after(self.queued)
         return settled
 
 

@@ -17,7 +17,7 @@ from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.errors import SnoozeFor
 from tidemill.tasks.context import Context
-from tidemill.telemetry.events import JobReleased, JobRetrying, PoolClosed, PoolOpened
+from tidemill.telemetry.events import JobReleased, JobRetrying, PoolClosed, PoolOpened, StartMissed
 from tidemill.testing.virtual import VirtualLoop
 
 MINUTE = 60.0
@@ -212,11 +212,55 @@ def test_i14_a_handler_that_would_start_too_late_is_not_started(virtually: Virtu
         await asyncio.sleep(5)
         assert provider.arrivals == []
         assert {event.reason for event in bench.told(JobReleased)} == {"too late"}
+        missed = bench.told(StartMissed)
+        assert len(missed) == len(bench.told(JobReleased))
+        assert all(event.late == pytest.approx(0.05) for event in missed)
         line.slow = 0.2
         await bench.ended(job)
         assert len(provider.arrivals) == 1
         assert provider.arrivals[0] < 8, "what was handed back unrun is free at once"
         assert (await bench.job(job)).attempts == 1
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_a_wait_that_the_store_measured_makes_no_start_late(virtually: Virtually) -> None:
+    """The claim stood behind a lock for a second: its units were taken after that."""
+
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        pool = await bench.pool("api", Limit.requests(5, per="minute"), jitter=0.5)
+        bench.task(_calls(provider), pool=pool)
+        line = Unreliable(bench.store)
+        line.queued, line.slow = 1.0, 0.2
+        jobs = [await bench.enqueue("call") for _ in range(3)]
+        worker = bench.worker(store=line)
+        running = bench.start(worker)
+        await bench.ended(*jobs)
+        assert (len(provider.arrivals), bench.told(StartMissed)) == (3, [])
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_a_repeated_claim_is_as_old_as_the_first(virtually: Virtually) -> None:
+    """Its reply was lost: what the store waits the second time says nothing of when the units were taken."""
+
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        pool = await bench.pool("api", Limit.requests(5, per="minute"), jitter=0.5)
+        bench.task(_calls(provider), pool=pool)
+        job = await bench.enqueue("call")
+        line = Unreliable(bench.store)
+        line.queued, line.lose = 0.3, 1
+        worker = bench.worker(store=line)
+        running = bench.start(worker)
+        await bench.ended(job)
+        assert len(bench.told(StartMissed)) == 1
+        assert len(provider.arrivals) == 1
         worker.stop()
         await running
 

@@ -84,16 +84,23 @@ class Pools(Protocol):
         a waiting job for which a place was kept (`core.ledger.withdraw`); `next_due` counts with the soonest
         end of a wait.
     P16 Observations of a settlement are applied in the same step, once: also when the settlement is stale,
-        while its reservations are there or have been counted anew since (P14).
+        while its reservations are there or have been counted anew since (P14). A settlement that says that
+        its call went well may raise what was guessed of the limits (`core.learning.recovered`).
     P17 A settlement whose refusal is to be paid for (`core.ledger.conclude` tells) becomes its `charged`, if
         it has one, and is answered CHARGED; that of the first job of a call speaks for the others of it that
-        are settled behind it in the same step. `Settled.news` and `Claims.news` are what `core.ledger` told
-        of pools in that step, once.
+        are settled behind it in the same step. A call that was claimed before an overload closed the pool
+        belongs to that incident and pays nothing. `Settled.news` and `Claims.news` are what `core.ledger`
+        told of pools in that step, once.
     P18 A job settled as `Await` stands behind the pools it waits for too, and its claim takes what it waits
         for apart from its needs (`core.extras.ask_for`). `reserve` exchanges it when the handler comes to its
         call: taken anew, at that moment, in one step, or not at all. What was not exchanged comes back with
         the settlement. A job keeps waiting for it while it is given back in its old place; any other ending,
         and a retry by hand, makes it begin anew. One that could never have all it waits for fails (P10).
+    P19 A job settled as an excused `Release` keeps the number of those in a row in its first need. An attempt
+        that is charged or postponed, and a retry by hand, set it back to 0.
+    P20 A claim that decided answers in `Claims.waited` how many seconds passed between the call of the verb
+        and the time that its units count from: as many as the store can measure on one clock, and never more
+        than passed. A repeated claim (J33) answers None: its units are older.
     """
 
     async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:

@@ -12,17 +12,17 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.core import breaker as breakers
-from tidemill.core import learning, reserving
+from tidemill.core import foreign, learning, reserving
 from tidemill.core.breaker import Breaker, Shut
 from tidemill.core.closing import Seen, day_used
+from tidemill.core.foreign import UNKNOWN_CALL, CallFacts
 from tidemill.core.learning import Lessons
-from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings, PoolState, resized, since_boot
 from tidemill.core.refusals import Refusal
 from tidemill.core.reserving import Ask, Reservation
 from tidemill.core.spending import Observation
 from tidemill.core.units import Units
-from tidemill.core.windows import Instant, Kept, fits, fresh
+from tidemill.core.windows import Instant, Kept
 from tidemill.core.windows.calendar import CalendarCount
 from tidemill.core.windows.window import TINY
 
@@ -92,8 +92,8 @@ def _at_boot(pool: PoolSettings, account: Account, boot: str, now: Instant) -> A
     if not account.state.boot:
         return replace(account, state=state)
     # Times of another boot say nothing; a calendar's count is on disk and goes on.
-    foreign = {name: kept for name, kept in account.foreign.items() if isinstance(kept, CalendarCount)}
-    return replace(account, state=state, breaker=breakers.rebooted(account.breaker), foreign=foreign)
+    others = {name: kept for name, kept in account.foreign.items() if isinstance(kept, CalendarCount)}
+    return replace(account, state=state, breaker=breakers.rebooted(account.breaker), foreign=others)
 
 
 def as_of_another_boot(account: Account) -> Account:
@@ -106,11 +106,11 @@ def as_of_another_boot(account: Account) -> Account:
 def redeclared(account: Account, names: frozenset[str]) -> Account:
     """P1. Only what goes on is kept, see `core.pools.going_on`: a limit that comes back starts unused."""
     windows = {name: window for name, window in account.state.windows.items() if name in names}
-    foreign = {name: window for name, window in account.foreign.items() if name in names}
+    others = {name: window for name, window in account.foreign.items() if name in names}
     held = {name: units for name, units in account.state.held.items() if name in names}
     state = replace(account.state, windows=windows, held=held, revision=account.state.revision + 1)
     learned = learning.kept(account.learned, names)
-    return replace(account, state=state, foreign=foreign, learned=learned, suspects={})
+    return replace(account, state=state, foreign=others, learned=learned, suspects={})
 
 
 def believed(pool: PoolSettings, account: Account, now: Instant) -> PoolSettings:
@@ -171,6 +171,12 @@ def heard(account: Account, job: str, now: Instant, *, well: bool) -> Account:
     return _with(account, told)
 
 
+def succeeded(pool: PoolSettings, account: Account, now: Instant) -> Account:
+    """A call came back well: what was guessed of the limits may rise."""
+    lessons = learning.recovered(pool, account.learned, now.wall)
+    return account if lessons is account.learned else _with_lessons(pool, account, lessons, now)
+
+
 def observed(
     pool: PoolSettings,
     account: Account,
@@ -180,23 +186,38 @@ def observed(
     *,
     chance: float,
     running: int,
-    left: Units | None = None,
+    call: CallFacts = UNKNOWN_CALL,
 ) -> Account:
-    """What a provider said: less left than we know of was used by others, and is taken as used. `left` is
-    what our own count left when the call was claimed."""
+    """What a provider said: less left than we know of was used by others, and is taken as used."""
     account = _with_stated(pool, account, seen.amounts, now)
-    account = _with_foreign(believed(pool, account, now), account, seen.remaining, left or {}, now)
+    state, others = foreign.noticed(
+        believed(pool, account, now), account.state, account.foreign, seen, call, now
+    )
+    account = replace(account, state=state, foreign=others)
     if seen.refusal is None:
         return account
-    probe = account.breaker.probe
     known = Seen(
         chance=chance,
-        probe=probe is not None and probe.job == job,
+        probe=_is_probe(account, job),
         day_used=day_used(pool, account.state, seen.refusal.unit, now),
         running=running,
+        claimed=call.claimed,
     )
     account = _with_guesses(pool, account, seen.refusal, seen.amounts, running, now)
     return _with(account, breakers.refused(pool, account.breaker, seen.refusal, now, known))
+
+
+def spends_attempt(
+    account: Account, refusal: Refusal, job: str | None, claimed: float | None, now: Instant
+) -> bool:
+    """P17: asked before the refusal is `observed`, with the same `job`."""
+    seen = Seen(chance=0.0, probe=_is_probe(account, job), claimed=claimed)
+    return breakers.spends_attempt(account.breaker, refusal, now, seen)
+
+
+def _is_probe(account: Account, job: str | None) -> bool:
+    probe = account.breaker.probe
+    return probe is not None and probe.job == job
 
 
 def closed(account: Account, mark: HandClosure) -> Account:
@@ -218,40 +239,16 @@ def _with(account: Account, told: Breaker) -> Account:
 
 
 def _with_stated(pool: PoolSettings, account: Account, amounts: Units, now: Instant) -> Account:
+    return _with_lessons(pool, account, learning.stated(pool, account.learned, amounts, now.wall), now)
+
+
+def _with_lessons(pool: PoolSettings, account: Account, lessons: Lessons, now: Instant) -> Account:
     """Where more is believed than before, whoever waits must ask again."""
-    told = replace(account, learned=learning.stated(pool, account.learned, amounts, now.wall))
+    told = replace(account, learned=lessons)
     pairs = zip(believed(pool, account, now).limits, believed(pool, told, now).limits, strict=True)
     if any(after.amount > before.amount for before, after in pairs):
         return replace(told, state=replace(told.state, revision=told.state.revision + 1))
     return told
-
-
-def _with_foreign(
-    pool: PoolSettings, account: Account, remaining: Units, left: Units, now: Instant
-) -> Account:
-    """The provider counted at some moment between the claim and now, and our other calls under way may or
-    may not be in its count: only what is missing beyond all of ours at both ends is somebody else's."""
-    windows, foreign = dict(account.state.windows), dict(account.foreign)
-    for limit in pool.limits:
-        said = remaining.get(limit.name)
-        if said is None or limit.per is None:
-            continue
-        window = account.state.window(limit)
-        ours = limit.amount - account.state.counted(limit, now, pool.guards)
-        beyond = min(ours, left.get(limit.name, ours)) - said
-        if beyond > _inexact(pool, limit, said):
-            others = foreign.get(limit.name)
-            others = others if others is not None and fits(others, limit) else fresh(limit)
-            windows[limit.name], _ = window.taken(limit, beyond, now, pool.guards)
-            foreign[limit.name], _ = others.taken(limit, beyond, now, pool.guards)
-    return replace(account, state=replace(account.state, windows=windows), foreign=foreign)
-
-
-def _inexact(pool: PoolSettings, limit: Limit, said: float) -> float:
-    """By how much two counts of the same may differ: providers state whole units of what flows in evenly,
-    and it flows on while an answer travels. Taken for somebody else's, it slowed a lone user by 7 %."""
-    flows = limit.amount / limit.per * pool.guards.jitter if isinstance(limit.per, float) else 0.0
-    return flows + (1.0 if said == int(said) else TINY)
 
 
 def _with_guesses(  # noqa: PLR0917 - a refusal, and what is known beside it
@@ -263,10 +260,11 @@ def _with_guesses(  # noqa: PLR0917 - a refusal, and what is known beside it
         if not learning.suspected(limit, refusal, amounts):
             continue
         first = suspects.get(limit.name)
-        if learning.is_second(limit, first, now.wall):
+        before = learned.get(limit.name)
+        if learning.is_second(limit, first, now.wall) or learning.has_risen(before, now.wall):
             used = account.state.counted(limit, now, pool.guards)
             let_through = used - running if limit.unit == "requests" else 0.0
-            learned[limit.name] = learning.guessed(limit, let_through, now.wall, by_people.amount)
+            learned[limit.name] = learning.guessed(limit, let_through, now.wall, by_people.amount, before)
             first = None
         if first is None or not learning.is_recent(limit, first, now.wall):
             suspects[limit.name] = now.wall

@@ -26,13 +26,14 @@ from tidemill.core.pools import PoolSettings
 from tidemill.core.refusals import PROBED, UNCHARGED, Reason, Refusal
 from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Instant
+from tidemill.core.windows.window import LONG_AGO
 
 RAMP_FROM = 0.1
 DEFAULT_RAMP = 60.0
 """How long a ramp lasts where no limit has a window in seconds."""
 CAP_RECOVERS = 60.0
 BUDGET = 10.0
-"""So many overloads in a row stop a job without spending one of its attempts."""
+"""So many overload incidents in a row stop a job without spending one of its attempts."""
 BUDGET_RETURNS = 60.0
 """One more of them every so many seconds."""
 
@@ -51,8 +52,10 @@ class Cap(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, frozen=True):
+    """How many overload incidents the pool still pays for. `at` is the boot time when the last one began."""
+
     left: float = BUDGET
-    at: float = 0.0
+    at: float = LONG_AGO
 
 
 class Breaker(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +90,7 @@ def refused(pool: PoolSettings, breaker: Breaker, refusal: Refusal, now: Instant
         return known
     if refusal.reason is Reason.CONCURRENCY:
         known = replace(known, cap=_lowered(pool, known.cap, now, seen) or known.cap)
-    if refusal.reason is Reason.OVERLOAD:
+    if refusal.reason is Reason.OVERLOAD and _begins_incident(breaker, seen):
         left = _budget(breaker.budget, now)
         known = replace(known, budget=Budget(max(0.0, left - 1.0), now.boot))
     same = [closure for closure in breaker.closures if _same(closure, refusal)]
@@ -98,10 +101,10 @@ def refused(pool: PoolSettings, breaker: Breaker, refusal: Refusal, now: Instant
     return replace(known, closures=(*others, closure))
 
 
-def spends_attempt(breaker: Breaker, refusal: Refusal, now: Instant) -> bool:
+def spends_attempt(breaker: Breaker, refusal: Refusal, now: Instant, seen: Seen) -> bool:
     """Whether the refused job pays with an attempt, given the breaker as it was before the refusal."""
     if refusal.reason is Reason.OVERLOAD:
-        return _budget(breaker.budget, now) < 1.0
+        return _begins_incident(breaker, seen) and _budget(breaker.budget, now) < 1.0
     return refusal.reason not in UNCHARGED
 
 
@@ -226,6 +229,16 @@ def _concerns(closure: Closure, units: Units) -> bool:
     if closure.reason is not Reason.RATE or closure.unit is None:
         return True
     return units.get(closure.unit, IMPLIED.get(closure.unit, 0.0)) > 0
+
+
+def _begins_incident(breaker: Breaker, seen: Seen) -> bool:
+    """Whether an overload is news. A call that was claimed before the pool closed met the same trouble: of
+    forty calls under way, one pays. Without a time of claim only a closure that stands tells."""
+    if seen.probe:
+        return True
+    if seen.claimed is None:
+        return not any(closure.reason is Reason.OVERLOAD for closure in breaker.closures)
+    return seen.claimed > breaker.budget.at
 
 
 def _lowered(pool: PoolSettings, before: Cap | None, now: Instant, seen: Seen) -> Cap | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -79,7 +79,7 @@ class Claims(msgspec.Struct, kw_only=True):
 
     `more` says that jobs were left behind which another worker could start now, `lingers` that some
     of a batch wait for company: they will start though nothing else comes. `news` is what the claim did to
-    pools; a claim that is repeated has none.
+    pools; a claim that is repeated has none. `waited` is P20.
     """
 
     jobs: list[Claimed]
@@ -89,6 +89,13 @@ class Claims(msgspec.Struct, kw_only=True):
     gone: tuple[str, ...] = ()
     lingers: bool = False
     news: tuple[PoolNews, ...] = ()
+    waited: float | None = None
+
+    def after(self, waited: float) -> Self:
+        """P20: with the wait that the store measured, unless the claim is a repetition."""
+        if self.waited is not None:
+            self.waited = max(0.0, waited)
+        return self
 
 
 class Settlement(msgspec.Struct, frozen=True):

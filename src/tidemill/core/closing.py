@@ -63,12 +63,14 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What the store knows beside the refusal. chance: from 0 to 1, for jitter. probe: the refused call
-    was the probe. day_used: see `day_used`. running: calls under way, the refused one among them."""
+    was the probe. day_used: see `day_used`. running: calls under way, the refused one among them. claimed:
+    the boot time when the call was claimed, None where it held no units of the pool."""
 
     chance: float
     probe: bool = False
     day_used: float = 0.0
     running: int = 1
+    claimed: float | None = None
 
 
 def closure_for(

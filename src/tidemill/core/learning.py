@@ -7,6 +7,11 @@ a plan that nobody states until a call is refused.
 
 A provider that refuses a rate and names no amount is guessed at, from the second such refusal on: the first
 may have been somebody else's traffic. A guess is forgotten after a while, a stated amount is not.
+
+A guess recovers while calls succeed: after each window with a success it rises by a quarter of what people
+set. If the provider refuses a guess that has risen, one refusal is enough to lower it again, and the next
+rise takes twice as many windows. So a limit that was too low by mistake is whole again after two windows, and
+a provider that allows less is tried ever less often.
 """
 
 from __future__ import annotations
@@ -25,6 +30,8 @@ from tidemill.core.windows.window import TINY
 CONFIRMED_AFTER = 60.0
 GUESS_LASTS = 20
 """Windows: long enough to stop offending, short enough to notice that the provider allows more."""
+RISE = 0.25
+"""The share of what people set by which a guess rises after a success."""
 SAME_BURST, FORGOTTEN = 0.5, 3.0
 """Refusals closer together than half a window are of one burst, those further apart than three windows have
 nothing to do with each other."""
@@ -32,7 +39,8 @@ nothing to do with each other."""
 
 class Learned(msgspec.Struct, frozen=True, kw_only=True):
     """Times are the wall's. `below` is what people had set when it was learned. `more`: a higher amount, said
-    at `more_since` and not yet again. `until`: a guess, and when it is forgotten."""
+    at `more_since` and not yet again. `until`: a guess, and when it is forgotten. `raised` is when a guess
+    rose last, or was made; `patience` is how many windows pass until it rises again."""
 
     amount: float
     below: float
@@ -40,6 +48,8 @@ class Learned(msgspec.Struct, frozen=True, kw_only=True):
     more: float | None = None
     more_since: float = 0.0
     until: float | None = None
+    raised: float = 0.0
+    patience: float = 1.0
 
     def holds(self, wall: float) -> bool:
         return self.until is None or wall < self.until
@@ -98,10 +108,43 @@ def is_recent(limit: Limit, first: float, wall: float) -> bool:
     return isinstance(limit.per, float) and wall - first <= FORGOTTEN * limit.per
 
 
-def guessed(limit: Limit, accepted: float, wall: float, below: float) -> Learned:
-    """What was let through, but no less than half of what was believed: a refusal may have other causes."""
-    amount = min(limit.amount, max(accepted, limit.amount / 2, min(1.0, limit.amount)))
-    return Learned(amount=amount, below=below, since=wall, until=wall + GUESS_LASTS * seconds_of(limit))
+def has_risen(lesson: Learned | None, wall: float) -> bool:
+    """Whether it is a guess that successes have raised: another refusal tells that they raised it too far."""
+    return (
+        lesson is not None
+        and lesson.until is not None
+        and lesson.holds(wall)
+        and lesson.raised > lesson.since
+    )
+
+
+def guessed(limit: Limit, accepted: float, wall: float, below: float, before: Learned | None) -> Learned:
+    """What was let through, but no less than half of what was believed: a refusal may have other causes.
+    `before` is what was learned of the limit until now."""
+    patience = 1.0 if before is None or before.until is None or not before.holds(wall) else before.patience
+    if has_risen(before, wall):
+        patience = min(float(GUESS_LASTS), 2 * patience)
+    return Learned(
+        amount=min(limit.amount, max(accepted, limit.amount / 2, min(1.0, limit.amount))),
+        below=below,
+        since=wall,
+        until=wall + GUESS_LASTS * seconds_of(limit),
+        raised=wall,
+        patience=patience,
+    )
+
+
+def recovered(pool: PoolSettings, lessons: Lessons, wall: float) -> Lessons:
+    """After a call that succeeded. A guess that is whole again is kept until its time: see `has_risen`."""
+    after = lessons
+    for limit in pool.limits:
+        lesson = in_force(lessons, limit, wall)
+        if lesson is None or lesson.until is None or not isinstance(limit.per, float):
+            continue
+        if wall - lesson.raised >= lesson.patience * limit.per:
+            amount = min(lesson.below, lesson.amount + RISE * lesson.below)
+            after = after | {limit.name: replace(lesson, amount=amount, raised=wall)}
+    return after
 
 
 def matters(

@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.core import accounts, reserving
-from tidemill.core import breaker as breakers
 from tidemill.core.accounts import Account, Denied
+from tidemill.core.foreign import CallFacts
 from tidemill.core.lanes import Gate
 from tidemill.core.needs import SEPARATOR, Need, group_in, is_aside
 from tidemill.core.pool_history import Remark, of_call
@@ -157,9 +157,9 @@ def conclude(  # noqa: PLR0917 - a settlement is told whole
     chance: Callable[[], float],
 ) -> bool:
     """P13, P16: a settlement. First what was used is booked, then what the provider said is heard (its
-    counts have the call in them), then whether a probe came back. `ended` are the claim's reservations, none
-    when they ended before; the store still counts them as open, and forgets them after this. What is said of
-    a pool nobody declared, or of a key it cannot have, is passed over.
+    counts have the call in them), then whether the calls came back well. `ended` are the claim's
+    reservations, none when they ended before; the store still counts them as open, and forgets them after
+    this. What is said of a pool nobody declared, or of a key it cannot have, is passed over.
 
     P17: whether the job pays for the refusal with an attempt."""
     spent = spent or Spent()
@@ -174,24 +174,37 @@ def conclude(  # noqa: PLR0917 - a settlement is told whole
         known = ledger.load(seen.place)
         if known is None or known[0].keyed != (seen.key is not None):
             continue
+        own = [reserved for reserved in ended if reserved.place == seen.place]
+        prober, call = job if seen.place in probes else None, _facts(*known, own, spent)
         if seen.refusal is not None:
             ledger.remark(seen.pool, Remark(refusals={seen.refusal.reason.value: 1}))
-            charged |= breakers.spends_attempt(known[1].breaker, seen.refusal, now)
+            charged |= accounts.spends_attempt(known[1], seen.refusal, prober, call.claimed, now)
         after = accounts.observed(
             *known,
             seen,
-            job if seen.place in probes else None,
+            prober,
             now,
             chance=0.0 if seen.refusal is None else chance(),
             running=running[seen.place],
-            left=_left(known[0], [reserved for reserved in ended if reserved.place == seen.place], spent),
+            call=call,
         )
         save_account(ledger, seen.place, job, known[1], after)
-    for place in probes:
-        if known := ledger.load(place):
-            after = accounts.heard(known[1], job, now, well=spent.well and spent.made)
-            save_account(ledger, place, job, known[1], after)
+    _hear_ends(ledger, ended, job, now, well=spent.well and spent.made)
     return charged
+
+
+def _hear_ends(ledger: Ledger, ended: Sequence[Reserved], job: str, now: Instant, *, well: bool) -> None:
+    """Whether the calls came back well: a probe may open its pool, and a guess may rise."""
+    probes = {reserved.place for reserved in ended if reserved.probe}
+    for place in dict.fromkeys(reserved.place for reserved in ended):
+        known = ledger.load(place)
+        if known is None or not (place in probes or (well and known[1].learned)):
+            continue
+        pool, before = known
+        after = accounts.heard(before, job, now, well=well) if place in probes else before
+        after = accounts.succeeded(pool, after, now) if well else after
+        if after is not before:
+            save_account(ledger, place, job, before, after)
 
 
 def count_anew(ledger: Ledger, ended: Sequence[Reserved], job: str, now: Instant) -> None:
@@ -233,6 +246,16 @@ def _give_back(ledger: Ledger, unspent: Sequence[Reserved], job: str, now: Insta
             if reserved.probe:
                 account = accounts.heard(account, job, now, well=False)
             save_account(ledger, reserved.place, job, known[1], account)
+
+
+def _facts(pool: PoolSettings, account: Account, ended: Sequence[Reserved], spent: Spent) -> CallFacts:
+    """Of several calls the last one speaks: its answer came last."""
+    taken = [of.reservation.at for of in ended if of.reservation.boot == account.state.boot]
+    return CallFacts(
+        left=_left(pool, ended, spent),
+        units=ended[-1].reservation.units if ended else {},
+        claimed=max(taken, default=None),
+    )
 
 
 def _left(pool: PoolSettings, ended: Sequence[Reserved], spent: Spent) -> Units:

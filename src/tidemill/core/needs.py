@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from tidemill.core.units import Units, plus
 
@@ -17,11 +18,13 @@ SEPARATORS_OF_BATCHES = 4
 
 
 class Need(msgspec.Struct, frozen=True):
-    """Units of one pool, taken with the claim. `key` is which of a keyed pool's windows are meant."""
+    """Units of one pool, taken with the claim. `key` is which of a keyed pool's windows are meant. `excused`
+    counts the attempts in a row that a refusal decided which the handler had reported (`Release.excused`)."""
 
     pool: str
     key: str | None = None
     units: Units = msgspec.field(default_factory=dict)
+    excused: int = 0
 
     @property
     def name(self) -> str:
@@ -41,6 +44,13 @@ class Need(msgspec.Struct, frozen=True):
         if problem is None or in_force.problem_with(self.units) is None:
             return None
         return f"pool {self.pool!r}: {problem}"
+
+
+def with_excuses(needs: tuple[Need, ...], count: int) -> tuple[Need, ...]:
+    """The first need keeps the count for the job."""
+    if not needs or needs[0].excused == count:
+        return needs
+    return (replace(needs[0], excused=count), *needs[1:])
 
 
 def together(needs: tuple[Need, ...], more: tuple[Need, ...]) -> tuple[Need, ...]:

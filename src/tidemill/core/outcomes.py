@@ -48,9 +48,11 @@ class Split(msgspec.Struct, frozen=True, tag="split"):
 
 
 class Release(msgspec.Struct, frozen=True, tag="release"):
-    """Handed back unrun or unfinished, uncharged, in its old place."""
+    """Handed back unrun or unfinished, uncharged, in its old place. `excused`: its handler raised an error of
+    its own after it had reported a provider's refusal."""
 
     unknown: bool = False
+    excused: bool = False
 
 
 class Await(msgspec.Struct, frozen=True, tag="await"):

@@ -22,7 +22,7 @@ from tidemill.core.limits import Limit, Shape
 from tidemill.core.pools import Hold, PoolSettings, PoolState, amount_of
 from tidemill.core.units import Units, least, minus
 from tidemill.core.windows import Instant, Kept
-from tidemill.core.windows.window import TINY
+from tidemill.core.windows.window import LONG_AGO, TINY
 
 HOLD_LAPSES = 10.0
 """Seconds after a call could have started in its place: whoever does not come then keeps others waiting for
@@ -41,14 +41,16 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """`marks` tell by the limit's name where the units were entered, `boot` in which boot, `left` what was
-    left of it then. `held` are those, by the limit's name, that are not entered yet."""
+    """`marks` tell by the limit's name where the units were entered, `boot` in which boot and `at` at what
+    time of it, `left` what was left of it then. `held` are those, by the limit's name, that are not entered
+    yet."""
 
     units: Units
     marks: dict[str, float]
     boot: str = ""
     held: Units = msgspec.field(default_factory=dict)
     left: Units = msgspec.field(default_factory=dict)
+    at: float = LONG_AGO
 
 
 class Granted(msgspec.Struct, frozen=True):
@@ -207,7 +209,7 @@ def _taken(pool: PoolSettings, state: PoolState, units: Units, now: Instant) -> 
         windows[limit.name], marks[limit.name] = state.window(limit).taken(limit, need, now, pool.guards)
     under_way = {name: state.held.get(name, 0.0) + need for name, need in held.items()}
     taken = replace(state, windows=windows, held=state.held | under_way)
-    return Granted(taken, Reservation(units, marks, state.boot, held))
+    return Granted(taken, Reservation(units, marks, state.boot, held, at=now.boot))
 
 
 def _entered(pool: PoolSettings, kept: Reservation) -> Iterator[tuple[Limit, float, float]]:

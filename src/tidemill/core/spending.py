@@ -24,13 +24,15 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider said about a pool, with an answer or with a refusal. `remaining` and `amounts` are
-    by the limit's name; what nobody spoke of is not there."""
+    """What a provider said about a pool, with an answer or with a refusal. `remaining`, `amounts` and
+    `resets` (the wall time when a limit is whole again) are by the limit's name; what nobody spoke of is not
+    there."""
 
     pool: str
     key: str | None = None
     remaining: Units = msgspec.field(default_factory=dict)
     amounts: Units = msgspec.field(default_factory=dict)
+    resets: dict[str, float] = msgspec.field(default_factory=dict)
     refusal: Refusal | None = None
 
     @property

@@ -181,14 +181,14 @@ def settled(job: Job, outcome: Outcome, settings: QueueSettings, now: float) -> 
         case Retrying(delay, error, priority):
             urgency = job.priority if priority is None else priority
             again = replace(job, attempts=job.attempts + 1, error=error, priority=urgency)
-            return _postponed(_with_extra(again, ()), delay, now)
+            return _postponed(_unexcused(_with_extra(again, ())), delay, now)
         case Snooze(delay, reason):
-            postponed = _postponed(_with_extra(job, ()), delay, now)
+            postponed = _postponed(_unexcused(_with_extra(job, ())), delay, now)
             return postponed if reason is None else replace(postponed, note=reason)
         case Split(part):
             return _in_part(_given_back(job, Verb.SETTLE), part)
-        case Release(unknown):
-            return _unknown(job, now) if unknown else _given_back(job, Verb.SETTLE)
+        case Release():
+            return _released(job, outcome, now)
         case Await(extra):
             back = _given_back(job, Verb.SETTLE)
             return back if job.batching is not None else _with_extra(back, needs.together((), extra))
@@ -229,7 +229,7 @@ def archived(job: Job, reason: str, now: float) -> Job:
 def retried(job: Job, now: float) -> Job:
     """An operator's retry starts a new generation with its counts at zero."""
     return replace(
-        _with_extra(_in_part(job, ""), ()),
+        _unexcused(_with_extra(_in_part(job, ""), ())),
         state=require(Verb.RETRY, job.state, State.READY),
         generation=job.generation + 1,
         attempts=0,
@@ -279,6 +279,22 @@ def _with_extra(job: Job, extra: tuple[Need, ...]) -> Job:
     if job.extra == extra:
         return job
     return replace(job, extra=extra, lane=needs.lane_of(job.key, needs.together(job.needs, extra)))
+
+
+def _released(job: Job, outcome: Release, now: float) -> Job:
+    if outcome.unknown:
+        return _unknown(job, now)
+    back = _given_back(job, Verb.SETTLE)
+    return replace(back, needs=needs.with_excuses(job.needs, excuses(job) + 1)) if outcome.excused else back
+
+
+def excuses(job: Job | Claimed) -> int:
+    """How many attempts in a row a reported refusal has decided."""
+    return job.needs[0].excused if job.needs else 0
+
+
+def _unexcused(job: Job) -> Job:
+    return job if excuses(job) == 0 else replace(job, needs=needs.with_excuses(job.needs, 0))
 
 
 def _unknown(job: Job, now: float) -> Job:

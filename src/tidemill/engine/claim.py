@@ -88,6 +88,7 @@ def claim(records: Records, request: ClaimRequest) -> Claims:
         next_due=next_due(queues, claiming.now, claiming.boot),
         lingers=any(queue.lanes.lingers and not queue.closed(claiming.now) for queue in queues),
         news=records.books.take_news(),
+        waited=0.0,
     )
 
 
@@ -225,6 +226,7 @@ def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
         blocked=tuple(blocked),
         gone=tuple(gone),
         news=claiming.records.books.take_news(),
+        waited=0.0,
     )
 
 

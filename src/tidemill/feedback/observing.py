@@ -21,9 +21,11 @@ _TOLERANCE = 0.01
 
 
 def observation(pool: str, settings: PoolSettings, reading: Reading, key: str | None = None) -> Observation:
-    """What is not surely one of the pool's limits is left out. Of two states of one the lower counts."""
+    """What is not surely one of the pool's limits is left out. Of two states of one the lower counts, and the
+    later reset."""
     remaining: dict[str, float] = {}
     limits: dict[str, float] = {}
+    resets: dict[str, float] = {}
     for stated in reading.stated:
         limit = matching(settings, stated)
         if limit is None:
@@ -31,11 +33,14 @@ def observation(pool: str, settings: PoolSettings, reading: Reading, key: str | 
         for known, said in ((remaining, stated.remaining), (limits, stated.limit)):
             if said is not None:
                 known[limit.name] = min(said, known.get(limit.name, said))
+        if stated.resets_at is not None:
+            resets[limit.name] = max(stated.resets_at, resets.get(limit.name, 0.0))
     return Observation(
         pool=pool,
         key=key,
         remaining=remaining,
         amounts={name: amount for name, amount in limits.items() if amount > 0},
+        resets=resets,
         refusal=_translated(settings, reading.refusal),
     )
 

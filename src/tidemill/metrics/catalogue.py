@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from tidemill.tallies.families import Counted, Family, Kind
-from tidemill.tallies.job_times import JOB_SECONDS
+from tidemill.tallies.job_times import JOB_SECONDS, MISSED_STARTS
 
 
 def _metric(kind: Kind, name: str, says: str, *labels: str) -> Family:
@@ -86,6 +86,7 @@ CATALOGUE: tuple[Family, ...] = (
     JOBS_RECLAIMED,
     JOBS_DROPPED_EARLY,
     JOB_SECONDS,
+    MISSED_STARTS,
     POOL_OPEN,
     POOL_AMOUNT,
     POOL_USED,

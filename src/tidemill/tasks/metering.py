@@ -84,6 +84,9 @@ class Meter:
         self._pools = {need.pool: pools[need.pool] for need in needs if need.pool in pools}
         self._told: list[tuple[BaseException, Refusal | None]] = []
         self._answered: dict[tuple[str, str | None], Refusal | None] = {}
+        self.reported: Refusal | None = None
+        """The refusal that the handler reported with `ctx.used`, unless a later answer succeeded. Only of
+        pools that the job needs: no other holds it back, and it would start again at once."""
         self._spends: tuple[Need, ...] = ()
 
     def used(self, pool: Any, response: Any, key: str | None, units: Units) -> None:
@@ -99,7 +102,9 @@ class Meter:
             self._tally.warned("used: the task has no pool, so nobody counts it; give it one with pool=…")
             return
         self._doubt(need, units)
-        if response is not None:
+        if response is None:
+            self.reported = None  # a call was made whose answer is known
+        else:
             units = {**self._read(need, response, by_hand=True), **units}
         if units:
             self._tally.used(Usage(pool=need.pool, key=need.key, units=units))
@@ -234,6 +239,8 @@ class Meter:
         place = (seen.pool, seen.key)
         if not isinstance(source, BaseException):
             self._answered[place] = seen.refusal
+            if seen.refusal is None or any((need.pool, need.key) == place for need in self._needs):
+                self.reported = seen.refusal
             return seen
         before = self._answered.get(place)
         if before is None or seen.refusal is None or before.status != seen.refusal.status:

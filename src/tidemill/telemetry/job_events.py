@@ -93,6 +93,18 @@ class JobReleased(AttemptEvent, frozen=True, kw_only=True):
     reason: str
 
 
+class StartMissed(AttemptEvent, frozen=True, kw_only=True):
+    """A job was handed back uncharged because its handler could not start in time: after its claim more than
+    half of the pool's jitter had passed, by `late` seconds. A slow store, a busy event loop or slow
+    middleware does that; a larger `jitter=` of the pool allows for it."""
+
+    level: ClassVar[Level] = "warning"
+    sentence: ClassVar[str] = "job handed back: too late to start"
+    floods: ClassVar[bool] = True
+
+    late: float
+
+
 class BatchSplit(AttemptEvent, frozen=True, kw_only=True):
     """A call for `jobs` jobs failed, maybe of one of them: they come back, uncharged, in `parts` calls."""
 

@@ -183,7 +183,7 @@ class Attempt(msgspec.Struct, eq=False):
         return transaction(self.metering.store, self.job, self.definition, EndInWorker(self))
 
     def reserved(self, sent: float) -> None:
-        """Its claim, which was sent at that time of the loop, took units for it."""
+        """Its claim took units for it, at that time of the loop or later."""
         start_by = self.metering.start_by(self.job, sent)
         self.spending = Spending(
             self.metering,

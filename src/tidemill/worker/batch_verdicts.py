@@ -18,7 +18,7 @@ from tidemill.tasks.batches import Failed
 from tidemill.tasks.metering import Meter, WaitsForUnits
 from tidemill.tasks.payload import ResultCodec
 from tidemill.worker.attempt import storable
-from tidemill.worker.refused import is_overloaded, refused
+from tidemill.worker.refused import refused
 from tidemill.worker.translate import MESSAGE_CHARACTERS, Ends, describe, outcome_of
 
 Item = Done | Failed | Fail
@@ -81,9 +81,9 @@ def raised(
     if isinstance(error, WaitsForUnits):  # no job of a batch waits alone
         error = SnoozeFor(error.delay, error.reason)
     outcomes = [outcome_of(error, policy, job.attempt, job.priority, chance) for job in jobs]
-    if meter is not None and (outcome := refused(meter, error)) is not None:
-        too_large = outcome.error if isinstance(outcome, Fail) else None
-        return Verdict([outcome] * len(jobs), too_large, outcomes if is_overloaded(meter, error) else [])
+    if meter is not None and (told := refused(meter, error, jobs[0])) is not None:
+        too_large = told.outcome.error if isinstance(told.outcome, Fail) else None
+        return Verdict([told.outcome] * len(jobs), too_large, outcomes if told.overloaded else [])
     whole = isinstance(error, Steer) or concerns_all(error)
     return Verdict(outcomes, None if whole else describe(error))
 

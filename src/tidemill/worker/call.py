@@ -17,7 +17,7 @@ from tidemill.worker.spending import Spending
 
 
 def in_calls(attempts: Iterable[Attempt], sent: float) -> Iterator[Attempt]:
-    """What a claim, sent at that time of the loop, gave: jobs of batch tasks as calls, the others as they
+    """What a claim gave at that time of the loop or later: jobs of batch tasks as calls, the others as they
     are. Those of one call come one behind the other."""
     members: list[Attempt] = []
     for attempt in attempts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from tidemill.contract.store import Store
 from tidemill.core.job import Error
@@ -17,6 +18,7 @@ from tidemill.telemetry.events import (
     JobRetrying,
     JobSnoozed,
     OutcomeRefused,
+    StartMissed,
 )
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.emitter import Emitter
@@ -26,10 +28,11 @@ from tidemill.worker.stats import Stats
 
 class Endings:
     """`crashed` are attempts whose process died: whether that was one crash too many is the store's to
-    say, and it is asked, because crashes are rare and every claim would have to carry the limit."""
+    say, and it is asked, because crashes are rare and every claim would have to carry the limit. `on_missed`
+    is called with an attempt that came too late to start."""
 
-    def __init__(self, stats: Stats, emitter: Emitter) -> None:
-        self._stats, self._emitter = stats, emitter
+    def __init__(self, stats: Stats, emitter: Emitter, on_missed: Callable[[Attempt], None]) -> None:
+        self._stats, self._emitter, self._on_missed = stats, emitter, on_missed
         self._loop = asyncio.get_running_loop()
         self.crashed: list[tuple[Attempt, Error]] = []
 
@@ -50,6 +53,9 @@ class Endings:
                 stats.released += 1
                 reason = "unknown task" if unknown else _why_released(attempt)
                 tell(JobReleased, attempt, seconds=seconds, reason=reason)
+                if late := missed_by(attempt):
+                    tell(StartMissed, attempt, late=late)
+                    self._on_missed(attempt)
             case Await(needs):
                 stats.released += 1
                 whose = ", ".join(need.name for need in needs)
@@ -119,12 +125,19 @@ class Endings:
         )
 
 
+def missed_by(attempt: Attempt) -> float:
+    """By how many seconds its handler came too late to start; 0 when it did not."""
+    spending = (attempt.call or attempt).spending
+    handed_back = isinstance(attempt.outcome, Release)
+    return spending.late if spending is not None and handed_back else 0.0
+
+
 def _why_released(attempt: Attempt) -> str:
     run = attempt.call or attempt
     spending = run.spending
     if run.expired:
         return "lease over"
-    if spending is not None and spending.late:
+    if missed_by(attempt):
         return "too late"
     if spending is not None and spending.refusals and run.stop is None:
         return "refused"

@@ -15,7 +15,7 @@ from tidemill.worker.attempt import Attempt, Stop
 from tidemill.worker.batch_splits import Splits
 from tidemill.worker.call import Call
 from tidemill.worker.emitter import Emitter
-from tidemill.worker.refused import is_overloaded, refused
+from tidemill.worker.refused import refused
 from tidemill.worker.translate import outcome_of, timed_out
 
 
@@ -33,14 +33,14 @@ class Judge:
             return Release()
         if isinstance(attempt, Call):
             return self._divided(definition, attempt, error)
-        told = None if spending is None else refused(spending.meter, error)
-        if told is not None and spending is not None and not is_overloaded(spending.meter, error):
-            return told
+        told = None if spending is None else refused(spending.meter, error, job)
+        if told is not None and not told.overloaded:
+            return told.outcome
         failed = outcome_of(error, definition.retry, job.attempt, job.priority, self._entropy.chance())
         if told is None:
             return failed
         attempt.charged = failed
-        return told
+        return told.outcome
 
     def cancelled(self, attempt: Attempt, error: asyncio.CancelledError) -> Outcome | None:
         """None: its claim is lost, and nobody wants to know."""

@@ -35,8 +35,8 @@ _LEFTOVERS = 0.02
 
 
 class Pump:
-    """`adopt` takes claimed jobs into hand, with the time of the request by the event loop's clock and by the
-    boot clock, `stalled` hands back
+    """`adopt` takes claimed jobs into hand, with the earliest time at which the store took their units (by
+    the event loop's clock) and the time of the request (by the boot clock). `stalled` hands back
     what was claimed ahead. `also` are queues that may be served besides those of the options: they are
     listened to from the start."""
 
@@ -140,8 +140,10 @@ class Pump:
         self._pace.trip_took(self._loop.time() - began)
         if request is not None:
             claims = settled.claims or Claims(jobs=[])
-            # Of a request that was sent again the first may be what claimed: units are as old as that.
-            self._adopt(claims, began, began_boot)
+            # Of a request that was sent again the first may be what claimed: units are as old as that. They
+            # are younger by what the store waited before it took them (P20).
+            taken = began + min(claims.waited or 0.0, self._loop.time() - began)
+            self._adopt(claims, taken, began_boot)
             self._received(request, claims, alone=alone)
         else:
             self._told()

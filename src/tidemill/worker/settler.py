@@ -30,7 +30,7 @@ class Settler:
     ) -> None:
         self._hands, self._stats, self._emitter = hands, stats, emitter
         self._times, self._on_flow = times, on_flow
-        self._endings = Endings(stats, emitter)
+        self._endings = Endings(stats, emitter, times.missed)
         self._loop = asyncio.get_running_loop()
         self._failing, self._lost_at = 0, 0.0
 

@@ -15,7 +15,7 @@ from tidemill.core.claims import Claimed
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done, Outcome
 from tidemill.core.pools import PoolSettings
-from tidemill.core.refusals import Refusal
+from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.spending import Observation, Spent, Usage
 from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Guards
@@ -47,7 +47,7 @@ class Metering(msgspec.Struct, frozen=True):
     thread: int = msgspec.field(default_factory=threading.get_ident)
 
     def start_by(self, job: Claimed, sent: float) -> float:
-        """When the handler must have begun: the store took its units after `sent`, and counts with
+        """When the handler must have begun: the store took its units at `sent` or later, and counts with
         their call for no longer than the jitter."""
         settings = [self.pools.get(need.pool) for need in job.needs]
         return sent + TO_START * min(_guards(one).jitter for one in settings)
@@ -55,7 +55,8 @@ class Metering(msgspec.Struct, frozen=True):
 
 class Spending:
     """A `Tally` of one attempt. `made` says that its handler has begun: from then on a call may have been
-    made; `answered` that it returned, whatever became of its job. `needs` are what was taken with its claim,
+    made; `answered` that it returned, whatever became of its job. `late` is by how many seconds it came too
+    late to begin. `needs` are what was taken with its claim,
     when that is more than its job's. Handlers tell from any thread, so telling only appends."""
 
     def __init__(
@@ -71,7 +72,7 @@ class Spending:
     ) -> None:
         self._metering, self._job, self._deadline = metering, job, deadline
         self._start_by, self.made = start_by, made
-        self.late = self.answered = False
+        self.late, self.answered = 0.0, False
         needs = job.needs if needs is None else needs
         self.meter = Meter(needs, metering.pools, self, classifiers)
         self.problems: list[str] = []
@@ -81,7 +82,7 @@ class Spending:
 
     def begin(self) -> bool:
         """The handler is about to run. False when its units are too old for that."""
-        self.late = self._metering.loop.time() > self._start_by
+        self.late = max(0.0, self._metering.loop.time() - self._start_by)
         self.made = self.made or not self.late
         return not self.late
 
@@ -123,17 +124,29 @@ class Spending:
     def spent(self, outcome: Outcome | None) -> Spent:
         if not self.made:
             return Spent(made=False)
-        answered = self.answered or isinstance(outcome, Done) or bool(self._usages)
+        finished = self.answered or isinstance(outcome, Done)
         return Spent(
-            well=answered and not self.refusals,
-            usages=tuple(self._summed()),
+            well=(finished or bool(self._usages)) and not self.refusals,
+            usages=tuple(self._summed({} if finished else self._rejected())),
             observations=tuple(self._observations.values()),
         )
 
-    def _summed(self) -> list[Usage]:
-        """Per pool. Of a pool that was reserved more often than was told of, the largest reservations
-        count whole: a call nobody spoke of was made all the same."""
-        told: dict[Whose, list[Units]] = {}
+    def _rejected(self) -> dict[Whose, list[Units]]:
+        """What refused calls used: their request, and nothing else of what was reserved. Not where one
+        reservation is for several calls, nor where an answer broke off: it may have been counted."""
+        found: dict[Whose, list[Units]] = {}
+        for seen, refusal in self.refusals:
+            needs = [need for need in self._reserved if (need.pool, need.key) == (seen.pool, seen.key)]
+            single = all(need.units.get("requests", 1.0) <= 1.0 for need in needs)
+            broke_off = refusal.reason is Reason.OVERLOAD and refusal.status is None
+            if single and not broke_off:
+                units = {unit: 0.0 for need in needs for unit in need.units if unit not in IMPLIED}
+                found[seen.pool, seen.key] = [units]
+        return found
+
+    def _summed(self, told: dict[Whose, list[Units]]) -> list[Usage]:
+        """Per pool, beside what is `told` already. Of a pool that was reserved more often than was told of,
+        the largest reservations count whole: a call nobody spoke of was made all the same."""
         for usage in self._usages:
             told.setdefault((usage.pool, usage.key), []).append(usage.units)
         reserved: dict[Whose, list[Units]] = {}

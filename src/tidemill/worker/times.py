@@ -1,12 +1,12 @@
-"""Notes how long attempts ran, once their outcomes are in the store."""
+"""Notes how long attempts ran, and which could not start, once their outcomes are in the store."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from tidemill.tallies.instruments import Histogram, Instruments
-from tidemill.tallies.job_times import JOB_SECONDS
+from tidemill.tallies.instruments import Counter, Histogram, Instruments
+from tidemill.tallies.job_times import JOB_SECONDS, MISSED_STARTS
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.pace import Pace
 
@@ -17,6 +17,11 @@ class Times:
 
     def __init__(self, instruments: Instruments, pace: Pace) -> None:
         self._seconds, self._pace = instruments.own(Histogram(JOB_SECONDS)), pace
+        self._missed = instruments.own(Counter(MISSED_STARTS))
+
+    def missed(self, attempt: Attempt) -> None:
+        """Its handler could not start in time."""
+        self._missed.add(queue=attempt.job.queue, task=attempt.job.task)
 
     def note(self, ran: Sequence[Attempt]) -> None:
         queue = task = None

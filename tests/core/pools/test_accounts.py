@@ -11,6 +11,7 @@ from tidemill.core import accounts, usage
 from tidemill.core.accounts import Account, Denied, HandClosure, Taken
 from tidemill.core.breaker import Breaker
 from tidemill.core.calendars import Day
+from tidemill.core.foreign import CallFacts
 from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings
 from tidemill.core.refusals import Reason, Refusal
@@ -100,7 +101,14 @@ def test_answers_that_are_slow_to_come_are_not_taken_for_strangers() -> None:
     account = accounts.settled(POOL, answer.account, answer.reservation, None, at(90))
     seen = Observation(pool="gemini", remaining={"requests per minute": 9})
     told = accounts.observed(
-        POOL, account, seen, "late", at(90), chance=0.5, running=1, left=answer.reservation.left
+        POOL,
+        account,
+        seen,
+        "late",
+        at(90),
+        chance=0.5,
+        running=1,
+        call=CallFacts(left=answer.reservation.left),
     )
     assert usage.foreign(POOL, told, at(90)) == {}
     early = taken(ask(Account(), "a", 0))
@@ -109,7 +117,7 @@ def test_answers_that_are_slow_to_come_are_not_taken_for_strangers() -> None:
         account = taken(ask(account, f"{n}", 1)).account
     seen = Observation(pool="gemini", remaining={"requests per minute": 0})
     told = accounts.observed(
-        POOL, account, seen, "a", at(20), chance=0.5, running=1, left=early.reservation.left
+        POOL, account, seen, "a", at(20), chance=0.5, running=1, call=CallFacts(left=early.reservation.left)
     )
     assert usage.foreign(POOL, told, at(20)) == {}, "it was counted last, with all our calls in it"
 

@@ -134,18 +134,42 @@ def test_a_hint_is_a_floor_whatever_the_reason(
 
 def test_which_reasons_spend_an_attempt() -> None:
     for reason in Reason:
-        spent = spends_attempt(Breaker(), Refusal(reason=reason), at(0))
+        spent = spends_attempt(Breaker(), Refusal(reason=reason), at(0), SEEN)
         assert spent == (reason is Reason.TOO_LARGE), reason
         assert spent <= (reason not in UNCHARGED)
 
 
 def test_overload_spends_attempts_once_the_budget_is_gone_and_it_comes_back() -> None:
     storm, breaker = Refusal(reason=Reason.OVERLOAD), Breaker()
-    for _ in range(int(BUDGET)):
-        assert not spends_attempt(breaker, storm, at(0))
-        breaker = trip(storm, breaker=breaker)
-    assert spends_attempt(breaker, storm, at(30))
-    assert not spends_attempt(breaker, storm, at(61))
+    for second in range(int(BUDGET)):
+        assert not spends_attempt(breaker, storm, at(second), PROBE)
+        breaker = trip(storm, breaker=breaker, now=at(second), seen=PROBE)
+    assert spends_attempt(breaker, storm, at(30), PROBE)
+    assert not spends_attempt(breaker, storm, at(70), PROBE)
+
+
+def test_calls_claimed_before_an_overload_closed_the_pool_belong_to_its_incident() -> None:
+    """Forty calls under way meet one overload: the pool pays once, and no job does."""
+    storm, breaker = Refusal(reason=Reason.OVERLOAD), Breaker()
+    for call in range(40):
+        early = Seen(chance=0.5, claimed=at(-call / 100).boot)
+        assert not spends_attempt(breaker, storm, at(1 + call / 100), early)
+        breaker = trip(storm, breaker=breaker, now=at(1 + call / 100), seen=early)
+    assert breaker.budget.left == BUDGET - 1
+    opened = answered(probing(breaker, "job"), "job", at(20))
+    straggler = Seen(chance=0.5, claimed=at(0).boot)
+    assert trip(storm, breaker=opened, now=at(21), seen=straggler).budget == opened.budget
+    later = Seen(chance=0.5, claimed=at(20.5).boot)
+    assert trip(storm, breaker=opened, now=at(21), seen=later).budget.left == pytest.approx(
+        BUDGET - 2 + 1 / 3
+    )
+
+
+def test_an_overload_without_a_claim_belongs_to_the_closure_that_stands() -> None:
+    storm = Refusal(reason=Reason.OVERLOAD)
+    breaker = trip(storm)
+    assert breaker.budget.left == BUDGET - 1
+    assert trip(storm, breaker=breaker, now=at(1)).budget == breaker.budget
 
 
 def test_only_one_units_rate_is_closed() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidemill.core import accounts, learning
 from tidemill.core.accounts import Account, Denied, Taken
@@ -121,3 +123,72 @@ def test_people_who_set_another_amount_know_better() -> None:
     again = accounts.observed(raised, account, seen, None, at(2), chance=0.5, running=1)
     assert accounts.believed(raised, again, at(2)).limits[0].amount == 30, "the provider has the last word"
     assert not learning.matters(raised, account.learned, {}, START)
+
+
+def well(account: Account, seconds: float) -> Account:
+    return accounts.succeeded(POOL, account, at(seconds))
+
+
+def guessed() -> Account:
+    """Refused twice in two windows; from second 70 on half is believed."""
+    account = told(Account(), 0, refused=True)
+    account = told(account, 70, refused=True)
+    assert allowed(account, 70) == 30
+    return account
+
+
+def test_a_guess_recovers_within_a_few_windows_of_successes() -> None:
+    account = guessed()
+    for second in range(70, 70 + 121):
+        account = well(account, second)
+    assert allowed(account, 129) == allowed(account, 190) == 60
+    stays = guessed()
+    assert allowed(well(stays, 129), 129) == 30, "not before a window is over"
+    assert allowed(well(stays, 130), 130) == 45
+    assert allowed(stays, 600) == 30, "without successes it stays"
+
+
+def test_one_more_refusal_backs_off_again_and_for_longer() -> None:
+    account = well(guessed(), 130)
+    account = told(account, 140, refused=True)
+    assert allowed(account, 140) == 22.5, "half of what was believed"
+    assert allowed(well(account, 201), 201) == 22.5, "two windows, this time"
+    account = well(account, 261)
+    assert allowed(account, 261) == 37.5
+    assert told(account, 262, refused=True).learned[NAME].patience == 4
+
+
+def test_refusals_of_one_burst_back_off_once() -> None:
+    account = well(guessed(), 130)
+    for second in (140, 141, 150):
+        account = told(account, second, refused=True)
+    assert allowed(account, 150) == 22.5
+
+
+def test_a_guess_that_is_whole_again_is_remembered_until_its_time() -> None:
+    account = well(well(guessed(), 130), 190)
+    assert allowed(account, 190) == 60
+    assert allowed(told(account, 200, refused=True), 200) == 30
+    forgotten = 70 + learning.GUESS_LASTS * 60
+    assert allowed(told(account, forgotten, refused=True), forgotten) == 60
+
+
+def test_a_stated_amount_does_not_rise_with_successes() -> None:
+    account = told(Account(), 0, 30)
+    for second in range(0, 600, 10):
+        account = well(account, second)
+    assert allowed(account, 600) == 30
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 90), st.booleans()), max_size=60))
+def test_a_guess_never_passes_what_people_set_and_always_recovers(steps: list[tuple[float, bool]]) -> None:
+    account, now = Account(), 0.0
+    for wait, refused in steps:
+        now += wait
+        account = told(account, now, refused=True) if refused else well(account, now)
+        assert 1 <= allowed(account, now) <= 60
+    for _ in range(learning.GUESS_LASTS * 4):
+        now += 15
+        account = well(account, now)
+        assert allowed(account, now) <= 60
+    assert allowed(account, now) == 60

@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -248,3 +249,22 @@ async def test_i14_a_claim_that_took_units_waits_for_the_disk(store: SqliteStore
     assert store._writer._synchronous == "full"
     await store.claim(request("w", 2))
     assert store._writer._synchronous == "normal"
+
+
+async def test_p20_a_claim_tells_how_long_it_stood_behind_other_steps(store: SqliteStore) -> None:
+    await store.declare_pools({"m": NARROW})
+    await store.insert([jobs(2, Need("m"))])
+    gate = threading.Event()
+    before = store._writer.submit(lambda _: gate.wait(5), durable=False)
+    began = time.monotonic()
+    claiming = asyncio.ensure_future(store.claim(request("w", 1)))
+    await asyncio.sleep(0)  # it stands in line
+    seen = time.monotonic()
+    until = time.monotonic()
+    gate.set()
+    assert await before
+    claims = await claiming
+    assert claims.waited is not None
+    assert until - seen <= claims.waited <= time.monotonic() - began
+    again = await store.claim(request("w", 1))
+    assert (len(again.jobs), again.waited) == (2, None)

@@ -42,6 +42,10 @@ class Paced(msgspec.Struct, frozen=True, tag="paced"):
         rolling, mark = self.rolling.taken(limit, units, now, guards)
         return type(self)(rolling, max(self.next, now.boot) + units / _rate(limit)), mark
 
+    def taken_until(self, limit: Limit, units: float, until: float, now: Instant, guards: Guards) -> Self:
+        """As `Rolling.taken_until`. The pace of our own calls stays as it is."""
+        return type(self)(self.rolling.taken_until(limit, units, until, now, guards), self.next)
+
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
         """The pace is kept: a call was made."""
         return type(self)(self.rolling.returned(limit, units, mark, now), self.next)

@@ -47,13 +47,20 @@ class Rolling(msgspec.Struct, frozen=True, tag="rolling"):
         return wait
 
     def taken(self, limit: Limit, units: float, now: Instant, guards: Guards) -> tuple[Self, float]:
-        width = seconds_of(limit) / SLOTS
-        end = (math.floor(now.boot / width) + 1) * width
+        end = _slot_end(limit, now.boot)
         kept = self._counted(limit, now, guards)
         if kept and kept[-1][0] >= end:
             *before, (end, units_there) = kept
             return type(self)((*before, (end, units_there + units))), end
         return type(self)((*kept, (end, units))), end
+
+    def taken_until(self, limit: Limit, units: float, until: float, now: Instant, guards: Guards) -> Self:
+        """After a take by others that is free again at boot time `until`, at most a window from now. Our next
+        call keeps the jitter from it, as from a wait that a provider states."""
+        end = _slot_end(limit, until - seconds_of(limit))
+        slots = dict(self._counted(limit, now, guards))
+        slots[end] = slots.get(end, 0.0) + units
+        return type(self)(tuple(sorted(slots.items())))
 
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
         return type(self)(tuple((end, there - units if end == mark else there) for end, there in self.slots))
@@ -64,3 +71,9 @@ class Rolling(msgspec.Struct, frozen=True, tag="rolling"):
     def _counted(self, limit: Limit, now: Instant, guards: Guards) -> tuple[Slot, ...]:
         since = now.boot - seconds_of(limit) - guards.jitter
         return self.slots[bisect_right(self.slots, since, key=_end) :]
+
+
+def _slot_end(limit: Limit, boot: float) -> float:
+    """Of the slot that a moment belongs to."""
+    width = seconds_of(limit) / SLOTS
+    return (math.floor(boot / width) + 1) * width

@@ -34,6 +34,10 @@ class StoreClock:
     def boot_id(self, of_schema: str) -> None:
         self._boot_id = of_schema
 
+    def own(self) -> float:
+        """Boot time of this process's own clock, for durations."""
+        return self._own.boot()
+
     def asked(self) -> Asked:
         if self._given is not None:
             return self._given.wall(), self._given.boot(), None

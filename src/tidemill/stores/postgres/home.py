@@ -35,9 +35,14 @@ class Home:
 
     async def run(self, plan: Plan, verb: Verb[T], *, repeatable: bool = True) -> T:
         """Look, decide, commit: in one transaction."""
+        answer, _ = await self.run_timed(plan, verb, repeatable=repeatable)
+        return answer
 
-        async def work(step: Step) -> T:
-            return await self.run_in(step, plan, verb)
+    async def run_timed(self, plan: Plan, verb: Verb[T], *, repeatable: bool = True) -> tuple[T, float]:
+        """... and `Step.decided`."""
+
+        async def work(step: Step) -> tuple[T, float]:
+            return await self.run_in(step, plan, verb), step.decided
 
         return await self.connection.run(work, repeatable=repeatable, patience=patience_for(len(plan.first)))
 

@@ -27,9 +27,10 @@ async def settle(home: Home, settlements: Sequence[Settlement], request: ClaimRe
     """What is plain is settled first: the others need a step of their own, and nobody waits for it."""
     if not settlements:
         return Settled([], None if request is None else await claim(home, request))
+    began = home.connection.clock.own()
     plain = _plain(settlements)
     if not plain:
-        return await _settle_slowly(home, settlements, request)
+        return await _settle_slowly(home, settlements, request, began)
     with_claim = request is not None and len(plain) == len(settlements) and may_be_plain(request)
     left, claims = await _send(home, [settlements[at] for at in plain], request if with_claim else None)
     done = {at for number, at in enumerate(plain, 1) if number not in left}
@@ -37,8 +38,8 @@ async def settle(home: Home, settlements: Sequence[Settlement], request: ClaimRe
     rest = [at for at in range(len(settlements)) if at not in done]
     asked = None if claims is not None else request
     if not rest:
-        return Settled(answers, claims if asked is None else await claim_slowly(home, asked))
-    settled = await _settle_slowly(home, [settlements[at] for at in rest], asked)
+        return Settled(answers, claims if asked is None else await claim_slowly(home, asked, began))
+    settled = await _settle_slowly(home, [settlements[at] for at in rest], asked, began)
     for at, answer in zip(rest, settled.answers, strict=True):
         answers[at] = answer
     return Settled(answers, claims or settled.claims, settled.news)
@@ -80,10 +81,15 @@ async def settle_in(home: Home, step: Step, settlements: Sequence[Settlement]) -
 
 
 async def _settle_slowly(
-    home: Home, settlements: Sequence[Settlement], request: ClaimRequest | None
+    home: Home, settlements: Sequence[Settlement], request: ClaimRequest | None, began: float
 ) -> Settled:
     plan = plans.settle(settlements, request)
-    return await home.run(plan, lambda records: engine.settle(records, settlements, request))
+    settled, decided = await home.run_timed(
+        plan, lambda records: engine.settle(records, settlements, request)
+    )
+    if settled.claims is not None:
+        settled.claims.after(decided - began)
+    return settled
 
 
 def _plain(settlements: Sequence[Settlement]) -> list[int]:

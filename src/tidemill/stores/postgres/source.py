@@ -65,10 +65,14 @@ class Source:
         self._view: View | None = None
 
     async def begin(self) -> None:
-        row = await self._step.first(SQL.begin, *self._step.clock.asked())
+        clock = self._step.clock
+        sent = clock.own()
+        row = await self._step.first(SQL.begin, *clock.asked())
         assert row is not None  # noqa: S101 - a function call has one row
-        wall, boot, epoch, picks, seq, fence = row
-        self._step.clock.heard(wall, boot, epoch)
+        wall, boot, epoch, picks, seq, fence, waited = row
+        # Somebody may have set the server's clock meanwhile: it waited no longer than we did.
+        self._step.decided = sent + min(max(0.0, waited or 0.0), clock.own() - sent)
+        clock.heard(wall, boot, epoch)
         numbers = Numbers(wall, boot, self._step.clock.boot_id, picks, seq, fence)
         self._view = View(self._step, numbers)
 

@@ -28,6 +28,8 @@ class Step:
         """Who is to be woken when this is committed."""
         self.ended: list[str] = []
         """Jobs that end with this."""
+        self.decided = 0.0
+        """When this had its turn, or earlier, by our own clock."""
         self._here, self._begin = here, begin
         self._reading: Reading | None = None
 

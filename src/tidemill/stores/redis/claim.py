@@ -21,8 +21,11 @@ CLAIM = scripts.load("claim")
 SLOW, CLAIM_WANTED = b"slow", b"claim"
 
 
-async def claim(slow: Slow, request: ClaimRequest, draw: Draw | None = None) -> Claims:
-    """`draw`: of a claim that was begun already."""
+async def claim(
+    slow: Slow, request: ClaimRequest, draw: Draw | None = None, began: float | None = None
+) -> Claims:
+    """`draw`: of a claim that was begun already. `began` is when the verb was called, by our own clock."""
+    began = slow.shard.time() if began is None else began
     if request.ids is None:
         draw = draw or Draw(slow.entropy)
         reply = await slow.shard.run(CLAIM, *words(request, draw), repeatable=True)
@@ -30,12 +33,14 @@ async def claim(slow: Slow, request: ClaimRequest, draw: Draw | None = None) -> 
             reply = await slow.shard.run(CLAIM, *words(request, draw), repeatable=True)
         if reply != SLOW:
             return claims(reply, draw)
-    return await by_the_engine(slow, request)
+    return await by_the_engine(slow, request, began)
 
 
-async def by_the_engine(slow: Slow, request: ClaimRequest) -> Claims:
+async def by_the_engine(slow: Slow, request: ClaimRequest, began: float) -> Claims:
     request = bounded(request, STEPPED)
-    return await slow.run(plans.claim(request), lambda records: engine.claim(records, request))
+    plan = plans.claim(request)
+    claims, decided = await slow.run_timed(plan, lambda records: engine.claim(records, request))
+    return claims.after(decided - began)
 
 
 def bounded(request: ClaimRequest, most: int) -> ClaimRequest:

@@ -31,6 +31,7 @@ async def settle(slow: Slow, settlements: Sequence[Settlement], request: ClaimRe
     no outcome depends on another's, but for the jobs of one call, which all go the same way."""
     if not settlements:
         return Settled([], None if request is None else await claim.claim(slow, request))
+    began = slow.shard.time()
     words = [_words_of(item) for item in settlements]
     if len({item.job for item in settlements}) < len(settlements):
         words = [None for _ in settlements]
@@ -42,7 +43,7 @@ async def settle(slow: Slow, settlements: Sequence[Settlement], request: ClaimRe
     settled = await _by_the_engine(slow, left)
     others = iter(settled.answers)
     found = [next(others) if answer is None else answer for answer in answers]
-    return Settled(found, await _claims(slow, claimed, request, draw), settled.news)
+    return Settled(found, await _claims(slow, claimed, request, draw, began), settled.news)
 
 
 async def _by_the_script(
@@ -82,13 +83,15 @@ def _whole_calls(items: Sequence[Settlement], count: int) -> int:
     return count
 
 
-async def _claims(slow: Slow, claimed: Any, request: ClaimRequest | None, draw: Draw) -> Claims | None:
+async def _claims(
+    slow: Slow, claimed: Any, request: ClaimRequest | None, draw: Draw, began: float
+) -> Claims | None:
     if request is None:
         return None
     if claimed == SLOW:
-        return await claim.by_the_engine(slow, request)
+        return await claim.by_the_engine(slow, request, began)
     if claimed is None or claimed == CLAIM_WANTED:
-        return await claim.claim(slow, request, draw if claimed else None)
+        return await claim.claim(slow, request, draw if claimed else None, began)
     return claim.claims(claimed, draw)
 
 

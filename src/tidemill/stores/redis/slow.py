@@ -32,6 +32,11 @@ class Slow:
         self._jitter = SystemEntropy()
 
     async def run(self, plan: Plan, verb: Callable[[Records], T]) -> T:
+        answer, _ = await self.run_timed(plan, verb)
+        return answer
+
+    async def run_timed(self, plan: Plan, verb: Callable[[Records], T]) -> tuple[T, float]:
+        """... and `RedisSource.decided` of the try that was written."""
         step, tries = _Step(self, verb), 0
         while True:
             try:
@@ -40,7 +45,7 @@ class Slow:
                 tries += 1
                 await step.pause(tries)
             else:
-                return answer
+                return answer, step.decided
 
     def source(self) -> RedisSource:
         return RedisSource(self.shard, self.entropy, self.shard.deadline())
@@ -74,6 +79,10 @@ class _Step(Generic[T]):
             self._turn = self._turn or self._slow.new_turn()
         self._source = RedisSource(self._slow.shard, self._slow.entropy, self._until, self._turn)
         yield self._source
+
+    @property
+    def decided(self) -> float:
+        return 0.0 if self._source is None else self._source.decided
 
     async def pause(self, tries: int) -> None:
         in_time(self._slow.shard, self._until)

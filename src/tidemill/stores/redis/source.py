@@ -48,13 +48,18 @@ class RedisSource:
         self._checks: dict[Want, list[Words]] = {}
         self._now: tuple[float, float] | None = None
         self.looks = 0
+        self.decided = 0.0
+        """When the first look was sent that was answered, by our own clock: the step goes by its time."""
 
     async def look(self, wanted: Mapping[Want, int]) -> tuple[Rows, Numbers]:
         self.looks += 1
         questions = Questions(wanted)
         words = (self._step, *questions.words())
+        sent = self._shard.time()
         while not (reply := await self._shard.run(LOOK, *words, repeatable=True)):
             await self._wait_for_turn()
+            sent = self._shard.time()
+        self.decided = self.decided or sent
         (wall, boot, boot_id, picks, seq, fence), *answers = reply
         numbers = Numbers(float(wall), float(boot), boot_id.decode(), int(picks), int(seq), int(fence))
         self._now = self._now or (numbers.wall, numbers.boot)

@@ -150,7 +150,13 @@ def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
             blocked.append(name)
     transaction.refresh_lanes()
     claiming.note()
-    return Claims(jobs=claiming.jobs, blocked=tuple(blocked), gone=tuple(gone), news=transaction.take_news())
+    return Claims(
+        jobs=claiming.jobs,
+        blocked=tuple(blocked),
+        gone=tuple(gone),
+        news=transaction.take_news(),
+        waited=0.0,
+    )
 
 
 def _open(claiming: Claiming, job: Job) -> bool:
@@ -211,6 +217,7 @@ def _by_queues(claiming: Claiming) -> Claims:
         next_due=wait,
         lingers=any(lingers(transaction, queue) for queue in pooled),
         news=transaction.take_news(),
+        waited=0.0,
     )
 
 

@@ -129,16 +129,23 @@ class SqliteStore:
         return await self._writer.submit(lambda transaction: admit(transaction, admissions), durable=True)
 
     async def claim(self, request: ClaimRequest) -> Claims:
+        began = self._clock.boot()
         return await self._writer.submit(
-            lambda transaction: claim(transaction, request, self._entropy.claim_id), durable=False
+            lambda transaction: self._claim(transaction, request, began), durable=False
         )
 
+    def _claim(self, transaction: Transaction, request: ClaimRequest, began: float) -> Claims:
+        """P20: it waited for the steps before it, and for the file's lock."""
+        return claim(transaction, request, self._entropy.claim_id).after(transaction.boot - began)
+
     async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+        began = self._clock.boot()
+
         def settle_and_claim(transaction: Transaction) -> Settled:
             answers = settle(transaction, settlements, self._entropy.chance)
             transaction.refresh_lanes()
             news = transaction.take_news()
-            claims = None if request is None else claim(transaction, request, self._entropy.claim_id)
+            claims = None if request is None else self._claim(transaction, request, began)
             return Settled(answers, claims, news)
 
         return await self._writer.submit(settle_and_claim, durable=bool(settlements))

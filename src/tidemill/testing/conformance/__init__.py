@@ -88,7 +88,14 @@ from tidemill.testing.conformance.claiming import (  # noqa: E402
     TestPause,
     TestRepeatedClaim,
 )
-from tidemill.testing.conformance.closing import TestOverloads, TestProbe, TestRefusals  # noqa: E402
+from tidemill.testing.conformance.closing import (  # noqa: E402
+    TestGuesses,
+    TestOverloads,
+    TestProbe,
+    TestRefusals,
+    TestReportedRefusals,
+    TestWaits,
+)
 from tidemill.testing.conformance.copying import TestCopies  # noqa: E402
 from tidemill.testing.conformance.course_finding import TestFindCourses  # noqa: E402
 from tidemill.testing.conformance.declaring import (  # noqa: E402
@@ -184,6 +191,7 @@ __all__ = [
     "TestFilters",
     "TestFind",
     "TestFindCourses",
+    "TestGuesses",
     "TestHandles",
     "TestHeartbeat",
     "TestHistory",
@@ -220,6 +228,7 @@ __all__ = [
     "TestRememberedIds",
     "TestRepeatedClaim",
     "TestReplace",
+    "TestReportedRefusals",
     "TestRerun",
     "TestReserve",
     "TestRings",
@@ -235,6 +244,7 @@ __all__ = [
     "TestTooLarge",
     "TestUpkeep",
     "TestWaitingForPools",
+    "TestWaits",
     "TestWhatMatches",
     "TestWorkers",
     "asked",

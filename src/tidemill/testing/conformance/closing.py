@@ -7,10 +7,10 @@ import pytest
 
 from tidemill.core.batching import Batching
 from tidemill.core.calendars import Day
-from tidemill.core.changes import Cancel
+from tidemill.core.changes import Cancel, RetryNow
 from tidemill.core.claims import Claimed, Settlement
 from tidemill.core.limits import Limit
-from tidemill.core.outcomes import Answer, Done, Release, Retrying
+from tidemill.core.outcomes import Answer, Done, Fail, Release, Retrying, Snooze
 from tidemill.core.pool_news import Happened
 from tidemill.core.pools import PoolSettings
 from tidemill.core.refusals import Reason
@@ -19,6 +19,7 @@ from tidemill.core.states import State
 from tidemill.testing.conformance.driver import OOPS, UNMADE, Driver, ids, need, new, refusing
 
 MODEL = PoolSettings(limits=(Limit.requests(20, per="minute"), Limit.requests(500, per=Day())))
+LARGE = PoolSettings(limits=(Limit.requests(1000, per="minute"),))
 WELL = Spent(well=True)
 OVERLOADED = refusing("m", Reason.OVERLOAD)
 
@@ -188,11 +189,21 @@ class TestRefusals:
 
 
 class TestOverloads:
-    async def test_p17_i16_the_pool_pays_first_and_then_the_job(self, drive: Driver) -> None:
+    async def test_p17_i16_calls_claimed_before_the_closure_belong_to_its_incident(
+        self, drive: Driver
+    ) -> None:
         await begin(drive, 12)
         answers = [await overloaded(drive, job) for job in await drive.take()]
-        assert answers == [[Answer.OK]] * 10 + [[Answer.CHARGED]] * 2
-        assert [(await drive.job(job)).attempts for job in ("09", "10")] == [0, 1]
+        assert answers == [[Answer.OK]] * 12
+        assert (await drive.pool("m")).account.breaker.budget.left == 9
+        assert {(await drive.job(f"{job:02}")).attempts for job in range(12)} == {0}
+
+    async def test_p17_i16_the_pool_pays_first_and_then_the_job(self, drive: Driver) -> None:
+        await begin(drive, 1, LARGE)
+        await incidents(drive, 10)
+        assert (await drive.job("00")).attempts == 0
+        assert await overloaded(drive, await drive.take_one()) == [Answer.CHARGED]
+        assert (await drive.job("00")).attempts == 1
 
     async def test_p17_b4_a_whole_call_pays(self, drive: Driver) -> None:
         """Only its first job tells of the call; the others would go back uncharged for ever."""
@@ -212,13 +223,22 @@ class TestOverloads:
 
 async def exhausted(drive: Driver) -> tuple[list[Claimed], Claimed]:
     """The jobs of one call and that of another, of a pool that has paid for all the overloads it pays for."""
-    await begin(drive, 10)
+    await begin(drive, 1, LARGE)
+    await incidents(drive, 10)
+    await drive.settle(await drive.take_one(), Done(), WELL)
     rule = Batching(max_items=3)
     await drive.add(*[new(job, batching=rule, needs=(need("m"),), priority=9) for job in "abcd"])
     held = await drive.take()
-    for job in held[:10]:
-        await overloaded(drive, job)
-    return held[10:13], held[13]
+    return held[:3], held[3]
+
+
+async def incidents(drive: Driver, count: int) -> None:
+    """As many overloads, each after the pool had opened again, all within a minute."""
+    for _ in range(count):
+        assert await overloaded(drive, await drive.take_one()) == [Answer.OK]
+        drive.clock.advance(5.0)
+        probe = await drive.take_one()
+        await drive.settle(probe, Release(), WELL)
 
 
 async def overloaded(drive: Driver, *held: Claimed) -> list[Answer]:
@@ -228,6 +248,67 @@ async def overloaded(drive: Driver, *held: Claimed) -> list[Answer]:
         for at, job in enumerate(held)
     ]
     return (await drive.store.settle(told)).answers
+
+
+class TestWaits:
+    async def test_p20_a_claim_says_how_long_it_waited_and_a_repetition_does_not(self, drive: Driver) -> None:
+        """Those who hold a lock for long are in the tests of each store."""
+        await begin(drive, 2)
+        claims = await drive.claim(limit=1)
+        assert claims.waited is not None
+        assert 0 <= claims.waited < 5
+        [job] = claims.jobs
+        again = await drive.claim(limit=1, number=drive.numbers["w"])
+        assert (ids(again.jobs), again.waited) == ([job.id], None)
+        settlement = Settlement(job.id, job.fence, job.claim, Done(), WELL)
+        settled = await drive.store.settle([settlement], drive.request(limit=1))
+        assert settled.claims is not None
+        assert settled.claims.waited is not None
+
+
+class TestReportedRefusals:
+    async def test_p19_excuses_in_a_row_are_counted(self, drive: Driver) -> None:
+        await begin(drive, 1, LARGE)
+        for count in range(1, 4):
+            await drive.settle(await drive.take_one(), Release(excused=True), WELL)
+            await drive.settle(await drive.take_one(), Release(), UNMADE)
+            again = await drive.take_one()
+            assert (again.needs[0].excused, again.attempt) == (count, 1)
+            await drive.settle(again, Release(), UNMADE)
+
+    @pytest.mark.parametrize("outcome", [Retrying(0.0, OOPS), Snooze(0.0)])
+    async def test_p19_a_charged_or_postponed_attempt_ends_the_row(
+        self, drive: Driver, outcome: Retrying | Snooze
+    ) -> None:
+        await begin(drive, 1, LARGE)
+        await drive.settle(await drive.take_one(), Release(excused=True), WELL)
+        await drive.settle(await drive.take_one(), outcome, WELL)
+        assert (await drive.take_one()).needs == (need("m"),)
+
+    async def test_p19_so_does_a_retry_by_hand(self, drive: Driver) -> None:
+        await begin(drive, 1, LARGE)
+        await drive.settle(await drive.take_one(), Release(excused=True), WELL)
+        await drive.settle(await drive.take_one(), Fail(OOPS), WELL)
+        await drive.amend(RetryNow(), "00")
+        assert (await drive.take_one()).needs == (need("m"),)
+
+
+class TestGuesses:
+    async def test_p16_a_guess_rises_with_successes_up_to_what_was_declared(self, drive: Driver) -> None:
+        await begin(drive, 2, LARGE)
+        for _ in range(2):
+            rate = refusing("m", Reason.RATE, retry_after=1)
+            await drive.settle(await drive.take_one(), Release(), rate)
+            drive.clock.advance(61)
+        assert await self.believed(drive) == 500
+        for amount in (750, 1000, 1000):
+            await drive.settle(await drive.take_one(), Release(), WELL)
+            assert await self.believed(drive) == amount
+            drive.clock.advance(61)
+
+    async def believed(self, drive: Driver) -> float:
+        [limit] = (await drive.pool("m")).limits
+        return limit.amount if limit.learned is None else limit.learned.amount
 
 
 class TestProbe:

@@ -66,18 +66,24 @@ amounts = st.dictionaries(
 )
 pool_changes = st.one_of(st.none(), st.builds(PoolChanges, amounts=amounts))
 
+RESETS = 1_700_000_100.0
 refusals = st.builds(
     Refusal,
     reason=st.sampled_from(list(Reason)),
     unit=st.sampled_from((None, None, "tokens")),
     retry_after=st.sampled_from((None, 5.0, 40.0)),
-    resets_at=st.sampled_from((None, None, 1_700_000_100.0)),
+    resets_at=st.sampled_from((None, None, RESETS)),
     slow=st.booleans(),
     text=st.sampled_from(("", "too fast 慢一点")),
 )
 observations = st.builds(
     lambda place, remaining, amounts, refusal: Observation(
-        pool=place[0], key=place[1], remaining=remaining, amounts=amounts, refusal=refusal
+        pool=place[0],
+        key=place[1],
+        remaining=remaining,
+        amounts=amounts,
+        resets=dict.fromkeys(remaining, RESETS) if amounts else {},
+        refusal=refusal,
     ),
     any_places,
     st.sampled_from(({}, {}, {PER_MINUTE: 2.0}, {TOKENS: 150.0})),

@@ -88,7 +88,7 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Fail, st.just(OOPS)),
     st.builds(Cancelled, st.just("enough")),
     st.builds(Split, st.sampled_from(("1", "2"))),
-    st.builds(Release, st.booleans()),
+    st.booleans().map(lambda unknown: Release(unknown=unknown, excused=not unknown)),
     st.builds(Await, st.lists(single_needs, min_size=1, max_size=2).map(tuple)),
     st.builds(Crashed, st.just(OOPS)),
 )

@@ -27,7 +27,7 @@ from tidemill.telemetry.current import CURRENT, TOGETHER
 from tidemill.worker import batch_verdicts as verdicts
 from tidemill.worker.batch_verdicts import stored
 from tidemill.worker.parent import die_with_parent
-from tidemill.worker.refused import is_overloaded, refused
+from tidemill.worker.refused import refused
 from tidemill.worker.runners.child_reporter import ChildReporter, Order, WorkerPipe
 from tidemill.worker.runners.main_module import MainNotImported, import_main
 from tidemill.worker.runners.messages import (
@@ -197,10 +197,12 @@ class Child:
         except BaseException as error:  # noqa: BLE001
             if reporter.stopped and isinstance(error, asyncio.CancelledError):
                 return StopReply()
-            judged = refused(reporter.meter(), error)
+            decision = refused(reporter.meter(), error, run.job)
             policy = _policy(run, definition)
             failed = outcome_of(error, policy, run.job.attempt, run.job.priority, run.chance)
-            return Ended(judged or failed, failed if is_overloaded(reporter.meter(), error) else None)
+            if decision is None:
+                return Ended(failed)
+            return Ended(decision.outcome, failed if decision.overloaded else None)
         return Ended(stored(result, definition.result))
 
     async def _handle_call(

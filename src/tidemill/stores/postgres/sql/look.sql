@@ -6,7 +6,11 @@
 
 -- name: begin
 -- $1 wall, $2 boot, $3 epoch
-SELECT wall, boot, epoch, picks, seq, fence FROM tidemill.begin_step($1, $2, $3);
+-- `waited` is how long the statement has waited for its turn, by the server's clock alone; NULL with a test's clock.
+SELECT b.wall, b.boot, b.epoch, b.picks, b.seq, b.fence,
+    CASE WHEN $1::double precision IS NULL
+        THEN b.wall - c.skew - extract(epoch FROM statement_timestamp())::double precision END AS waited
+FROM tidemill.begin_step($1, $2, $3) AS b, tidemill.clock AS c;
 
 -- name: take_places
 SELECT nextval('tidemill.places') FROM generate_series(1, $1::integer);

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine
+from msgspec.structs import replace
 
 from tidemill.contract.store import Store
-from tidemill.core.claims import Claimed, ClaimRequest
+from tidemill.core.claims import Claimed, ClaimRequest, Claims, Settled
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.queues import Inserted
@@ -72,9 +73,11 @@ async def _answer(verb: Awaitable[T]) -> T | str:
 
 
 def _comparable(answer: Any) -> Any:
-    """Sentences are each store's own; that there is one is not."""
+    """Sentences are each store's own; that there is one is not. So is how long a claim waited (P20)."""
     if isinstance(answer, list):
         return [_comparable(item) for item in answer]
     if isinstance(answer, Inserted):
         return (answer.verdict, answer.id, bool(answer.problem))
-    return answer
+    if isinstance(answer, Settled):
+        return replace(answer, claims=_comparable(answer.claims))
+    return replace(answer, waited=None) if isinstance(answer, Claims) else answer
