@@ -59,6 +59,15 @@ async def test_a_row_that_says_processing_without_a_job_is_embedded(tmp_path: Pa
         assert (await bench.post(post.id)).rag_status == "completed"
 
 
+async def test_an_article_that_was_completed_since_the_look_gets_no_job(tmp_path: Path) -> None:
+    """The look found it pending and its job gone; another run completed it before it was sent again."""
+    async with bench_in(tmp_path) as bench:
+        seen = await bench.posts.create("刚好完成", "内容")
+        await change_row(bench, seen.id, rag_status="completed")
+        assert await Standing(bench.posts).again([seen]) == []
+        assert (await bench.post(seen.id)).rag_status == "completed"
+
+
 async def test_an_article_whose_job_somebody_cancelled_says_so(tmp_path: Path) -> None:
     async with bench_in(tmp_path) as bench:
         post = await bench.articles.create("取消", "内容")
