@@ -8,6 +8,7 @@ units, a retry) keeps its songs and is not sent a second time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -33,8 +34,10 @@ from tidemill_apps.music.rows import (
 from tidemill_apps.music.songs import Failure, Song, Status, Stored, Track
 from tidemill_apps.music.tables import songs, storable
 from tidemill_apps.music.upserts import compared
+from tidemill_apps.music.vectors import FLOAT_BYTES
 
 REASONS_SHOWN = 5
+VECTORS_SAMPLED = 100
 
 
 class Library:
@@ -44,10 +47,17 @@ class Library:
         self.database, self._wall = database, wall
 
     async def prepare(self) -> None:
-        """Tables and columns that are missing are made. A song nobody gave a status is pending."""
+        """Creates missing tables and columns. A song without a status is pending. A song that another program
+        completed without a vector waits for a start: no search would find it."""
         await self.database.prepare(tables.metadata)
         nobody_said = update(songs).where(songs.c.status.is_(None))
         await self._settle(nobody_said.values(status=Status.PENDING.value))
+        without = and_(
+            songs.c.status == Status.COMPLETED.value, func.coalesce(func.length(songs.c.vector), 0) == 0
+        )
+        described = func.coalesce(songs.c.description, "") != ""
+        status = case((described, Status.DESCRIBED.value), else_=Status.PENDING.value)
+        await self._settle(update(songs).where(without).values(status=status, job_id=null()))
 
     async def upsert(self, tracks: Sequence[Track]) -> tuple[int, int]:
         """A page of the music server's songs. Answers how many were new, and how many changed. One whose
@@ -131,6 +141,14 @@ class Library:
         async with self.database.reading() as connection:
             found = {row.status: row.number for row in (await connection.execute(query)).all()}
         return {status: found.get(status.value, 0) for status in Status}
+
+    async def vector_length(self) -> int | None:
+        """How many numbers most vectors have, by a sample; None without vectors."""
+        sample = select(func.length(songs.c.vector)).where(songs.c.status == Status.COMPLETED.value, THERE)
+        async with self.database.reading() as connection:
+            sizes = (await connection.execute(sample.limit(VECTORS_SAMPLED))).scalars()
+            lengths = Counter(size // FLOAT_BYTES for size in sizes if size)
+        return lengths.most_common(1)[0][0] if lengths else None
 
     async def song(self, navidrome_id: str) -> Stored | None:
         return next(iter(await self.stored([navidrome_id])), None)
