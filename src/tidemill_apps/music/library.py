@@ -12,8 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import structlog
 from sqlalchemy import ColumnElement, and_, case, func, insert, null, or_, select, tuple_, update
 
+from tidemill_apps.common.column_types import Types, as_stored, types_there
+from tidemill_apps.common.constraints import cannot_add, explained, unfilled
 from tidemill_apps.common.database import Database
 from tidemill_apps.music import tables
 from tidemill_apps.music.outcomes import Outcome, before_processing, columns_of
@@ -36,6 +39,9 @@ from tidemill_apps.music.tables import songs, storable
 from tidemill_apps.music.upserts import compared
 from tidemill_apps.music.vectors import FLOAT_BYTES
 
+log = structlog.get_logger("tidemill_apps.music")
+
+WHAT = "song"
 REASONS_SHOWN = 5
 VECTORS_SAMPLED = 100
 
@@ -45,11 +51,13 @@ class Library:
 
     def __init__(self, database: Database, wall: Callable[[], float]) -> None:
         self.database, self._wall = database, wall
+        self._types: Types = {}
 
     async def prepare(self) -> None:
         """Creates missing tables and columns. A song without a status is pending. A song that another program
         completed without a vector waits for a start: no search would find it."""
         await self.database.prepare(tables.metadata)
+        await self._look_at_table()
         nobody_said = update(songs).where(songs.c.status.is_(None))
         await self._settle(nobody_said.values(status=Status.PENDING.value))
         without = and_(
@@ -59,10 +67,17 @@ class Library:
         status = case((described, Status.DESCRIBED.value), else_=Status.PENDING.value)
         await self._settle(update(songs).where(without).values(status=status, job_id=null()))
 
+    async def _look_at_table(self) -> None:
+        async with self.database.reading() as connection:
+            self._types = await connection.run_sync(types_there, songs)
+            missing = await connection.run_sync(unfilled, songs)
+        if missing:
+            log.warning("songs_cannot_be_added", problem=cannot_add(songs, missing, WHAT))
+
     async def upsert(self, tracks: Sequence[Track]) -> tuple[int, int]:
         """A page of the music server's songs. Answers how many were new, and how many changed. One whose
         title or artist changed is pending again."""
-        async with self.database.transaction() as connection:
+        async with explained(self.database, songs, WHAT), self.database.transaction() as connection:
             page = compared(tracks, await listed(connection, tracks))
             if page.new:
                 await connection.execute(
@@ -272,7 +287,8 @@ class Library:
         async with self.database.transaction() as connection:
             for outcome in outcomes:
                 one = update(songs).where(songs.c.navidrome_id == outcome.navidrome_id, mine)
-                await connection.execute(one.values({**columns_of(outcome), "changed_at": self.now()}))
+                values = {**as_stored(columns_of(outcome), self._types), "changed_at": self.now()}
+                await connection.execute(one.values(values))
 
     async def _free(self, status: Status, limit: int | None, out_since: int | None) -> list[Song]:
         query = (
