@@ -18,7 +18,7 @@ DEFAULT_ZONE = "America/Los_Angeles"
 that counts days."""
 OVERLOAD_FIRST, OVERLOAD_LONGEST = 5.0, 600.0
 UNKNOWN_ESCALATES = 3
-"""After so many refusals without words, each after its wait, the day's quota counts as used up if our own
+"""After this number of refusals without words, one per wait, the day's quota counts as used up if the pool's
 ledger says that most of it is."""
 UNKNOWN_LONGEST = 3600.0
 """Longest wait after refusals without words: the wait doubles up to it."""

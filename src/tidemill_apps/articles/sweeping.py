@@ -28,8 +28,8 @@ class Swept(msgspec.Struct, frozen=True):
 
     @property
     def is_plausible(self) -> bool:
-        """So many articles without vectors at once mean another or an emptied collection: embedding them all
-        again is a person's decision."""
+        """False for a large share: the collection is another one or was emptied, and a person decides whether
+        to pay for all vectors again."""
         return len(self.without_vectors) <= max(FEW_ARTICLES, LARGE_SHARE * self.completed)
 
 

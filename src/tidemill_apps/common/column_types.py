@@ -70,7 +70,9 @@ def as_stored(values: dict[str, Any], types: Types) -> dict[str, Any]:
 
 
 def _stored(value: Any, there: TypeEngine[Any] | None) -> Any:
-    kind = None if there is None else _kind(there)
+    if there is None:
+        return value
+    kind = _kind(there)
     if kind is JSON and isinstance(value, str):
         return cast(literal(value, Text), there)
     if kind is Integer and isinstance(value, bool):
@@ -99,7 +101,7 @@ def _must_be_nullable(column: Column[Any], there: Any) -> bool:
 
 
 def _fits(column: Column[Any], there: TypeEngine[Any]) -> bool:
-    """SQLite takes any value in any column, so nobody asks there."""
+    """Asked on PostgreSQL only: SQLite takes any value in any column."""
     if column.info.get("any_type"):
         return True
     kind, needed = _kind(there), _kind(column.type)

@@ -1,4 +1,4 @@
-"""What an existing table demands of a row that the application knows nothing of."""
+"""Rules of an existing table that a new row breaks, as a sentence for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidemill_apps.common.tables import must_be_given
 @asynccontextmanager
 async def explained(database: Database, table: Table, what: str) -> AsyncIterator[None]:
     """Around a transaction that writes rows: a refused row is explained by the table's own rules. The table
-    is read anew: a person may have changed it since."""
+    is read again, because a person may have changed it."""
     try:
         yield
     except RowRefused as error:

@@ -161,7 +161,7 @@ async def _vectors(
 
 
 def _fitting(vector: list[float] | None, usual: int | None, problem: str) -> _Found:
-    """A vector of another length is found by no search: all others would have to be made anew."""
+    """No search finds a vector of another length than the others."""
     if vector is None:
         return None, problem
     if usual is None or len(vector) == usual:

@@ -58,7 +58,7 @@ def stored_in(row: Row[Any]) -> Stored:
 
 
 def _list(tags: str | list[str] | None) -> list[str]:
-    """Another program may have tags in a form of its own. A column of JSON is read as a list."""
+    """Another program may store tags as plain text. The driver reads a JSON column as a list."""
     if isinstance(tags, list):
         return [str(tag) for tag in tags]
     try:

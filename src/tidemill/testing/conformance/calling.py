@@ -178,7 +178,7 @@ class TestLostCalls:
     async def test_b7_i8_a_call_of_suspects_that_dies_charges_nobody_until_one_is_alone(
         self, drive: Driver
     ) -> None:
-        """Whoever holds "a" dies. Only "a" is charged, when it is alone."""
+        """Every worker that holds "a" dies. Only "a" is charged, when it is alone."""
         await drive.add(*batch("abcdefgh", Batching(max_items=8)))
         sizes: list[int] = []
         while (await drive.job("a")).crashes < 2:
