@@ -41,6 +41,16 @@ def test_every_language_has_the_same_keys_and_names(language: str) -> None:
         assert isinstance(entry, str) == isinstance(ENGLISH[key], str), key
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_question_asks_for_what_the_button_that_leaves_it_is_called(language: str) -> None:
+    """ "Cancel this job?" with a button "Cancel" that does not cancel it."""
+    said = catalogue(language)
+    leave = forms(said["action.leave"])[-1]
+    questions = [form for entry in said.values() for form in forms(entry) if form.endswith(("?", "\uff1f"))]
+    assert len(questions) > 5
+    assert [question for question in questions if leave.lower() in question.lower()] == []
+
+
 def used() -> Iterator[tuple[str, bool]]:
     """Keys, and beginnings of keys that end with a name."""
     for path in (*TEMPLATES, *WEB.rglob("*.py")):

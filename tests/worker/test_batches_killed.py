@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import cast
 
 import msgspec
@@ -15,6 +16,9 @@ from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.testing.virtual import VirtualLoop
 from tidemill.testing.virtual_processes import die
+
+MOST_CALLS_FOR_ONE_OF_20 = 16
+"""Each alone were 22: the first call, 19 innocent jobs, and the poisonous one twice."""
 
 
 async def finished(bench: Bench, ids: list[str]) -> list[Job]:
@@ -54,7 +58,10 @@ def test_i8_poison_in_a_batch_fails_alone_and_charges_nobody(virtually: Virtuall
         keep_workers(bench, 2)
         jobs = await finished(bench, ids)
         assert calls[0] == list(range(20))
-        assert all(len(call) == 1 for call in calls[1:]), "suspects run alone"
+        deadly = [call for call in calls if 7 in call]
+        assert all(len(after) <= len(before) for before, after in pairwise(deadly)), "it is halved"
+        assert deadly[-1] == [7], "it fails alone"
+        assert len(calls) <= MOST_CALLS_FOR_ONE_OF_20
         for number, job in enumerate(jobs):
             if number == 7:
                 assert (job.state, job.reason) == (State.FAILED, "poison")
@@ -96,5 +103,34 @@ def test_i1_workers_killed_at_any_step_of_a_call_lose_nobody(virtually: Virtuall
         assert {*seen} == {*range(60)}
         await asyncio.sleep(120)
         assert await bench.used("api") == {"requests per minute": 0}, "nothing that was reserved is left"
+
+    virtually(scenario)
+
+
+def test_after_a_kill_a_batch_comes_back_in_two_calls(virtually: Virtually) -> None:
+    """Nothing was wrong with the 90 jobs: one call for each would be 90."""
+
+    async def scenario(bench: Bench) -> None:
+        loop = cast("VirtualLoop", asyncio.get_running_loop())
+        calls: list[int] = []
+
+        async def embed(numbers: list[int]) -> list[int]:
+            calls.append(len(numbers))
+            if len(calls) == 1:
+                process.kill()
+            await asyncio.sleep(1)
+            return numbers
+
+        async def run() -> None:
+            await bench.worker(runner=SimulatedIsolation, concurrency=2).run()
+
+        bench.batch_task(embed, max_items=100)
+        ids = await bench.items("embed", *range(90))
+        process, _ = loop.spawn("killed", run())
+        keep_workers(bench, 1)
+        jobs = await finished(bench, ids)
+        assert {job.state for job in jobs} == {State.DONE}
+        assert (calls[0], len(calls), sum(calls[1:])) == (90, 3, 90)
+        assert max(calls[1:]) < 60
 
     virtually(scenario)

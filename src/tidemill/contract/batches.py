@@ -18,7 +18,8 @@ B5  A call is one of a claim's `limit` and of a share. Its jobs come one behind 
     first (`Claimed.call`), which comes first while it is held. A repeated claim (J33) keeps calls together.
 B6  A job that is split (`Split`) goes back uncharged, in its old place, to the lane of its part, which is
     ripe at once. It keeps to that part, until a person retries it.
-B7  A job with a crash on record is a call of its own, ripe or not.
+B7  A job with a crash on record is ripe at once. It shares a call only with jobs of the same half of the
+    call whose worker died; a job that crashed alone shares no call.
 B8  Claimed by its id (J37), a job is a call of its own, ripe or not.
 B9  Stepping the wall clock makes no lane wait longer than `linger` from the first claim that could have
     taken its jobs (I26).

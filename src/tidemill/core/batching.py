@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -15,6 +16,8 @@ import msgspec
 from tidemill.core.needs import SEPARATOR, Need
 from tidemill.core.units import Units
 
+SUSPECT = 1
+"""Crashes of a job that was in company when its worker died: the crash may be a neighbour's."""
 MOST_ITEMS = 10_000
 """A claim reads as many jobs as its call may take, and no claim is ever a long one."""
 
@@ -94,16 +97,32 @@ def lacking(rule: Batching, waiting: Sequence[Waiting]) -> int:
 
 
 def prefix(rule: Batching, waiting: Sequence[Waiting]) -> int:
-    """How many of the first jobs one call may take by its own rule. A suspect job, whose worker died, goes
-    alone: poison never takes its neighbours along."""
+    """How many of the first jobs one call may take by its own rule. Suspects, whose worker died, share a call
+    with the same half of the call they were in, and with no other job: poison takes no neighbour along."""
     total: Units = {}
     for at, job in enumerate(waiting[: rule.max_items]):
-        if at and (job.crashes or waiting[0].crashes):
+        if at and not _may_share(waiting[0], job):
             return at
         _add(total, _largest(job.needs))
         if at and any(total.get(unit, 0.0) > most for unit, most in rule.max_units.items()):
             return at
     return min(len(waiting), rule.max_items)
+
+
+def half_after_crash(job_id: str, part: str, call: str) -> str:
+    """The part of a job whose worker died with a whole call. A job by itself does not know the others of its
+    call, so a hash decides: about half of them go to each part, and another half the next time. A cyclic
+    checksum would never separate some pairs."""
+    whole = part or call
+    digest = blake2b(f"{whole}/{job_id}".encode(), digest_size=1).digest()
+    return f"{whole}/{digest[0] & 1}"
+
+
+def _may_share(first: Waiting, job: Waiting) -> bool:
+    """A job that crashed once more alone stays alone. All jobs of a lane have the same part."""
+    if first.crashes == job.crashes == SUSPECT:
+        return bool(first.part)
+    return not first.crashes and not job.crashes
 
 
 def needs_of_call(rule: Batching, jobs: Sequence[Costing]) -> tuple[Need, ...]:

@@ -18,9 +18,10 @@ DEFAULT_ZONE = "America/Los_Angeles"
 that counts days."""
 OVERLOAD_FIRST, OVERLOAD_LONGEST = 5.0, 600.0
 UNKNOWN_ESCALATES = 3
-"""So many refusals that say nothing, each after its wait: then it is taken for the day's quota."""
+"""After this number of refusals without words, one per wait, the day's quota counts as used up if the pool's
+ledger says that most of it is."""
 UNKNOWN_LONGEST = 3600.0
-"""... or, in a pool that counts no days, tried so seldom."""
+"""Longest wait after refusals without words: the wait doubles up to it."""
 SHORT_HINT = 900.0
 MOST_OF_A_DAY = 0.9
 DEFAULT_WINDOW = 60.0
@@ -114,19 +115,23 @@ def day_used(pool: PoolSettings, state: PoolState, unit: str | None, now: Instan
 def _until(pool: PoolSettings, refusal: Refusal, times: int, now: Instant, seen: Seen) -> float | None:
     """Hints are floors; jitter only adds."""
     hinted = refusal.retry_after is not None or refusal.resets_at is not None
-    floor = max(now.wall, now.wall + (refusal.retry_after or 0.0), refusal.resets_at or 0.0)
+    floor = _floor(refusal, now)
     if refusal.reason in BY_HAND:
         return _by_hand(pool, refusal, now)
     match refusal.reason:
         case Reason.DAY_QUOTA:
             return _day(pool, refusal, times, now, seen)
         case Reason.UNKNOWN:
-            return _unknown(pool, refusal, times, floor, now)
+            return _unknown(pool, refusal, times, now, seen)
         case Reason.OVERLOAD | Reason.CONCURRENCY:
             longest = min(OVERLOAD_LONGEST, OVERLOAD_FIRST * 2.0 ** min(times - 1, 20))
             return floor + longest * seen.chance
         case _:  # a rate, or a stated reset
             return floor + pool.guards.jitter if hinted else now.wall + _window(pool, refusal.unit)
+
+
+def _floor(refusal: Refusal, now: Instant) -> float:
+    return max(now.wall, now.wall + (refusal.retry_after or 0.0), refusal.resets_at or 0.0)
 
 
 def _longer(pool: PoolSettings, refusal: Refusal, until: float | None, now: Instant) -> float:
@@ -154,13 +159,14 @@ def _day(pool: PoolSettings, refusal: Refusal, times: int, now: Instant, seen: S
     return max(turn, now.wall + (hint or 0.0), refusal.resets_at or 0.0)
 
 
-def _unknown(pool: PoolSettings, refusal: Refusal, times: int, floor: float, now: Instant) -> float:
-    counts_days = any(isinstance(limit.per, Calendar) for limit in pool.limits)
-    if (refusal.then is Reason.DAY_QUOTA and times > 1) or (counts_days and times >= UNKNOWN_ESCALATES):
+def _unknown(pool: PoolSettings, refusal: Refusal, times: int, now: Instant, seen: Seen) -> float:
+    """Only words of a quota, or our own ledger, make a day of it."""
+    floor = _floor(refusal, now)
+    day_is_used = times >= UNKNOWN_ESCALATES and seen.day_used >= MOST_OF_A_DAY
+    if (refusal.then is Reason.DAY_QUOTA and times > 1) or day_is_used:
         return max(floor, _next_period(pool, refusal.unit, now))
     wait = _window(pool, refusal.unit)
-    if not counts_days:
-        wait = max(wait, min(UNKNOWN_LONGEST, wait * 2.0 ** min(times - 1, 20)))
+    wait = max(wait, min(UNKNOWN_LONGEST, wait * 2.0 ** min(times - 1, 20)))
     hinted = refusal.retry_after is not None or refusal.resets_at is not None
     return floor + pool.guards.jitter if hinted and times == 1 else max(floor, now.wall + wait)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tidemill.core import needs
+from tidemill.core.batching import SUSPECT, half_after_crash
 from tidemill.core.claims import Claimed
 from tidemill.core.job import Error, Job, NewJob, lane_of
 from tidemill.core.needs import Need
@@ -124,8 +125,18 @@ def expired(job: Job, now: float) -> Job:
 
 
 def claimed(
-    job: Job, *, fence: int, claim: int, worker: str, number: int, lease: float, now: float, call: str = ""
+    job: Job,
+    *,
+    fence: int,
+    claim: int,
+    worker: str,
+    number: int,
+    lease: float,
+    now: float,
+    call: str = "",
+    company: bool = False,
 ) -> Job:
+    """`company`: other jobs are in the same call."""
     return replace(
         job,
         state=require(Verb.CLAIM, job.state, State.RUNNING),
@@ -134,7 +145,7 @@ def claimed(
         worker=worker,
         number=number,
         lease=lease,
-        alone=job.crashes > 0,
+        alone=job.crashes > 0 and not company,
         started=now,
         progress=None,
         note=None,
@@ -203,14 +214,14 @@ def superseded(retrying: Job, now: float) -> Job:
 
 def reclaimed(job: Job, settings: QueueSettings, now: float, *, died: bool = False) -> Job:
     """The lease ran out, or its worker is known to have died. Alone, that is a crash of this job;
-    in company it is only suspect."""
+    in company it is only suspect, and one half of its call is tried apart from the other."""
     error = Error("LeaseExpired", f"worker {job.worker} stopped renewing its lease")
     if died:
         error = Error("WorkerDied", f"worker {job.worker} died while the job was in its hands")
     if job.alone:
         return replace(_crashed(job, Verb.RECLAIM, settings, error, now), claim=0)
-    back = _given_back(job, Verb.RECLAIM)
-    return replace(back, claim=0, crashes=max(1, job.crashes), error=error)
+    back = _in_part(_given_back(job, Verb.RECLAIM), half_after_crash(job.id, job.part, job.call))
+    return replace(back, claim=0, crashes=max(SUSPECT, job.crashes), error=error)
 
 
 def returned(job: Job) -> Job:

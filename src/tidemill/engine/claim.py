@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from math import isfinite
@@ -42,8 +43,10 @@ class Claiming:
         """A call of several jobs is one of the limit."""
         return self.request.limit - self.calls
 
-    def take(self, job: Job, reserved: Sequence[Reserved] = (), call: str = "") -> None:
-        """`call` is the first job of its batch."""
+    def take(
+        self, job: Job, reserved: Sequence[Reserved] = (), call: str = "", *, company: bool = False
+    ) -> None:
+        """`call` is the first job of its batch; `company`: there are others."""
         self.calls += call in {"", job.id}
         if not self.jobs:
             self.fence, self.claim = self.records.next_fence(), self.records.entropy.claim_id()
@@ -56,6 +59,7 @@ class Claiming:
             lease=self.lease,
             now=self.now,
             call=call,
+            company=company,
         )
         move(self.records, claimed, self.now)
         if reserved:
@@ -129,11 +133,13 @@ def _take_from(claiming: Claiming, queue: Queue, share: int) -> None:
     gates = Gates(claiming.records.books, queue) if queue.lanes.is_pooled else None
     picked = _pick(claiming, queue, limit, gates)
     claiming.records.picks = picked.picks
+    sizes = Counter(gates.calls.values()) if gates is not None else Counter[str]()
     for job in picked.jobs:
         if gates is None:
             claiming.take(job)
         else:
-            claiming.take(job, gates.taken.get(job.id, ()), gates.calls.get(job.id, ""))
+            call = gates.calls.get(job.id, "")
+            claiming.take(job, gates.taken.get(job.id, ()), call, company=sizes[call] > 1)
     for name, served in picked.served.items():
         queue.lanes.serve(name, served)
     for job in picked.passed:

@@ -15,6 +15,7 @@ from tidemill.seam.refusals import Problem
 from tidemill.seam.roles import Role
 from tidemill.seam.routes import Route
 from tidemill.web.problems import phrase
+from tidemill.web.reading import may_be_empty
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 _REFERENCE = "#/components/schemas/{name}"
@@ -148,7 +149,8 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
     if route.role is Role.ANYBODY:
         said["security"] = []
     if route.takes is not None:
-        said["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas[route.takes]}}}
+        required = route.method != "POST" or not may_be_empty(route.takes)
+        said["requestBody"] = {"required": required, "content": {JSON: {"schema": schemas[route.takes]}}}
     return said
 
 

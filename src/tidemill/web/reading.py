@@ -41,6 +41,8 @@ async def read_body(route: Route, request: Request) -> Any:
         return None
     most = OF_ANYBODY if route.role is Role.ANYBODY else MOST_BYTES
     body, kind = await sent(request, most), kind_of(request)
+    if not body.strip() and route.method == "POST" and route.path.startswith("/api/"):
+        return _empty(route)
     if kind == FORM and not route.path.startswith("/api/"):
         return _convert(_pairs(body), route.takes, "form")
     if kind != JSON:
@@ -51,7 +53,7 @@ async def read_body(route: Route, request: Request) -> Any:
             field="content-type",
         )
     if not body.strip():
-        raise Refused(HTTPStatus.BAD_REQUEST, "the body is empty; send a JSON object")
+        raise _no_body()
     if _depth(body) > MAX_NESTING:
         raise Refused(
             HTTPStatus.BAD_REQUEST, f"the body is nested more than {MAX_NESTING} levels deep; flatten it"
@@ -71,6 +73,26 @@ def _depth(body: bytes) -> int:
         depth += 1 if bracket in b"[{" else -1
         deepest = max(deepest, depth)
     return deepest
+
+
+def may_be_empty(takes: Any) -> bool:
+    """Whether every field of the body has a default."""
+    try:
+        msgspec.convert({}, takes)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _empty(route: Route) -> Any:
+    """An empty POST is `{}`, with any content type: `curl -X POST` sends none, `curl -d ''` a form's."""
+    if not may_be_empty(route.takes):
+        raise _no_body()
+    return msgspec.convert({}, route.takes)
+
+
+def _no_body() -> Refused:
+    return Refused(HTTPStatus.BAD_REQUEST, "the body is empty; send a JSON object")
 
 
 def kind_of(request: Request) -> str:

@@ -12,11 +12,17 @@ from html import unescape
 
 import msgspec
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 
+MAX_NESTING = 20
+"""A list is two levels, a quote one. Deeper blocks are read as plain paragraphs, with their markers."""
 _FRONT_MATTER = re.compile(
-    r"\A\ufeff?---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+    r"\A\ufeff?---[ \t]*\r?\n(?=[^\s:][^:\n]*:\s|---|\.\.\.)"
+    r".*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)",
+    re.DOTALL | re.MULTILINE,
 )
+"""It begins with a key. Text between two rules is text."""
 _FOOTNOTE = re.compile(r"^ {0,3}\[\^[^\]\s]+\]:", re.MULTILINE)
 """Taken for the target of a link, its text would be lost."""
 _SPACES = re.compile(r"[^\S\n]+")
@@ -55,7 +61,26 @@ def cleaned(markdown: str) -> Cleaned:
 
 @cache
 def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    """The parser drops the rest of the document at `maxNesting`. `_deep_paragraph` reads it before that: no
+    block opens more than two levels at once."""
+    made = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2}).enable(["table", "strikethrough"])
+    made.block.ruler.before("table", "deep_paragraph", _deep_paragraph)
+    return made
+
+
+def _deep_paragraph(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Lines up to an empty one, or to one that is outside of the innermost list or quote."""
+    if state.level < MAX_NESTING:
+        return False
+    after = start + 1
+    while after < end and not state.isEmpty(after) and not 0 <= state.sCount[after] < state.blkIndent:
+        after += 1
+    if not silent:
+        state.line = after
+        token = state.push("inline", "", 0)
+        token.content = state.getLines(start, after, state.blkIndent, False).strip()
+        token.map, token.children = [start, after], []
+    return True
 
 
 def _blocks(tokens: Iterable[Token]) -> Iterator[_Block]:

@@ -18,7 +18,7 @@ from tidemill_apps.articles.embedding import AWAY
 from tidemill_apps.articles.posts import Post, Posts, Status
 from tidemill_apps.articles.requesting import BULK, CHANGED, Requests
 from tidemill_apps.articles.standing import Standing
-from tidemill_apps.articles.sweeping import sweep
+from tidemill_apps.articles.sweeping import Swept, sweep
 from tidemill_apps.articles.vectors import Vectors
 
 _log = logging.getLogger("tidemill_apps")
@@ -32,6 +32,7 @@ class Minding:
         self._app, self._posts, self._vectors, self._requests = app, posts, vectors, requests
         self._standing, self._task = Standing(posts), task
         self._told: set[str] = set()
+        self._without_vectors = 0
         self._awake: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         app.on(JobRetrying, JobFailed, JobReleased, JobReclaimed)(self._came_back)
 
@@ -60,7 +61,22 @@ class Minding:
         ids = sorted(swept.mislabelled)
         for start in range(0, len(ids), PAGE):
             await self._requests.refresh_payloads(ids[start : start + PAGE])
+        await self._embed_again(swept)
         return swept.gone
+
+    async def _embed_again(self, swept: Swept) -> None:
+        """Completed rows without vectors, as after a crash of Qdrant or by another program."""
+        number = len(swept.without_vectors)
+        if swept.is_plausible:
+            await self._send_again(swept.without_vectors)
+        elif number != self._without_vectors:
+            _log.warning(
+                "%d of %d completed articles have no vectors in the collection; "
+                "if it is the right one, embed them again: POST /api/post/embed/batch",
+                number,
+                swept.completed,
+            )
+        self._without_vectors = number
 
     async def set_right(self) -> None:
         """Every row that is not settled."""

@@ -30,10 +30,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
 from tidemill_apps.articles import hiding
-from tidemill_apps.articles.demands import minded, told, unfilled
+from tidemill_apps.common.constraints import cannot_add, explained, unfilled
 from tidemill_apps.common.database import Database
 
 _log = logging.getLogger("tidemill_apps")
+WHAT = "article"
 
 
 class Status(StrEnum):
@@ -96,7 +97,7 @@ class Posts:
                 self._hide_type = await connection.run_sync(hiding.type_there, self.table)
                 missing = await connection.run_sync(unfilled, self.table)
             if missing and not self._prepared:
-                _log.warning("%s", told(self.table, missing))
+                _log.warning("%s", cannot_add(self.table, missing, WHAT))
             self._prepared = True
 
     async def get(self, post_id: int) -> Post | None:
@@ -144,7 +145,7 @@ class Posts:
         values["hide"] = hiding.as_there(hide, self._hide_type)
         if content:
             values |= self._wanted()
-        async with minded(self.database, self.table), self.database.transaction() as connection:
+        async with explained(self.database, self.table, WHAT), self.database.transaction() as connection:
             made = await connection.execute(
                 insert(self.table).values(rag_version=int(bool(content)), **values)
             )
@@ -162,7 +163,7 @@ class Posts:
         """None: there is no such article. What is as it was is not changed."""
         given = {"title": title, "content": content, "hide": hide}
         await self.prepare()
-        async with minded(self.database, self.table), self.database.transaction() as connection:
+        async with explained(self.database, self.table, WHAT), self.database.transaction() as connection:
             before = await self._locked_or_none(connection, post_id)
             if before is None:
                 return None

@@ -1,33 +1,77 @@
 """Points held against the rows: what nobody can find any more goes, and what says another title or hiding
-than its row, since a run that was overtaken wrote last, is labelled again."""
+than its row, since a run that was overtaken wrote last, is labelled again. A row that is completed and has no
+points is embedded again."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
+from sqlalchemy import select
 
 from tidemill_apps.articles.posts import Post, Posts, Status
 from tidemill_apps.articles.vectors import Vectors, label_of
 
+FEW_ARTICLES = 10
+LARGE_SHARE = 0.2
+
 
 class Swept(msgspec.Struct, frozen=True):
-    """How many points are gone, and the articles whose points say another title or hiding than their rows."""
+    """How many points are gone, the articles whose points say another title or hiding than their rows, and of
+    `completed` articles those without all of their vectors."""
 
     gone: int
     mislabelled: set[int]
+    completed: int
+    without_vectors: list[Post]
+
+    @property
+    def is_plausible(self) -> bool:
+        """False for a large share: the collection is another one or was emptied, and a person decides whether
+        to pay for all vectors again."""
+        return len(self.without_vectors) <= max(FEW_ARTICLES, LARGE_SHARE * self.completed)
+
+
+class _Completed(msgspec.Struct, frozen=True):
+    version: int
+    chunks: int
+    job: str | None
 
 
 async def sweep(vectors: Vectors, posts: Posts) -> Swept:
-    """A page of points is read before its rows: what those say was true when the points were there."""
+    """A page of points is read before its rows: what those say was true when the points were there. Completed
+    rows are read before all points: their points were there before."""
     gone, mislabelled = 0, set[int]()
+    completed, points = await _completed(posts), Counter[tuple[int, int]]()
     async for page in vectors.pages():
         rows = {post.id: post for post in await posts.many({_of(point)["postId"] for point in page})}
         stale = [point for point in page if _is_stale(_of(point), rows)]
         await vectors.delete(str(point.id) for point in stale)
         gone += len(stale)
         mislabelled |= {_of(point)["postId"] for point in page if _is_mislabelled(_of(point), rows)}
-    return Swept(gone, mislabelled)
+        points.update((_of(point)["postId"], _of(point).get("version", 0)) for point in page)
+    lacking = [
+        id_ for id_, row in completed.items() if points[id_, row.version] < (row.chunks or not row.version)
+    ]
+    unchanged = [post for post in await posts.many(lacking) if completed[post.id] == _as_completed(post)]
+    return Swept(gone, mislabelled, len(completed), unchanged)
+
+
+async def _completed(posts: Posts) -> dict[int, _Completed]:
+    """Without their texts. A text without words has no chunks."""
+    columns = posts.table.c
+    wanted = (columns.id, columns.rag_current, columns.rag_chunks, columns.rag_job)
+    query = select(*wanted).where(columns.rag_status == Status.COMPLETED.value, posts.has_text())
+    await posts.prepare()
+    async with posts.database.reading() as connection:
+        return {row[0]: _Completed(*row[1:]) for row in await connection.execute(query)}
+
+
+def _as_completed(post: Post) -> _Completed | None:
+    if post.rag_status != Status.COMPLETED:
+        return None
+    return _Completed(post.rag_current, post.rag_chunks, post.rag_job)
 
 
 def _of(point: Any) -> dict[str, Any]:

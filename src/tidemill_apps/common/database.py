@@ -24,7 +24,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from tidemill import ConfigurationError
-from tidemill_apps.common.database_errors import EXAMPLE, DatabaseUnavailable, named, place_of, sentence
+from tidemill_apps.common.column_types import problems_with
+from tidemill_apps.common.database_errors import (
+    EXAMPLE,
+    DatabaseUnavailable,
+    named,
+    place_of,
+    refused,
+    sentence,
+)
 from tidemill_apps.common.tables import create_missing
 
 __all__ = ["Database", "DatabaseUnavailable"]
@@ -73,9 +81,13 @@ class Database:
             yield connection
 
     async def prepare(self, metadata: MetaData) -> None:
-        """Create the tables and columns that are missing. Nothing is ever dropped, renamed or changed."""
+        """Create the tables and columns that are missing. Nothing is ever dropped, renamed or changed. Raises
+        ConfigurationError for columns that are there and cannot hold what will be written."""
         async with self.transaction() as connection:
             await connection.run_sync(create_missing, metadata)
+            problems = await connection.run_sync(problems_with, metadata)
+        if problems:
+            raise ConfigurationError(named(self._variable, "; ".join(problems)))
 
     async def close(self) -> None:
         """What this event loop had open. It may be used again."""
@@ -97,9 +109,11 @@ class Database:
                 connected = True
                 yield connection
         except (DBAPIError, OSError) as error:
-            if (told := sentence(self.place, error, connected=connected)) is None:
-                raise
-            raise DatabaseUnavailable(named(self._variable, told)) from error
+            if (told := sentence(self.place, error, connected=connected)) is not None:
+                raise DatabaseUnavailable(named(self._variable, told)) from error
+            if isinstance(error, DBAPIError):
+                raise refused(self.place, error) from None  # its cause has the whole statement in its message
+            raise
 
 
 def _sqlite(url: str) -> AsyncEngine:

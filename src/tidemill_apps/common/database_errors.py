@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, InterfaceError
 
-from tidemill import ConfigurationError, StoreUnavailable
+from tidemill import ConfigurationError, StoreUnavailable, TidemillError
 
 EXAMPLE = "sqlite:///music.db"
 _WORDS = (
@@ -24,6 +24,33 @@ _WORDS = (
 
 class DatabaseUnavailable(StoreUnavailable):
     """The application's own database cannot be used now; a route answers 503 with the sentence."""
+
+
+class StatementRefused(TidemillError):
+    """The application's own database refused a statement. The message has no SQL: people read it in a status.
+    `said` are the database's own words."""
+
+    def __init__(self, problem: str, said: str) -> None:
+        super().__init__(problem)
+        self.said = said
+
+
+class RowRefused(StatementRefused):
+    """The table does not take the row, and nothing is changed; a route answers 409 with the sentence."""
+
+
+def refused(place: str, error: DBAPIError) -> StatementRefused:
+    """For what `sentence` says nothing of."""
+    said = words_of(error)
+    problem = (
+        f"the database {place} refused a statement: {said}; see whether its tables are as they should be"
+    )
+    return (RowRefused if isinstance(error, IntegrityError) else StatementRefused)(problem, said)
+
+
+def words_of(error: DBAPIError) -> str:
+    """The driver's first line, without its class."""
+    return re.sub(r"^<class '[^']*'>: ", "", str(error.orig)).partition("\n")[0]
 
 
 def named(variable: str, told: str) -> str:
@@ -56,7 +83,7 @@ def sentence(place: str, error: DBAPIError | OSError, *, connected: bool) -> str
         if connected:  # a file that the caller wanted, in the middle of a transaction
             return None
         return f"the database {place} cannot be reached: {error.strerror or error}; is it running?"
-    said = re.sub(r"^<class '[^']*'>: ", "", str(error.orig)).partition("\n")[0]
+    said = words_of(error)
     for words, told in _WORDS:
         if words in said:
             return f"the database {place}: {told}"

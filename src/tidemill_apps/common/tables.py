@@ -16,6 +16,9 @@ PREPARING = 0x7469_6465_6D69_6C6C
 """The name of the lock that processes which start together take in turn; a number is all it may be."""
 
 
+FILLED_BY = ("default", "computed", "identity")
+
+
 class AddColumn(ExecutableDDLElement):
     inherit_cache = False
 
@@ -52,3 +55,8 @@ def _addable(column: Column[Any]) -> Column[Any]:
     )
     Table(column.table.name, MetaData(), made)
     return made
+
+
+def must_be_given(column: Any) -> bool:
+    """Whether a new row needs a value for the column; `column` is as the inspector describes it."""
+    return not column["nullable"] and all(column.get(name) is None for name in FILLED_BY)

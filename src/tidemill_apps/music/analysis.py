@@ -24,7 +24,7 @@ from tidemill_apps.music.outcomes import Outcome
 from tidemill_apps.music.rows import WAITING
 from tidemill_apps.music.songs import Song, Status
 
-NO_VECTOR = "the provider gave no vector for it"
+NO_VECTOR = "the provider gave no usable vector for it"
 AWAY = 15.0
 """Seconds until it is tried again whether the database is back."""
 
@@ -43,7 +43,7 @@ async def analyse(  # noqa: PLR0917 - each is of a kind of its own
         if mine:
             answer = await _answer(ctx, library, chat, calls, songs)
             await ctx.progress(0.5, "embedding")
-            await library.save(ctx.job_id, await _whole(ctx, embeddings, calls, songs, answer))
+            await library.save(ctx.job_id, await _whole(ctx, library, embeddings, calls, songs, answer))
         return {"count": await library.have(songs, Status.COMPLETED)}
 
 
@@ -66,7 +66,7 @@ async def embed(
         if mine:
             rows = await library.stored([song.navidrome_id for song in mine])
             texts = {row.navidrome_id: vector_text(row.song, row.description or "", row.tags) for row in rows}
-            found = await _vectors(ctx, embeddings, calls, texts)
+            found = await _vectors(ctx, library, embeddings, calls, texts)
             await library.save(ctx.job_id, [_embedded(id_, None, found) for id_ in texts])
         return {"count": await library.have(songs, Status.COMPLETED)}
 
@@ -124,8 +124,13 @@ def _tell(ctx: Context, answer: Answer) -> None:
         ctx.log(f"refused, because nobody asked about them: {', '.join(answer.strangers)}")
 
 
-async def _whole(
-    ctx: Context, embeddings: Embeddings, calls: Pool, songs: Sequence[Song], answer: Answer
+async def _whole(  # noqa: PLR0917 - as above
+    ctx: Context,
+    library: Library,
+    embeddings: Embeddings,
+    calls: Pool,
+    songs: Sequence[Song],
+    answer: Answer,
 ) -> list[Outcome]:
     said = _descriptions(answer)
     texts = {
@@ -136,7 +141,7 @@ async def _whole(
     found: Mapping[str, _Found] = {}
     if texts:
         async with ctx.spend(calls, requests=1):
-            found = await _vectors(ctx, embeddings, calls, texts)
+            found = await _vectors(ctx, library, embeddings, calls, texts)
     return [_embedded(id_, said[id_], found) for id_ in texts] + _without(answer)
 
 
@@ -144,14 +149,27 @@ _Found = tuple[list[float] | None, str | None]
 
 
 async def _vectors(
-    ctx: Context, embeddings: Embeddings, calls: Pool, texts: Mapping[str, str]
+    ctx: Context, library: Library, embeddings: Embeddings, calls: Pool, texts: Mapping[str, str]
 ) -> dict[str, _Found]:
     """By song, each with the problem there is when it is none. One that is missing moves no other."""
     found = await ask_vectors(ctx, embeddings, calls, list(texts.values()))
-    problem = found.problem or NO_VECTOR
+    usual = None if embeddings.dimensions else await library.vector_length()
     return {
-        id_: (vector, None if vector else problem) for id_, vector in zip(texts, found.vectors, strict=True)
+        id_: _fitting(vector, usual, found.problem or NO_VECTOR)
+        for id_, vector in zip(texts, found.vectors, strict=True)
     }
+
+
+def _fitting(vector: list[float] | None, usual: int | None, problem: str) -> _Found:
+    """No search finds a vector of another length than the others."""
+    if vector is None:
+        return None, problem
+    if usual is None or len(vector) == usual:
+        return vector, None
+    return None, (
+        f"its vector has {len(vector)} numbers and those of the library have {usual}; set the model back, or "
+        f"if this one is meant set MUSIC_EMBEDDINGS_DIMENSIONS={len(vector)}"
+    )
 
 
 def _embedded(id_: str, description: Description | None, found: Mapping[str, _Found]) -> Outcome:

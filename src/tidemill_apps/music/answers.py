@@ -1,12 +1,14 @@
 """Reading a model's answer about a batch of songs, strictly: what is kept was asked for and has its form.
 
-Two kinds of wrong. An answer that is not the document it should be says nothing about any song and is
-`Unreadable`. In one that is, every entry stands for itself: a malformed one is its own song's problem, and so
-is one that is missing. An entry nobody asked for is nobody's, and is told.
+Two kinds of wrong. An answer in which no entry can be found says nothing about any song and is `Unreadable`.
+It is paid for, so entries are also found in a bare list, between other text, or before the place where the
+answer was cut off. In a readable answer every entry stands for itself: a malformed one is its own song's
+problem, and so is one that is missing. An entry nobody asked for is nobody's, and is told.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Annotated
@@ -15,6 +17,8 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 QUIETEST, LOUDEST = 1, 10
+MAX_FAILED_PARSES = 100
+_DECODER = json.JSONDecoder()
 
 
 class Unreadable(ValueError):
@@ -79,7 +83,7 @@ def read_answer(text: str, asked: Sequence[str]) -> Answer:
             continue
         try:
             analyses[id_] = _analysis(entry)
-        except msgspec.ValidationError as error:
+        except msgspec.DecodeError as error:
             problems[id_] = f"its entry in the answer is malformed: {error}"
     for id_ in asked:
         if id_ not in analyses:
@@ -88,26 +92,37 @@ def read_answer(text: str, asked: Sequence[str]) -> Answer:
 
 
 def _entries(text: str) -> list[msgspec.Raw]:
-    """Some models fence their JSON however they are asked; the fence is no part of it."""
     try:
-        return msgspec.json.decode(_without_fence(text), type=_Document).songs
-    except msgspec.ValidationError as error:
-        raise Unreadable(f"it is not of the form that was asked for: {error}") from None
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise Unreadable(f"it is not JSON: {error}") from None
+        return msgspec.json.decode(text, type=_Document).songs
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        if found := _entries_in(text):
+            return found
+        known_form = isinstance(error, msgspec.ValidationError)
+        problem = "it is not of the form that was asked for" if known_form else "it is not JSON"
+        raise Unreadable(f"{problem}: {error}") from None
 
 
-def _without_fence(text: str) -> str:
-    lines = text.strip().splitlines()
-    if len(lines) > 1 and lines[0].startswith("```") and lines[-1] == "```":
-        return "\n".join(lines[1:-1])
-    return text
+def _entries_in(text: str) -> list[msgspec.Raw]:
+    """Every whole JSON object with an `id`, wherever it stands in the text, and none inside of another. A
+    failed attempt may read the rest of the text, so there are at most `MAX_FAILED_PARSES`."""
+    found: list[msgspec.Raw] = []
+    failed, at = 0, text.find("{")
+    while at >= 0 and failed < MAX_FAILED_PARSES:
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+            is_entry = "id" in value
+        except (ValueError, RecursionError):
+            failed, is_entry = failed + 1, False
+        if is_entry:
+            found.append(msgspec.Raw(text[at:end].encode(errors="replace")))
+        at = text.find("{", end if is_entry else at + 1)
+    return found
 
 
 def _id_of(entry: msgspec.Raw) -> str | None:
     try:
         return msgspec.json.decode(entry, type=_Named).id
-    except msgspec.ValidationError:
+    except msgspec.DecodeError:
         return None
 
 

@@ -8,11 +8,15 @@ units, a retry) keeps its songs and is not sent a second time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import structlog
 from sqlalchemy import ColumnElement, and_, case, func, insert, null, or_, select, tuple_, update
 
+from tidemill_apps.common.column_types import Types, as_stored, types_there
+from tidemill_apps.common.constraints import cannot_add, explained, unfilled
 from tidemill_apps.common.database import Database
 from tidemill_apps.music import tables
 from tidemill_apps.music.outcomes import Outcome, before_processing, columns_of
@@ -33,8 +37,13 @@ from tidemill_apps.music.rows import (
 from tidemill_apps.music.songs import Failure, Song, Status, Stored, Track
 from tidemill_apps.music.tables import songs, storable
 from tidemill_apps.music.upserts import compared
+from tidemill_apps.music.vectors import FLOAT_BYTES
 
+log = structlog.get_logger("tidemill_apps.music")
+
+WHAT = "song"
 REASONS_SHOWN = 5
+VECTORS_SAMPLED = 100
 
 
 class Library:
@@ -42,17 +51,33 @@ class Library:
 
     def __init__(self, database: Database, wall: Callable[[], float]) -> None:
         self.database, self._wall = database, wall
+        self._types: Types = {}
 
     async def prepare(self) -> None:
-        """Tables and columns that are missing are made. A song nobody gave a status is pending."""
+        """Creates missing tables and columns. A song without a status is pending. A song that another program
+        completed without a vector waits for a start: no search would find it."""
         await self.database.prepare(tables.metadata)
+        await self._look_at_table()
         nobody_said = update(songs).where(songs.c.status.is_(None))
         await self._settle(nobody_said.values(status=Status.PENDING.value))
+        without = and_(
+            songs.c.status == Status.COMPLETED.value, func.coalesce(func.length(songs.c.vector), 0) == 0
+        )
+        described = func.coalesce(songs.c.description, "") != ""
+        status = case((described, Status.DESCRIBED.value), else_=Status.PENDING.value)
+        await self._settle(update(songs).where(without).values(status=status, job_id=null()))
+
+    async def _look_at_table(self) -> None:
+        async with self.database.reading() as connection:
+            self._types = await connection.run_sync(types_there, songs)
+            missing = await connection.run_sync(unfilled, songs)
+        if missing:
+            log.warning("songs_cannot_be_added", problem=cannot_add(songs, missing, WHAT))
 
     async def upsert(self, tracks: Sequence[Track]) -> tuple[int, int]:
         """A page of the music server's songs. Answers how many were new, and how many changed. One whose
         title or artist changed is pending again."""
-        async with self.database.transaction() as connection:
+        async with explained(self.database, songs, WHAT), self.database.transaction() as connection:
             page = compared(tracks, await listed(connection, tracks))
             if page.new:
                 await connection.execute(
@@ -131,6 +156,14 @@ class Library:
         async with self.database.reading() as connection:
             found = {row.status: row.number for row in (await connection.execute(query)).all()}
         return {status: found.get(status.value, 0) for status in Status}
+
+    async def vector_length(self) -> int | None:
+        """How many numbers most vectors have, by a sample; None without vectors."""
+        sample = select(func.length(songs.c.vector)).where(songs.c.status == Status.COMPLETED.value, THERE)
+        async with self.database.reading() as connection:
+            sizes = (await connection.execute(sample.limit(VECTORS_SAMPLED))).scalars()
+            lengths = Counter(size // FLOAT_BYTES for size in sizes if size)
+        return lengths.most_common(1)[0][0] if lengths else None
 
     async def song(self, navidrome_id: str) -> Stored | None:
         return next(iter(await self.stored([navidrome_id])), None)
@@ -254,7 +287,8 @@ class Library:
         async with self.database.transaction() as connection:
             for outcome in outcomes:
                 one = update(songs).where(songs.c.navidrome_id == outcome.navidrome_id, mine)
-                await connection.execute(one.values({**columns_of(outcome), "changed_at": self.now()}))
+                values = {**as_stored(columns_of(outcome), self._types), "changed_at": self.now()}
+                await connection.execute(one.values(values))
 
     async def _free(self, status: Status, limit: int | None, out_since: int | None) -> list[Song]:
         query = (

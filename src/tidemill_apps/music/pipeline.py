@@ -134,12 +134,13 @@ class Pipeline:
         return (await self.standing()).stage
 
     async def resume(self) -> Stage:
-        """Ends a person's pause, of the queues or of the pool. The breaker is left to its own time; where it
-        has none, after a key that was refused, this is what it waits for."""
+        """Ends a pause of the queues and leaves the breaker to its time. Without such a pause it opens the
+        pool, also before the breaker's time: a person knows when the provider answers again."""
+        paused = (await self.standing()).paused_queues
         await self._unpause()
         stands = await self.standing()
         timed = stands.breaker is not None and stands.breaker.until is not None
-        if stands.held is None or timed:
+        if stands.held is None or (timed and paused):
             return stands.stage
         await self._app.inspect.open_pool(CALLS)
         return (await self.standing()).stage
@@ -228,9 +229,14 @@ class Pipeline:
         """Its successor has an id of its own making: a sync that runs again begins no second one. No other
         start stands in its way: what a start was told to be on its way is done."""
         synced = await self._synchronise(ctx, hide_missing)
+        await self._delete_failed_syncs()
         successor = self._enqueue.using(id=f"{ctx.job_id}-enqueue", unique=None)
         await successor.enqueue(work=work, limit=limit)
         return synced.seen
+
+    async def _delete_failed_syncs(self) -> None:
+        """This sync has done their work: as dead letters they would ask for a person."""
+        await self._app.inspect.delete(Filter(queue=PIPELINE_QUEUE, task=SYNC, states=(State.FAILED,)))
 
     async def _enqueued(self, ctx: Context, work: Work, limit: int | None) -> int:
         await self._begin()

@@ -15,11 +15,13 @@ _SAYS_WHY = re.compile(
     r"retry-?delay|\b(?:re)?try (?:again )?(?:in|after)\b|per ?(?:day|hour|min|sec)|\bdaily\b|\bbilling\b",
     re.IGNORECASE,
 )
+_QUOTA = re.compile(r"quota|exhausted|配额|额度|用完", re.IGNORECASE)
 _LONGEST = 200  # characters of what was said, for people
 
 
 def without_hint(error: object, seconds: float) -> Refusal | None:
-    """So many seconds, and the day if it comes again after them."""
+    """Closes for `seconds`. If the answer has words of a quota and comes again after that, the day's quota is
+    used up. Other answers never close the day: a proxy says 429 for many reasons."""
     response = getattr(error, "response", error)
     if getattr(response, "status_code", None) != TOO_MANY:
         return None
@@ -32,7 +34,7 @@ def without_hint(error: object, seconds: float) -> Refusal | None:
     return Refusal(
         reason=Reason.UNKNOWN,
         retry_after=seconds,
-        then=Reason.DAY_QUOTA,
+        then=Reason.DAY_QUOTA if _QUOTA.search(said) else None,
         status=TOO_MANY,
         text=said[:_LONGEST],
     )

@@ -167,7 +167,7 @@ def _holding(music: Music) -> None:
         "POST",
         "/api/queue/resume",
         role=Role.OPERATOR,
-        says="End a pause; the breaker keeps its time.",
+        says="End a pause; without a pause, end the breaker's closure before its time.",
         answers=Stands,
     )
     async def resume(_: Asked) -> Stands:

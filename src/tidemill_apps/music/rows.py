@@ -52,11 +52,15 @@ def of_job(job_id: str | None) -> ColumnElement[bool]:
 def stored_in(row: Row[Any]) -> Stored:
     values = dict(zip(row._fields, row, strict=True))
     given = {"title": row.title or "", "artist": row.artist or "", "tries": row.tries or 0}
+    if row.is_instrumental is not None:  # a number in some tables
+        given["is_instrumental"] = bool(row.is_instrumental)
     return Stored(**{**values, **given, "tags": _list(row.tags)})
 
 
-def _list(tags: str | None) -> list[str]:
-    """A table of another program may have tags in a form of its own."""
+def _list(tags: str | list[str] | None) -> list[str]:
+    """Another program may store tags as plain text. The driver reads a JSON column as a list."""
+    if isinstance(tags, list):
+        return [str(tag) for tag in tags]
     try:
         return msgspec.json.decode(tags or "[]", type=list[str])
     except msgspec.DecodeError:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float32]
+FLOAT_BYTES = 4
 
 
 def packed(vector: Sequence[float]) -> bytes:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemill_apps.articles.chunks import Chunking
 from tidemill_apps.articles.markdown import cleaned
+from tidemill_apps.articles.tokens import estimated
 
 
 @pytest.mark.parametrize(
@@ -16,6 +18,7 @@ from tidemill_apps.articles.markdown import cleaned
     [
         ("---\ntitle: 标题\ntags: [a]\n---\n正文", "正文"),
         ("正文\n\n---\n\n不是开头", "正文\n\n不是开头"),
+        ("---\n\n两线之间\n\n---\n其后", "两线之间\n\n其后"),
         ('见[文档](https://a.example/b?c=d "t")。', "见文档。"),
         ("![潮汐磨坊的照片](https://a.example/p.png)", "潮汐磨坊的照片"),
         ("**粗** *斜* ~~删~~ `code`", "粗 斜 删 code"),
@@ -65,3 +68,43 @@ def test_no_text_takes_longer_than_its_length_allows(part: str) -> None:
     cleaned("<div>\n" + part * (60_000 // len(part)))
     cleaned("```\na" + part * (60_000 // len(part)))
     assert thread_time() - began < 4
+
+
+CONTAINERS = {"- ": "  ", "1. ": "   ", "> ": "> "}
+BLOCKS = ("{}", "## {}", "*{}*", "`{}`", "[{}](https://a.example)", "```\n{}\n```", "| {} |\n|---|")
+NESTED_BLOCK = st.tuples(st.lists(st.sampled_from(list(CONTAINERS)), max_size=30), st.sampled_from(BLOCKS))
+
+
+def nested(containers: list[str], block: str) -> str:
+    """The block inside of these lists and quotes."""
+    for marker in reversed(containers):
+        first, *others = block.split("\n")
+        block = "\n".join([marker + first, *(CONTAINERS[marker] + line for line in others)])
+    return block
+
+
+@given(st.lists(NESTED_BLOCK, max_size=6), st.sampled_from(["\n\n", "\n\n<!-- -->\n\n"]))
+def test_no_visible_word_is_missing_from_the_chunks(
+    blocks: list[tuple[list[str], str]], between: str
+) -> None:
+    document = between.join(
+        nested(containers, block.format(f"head{number} tail{number}"))
+        for number, (containers, block) in enumerate(blocks)
+    )
+    chunks = Chunking(estimated, 10, 1).of(document)
+    words = [f"{place}{number}" for number in range(len(blocks)) for place in ("head", "tail")]
+    assert [word for word in words if not any(word in chunk.text for chunk in chunks)] == []
+
+
+@given(st.lists(st.sampled_from(["- ", "> ", "1. ", "    ", "\n", "\n\n", "# ", "**", "潮"]), max_size=200))
+def test_no_visible_character_is_missing_whatever_the_markers(parts: list[str]) -> None:
+    document = "".join(parts)
+    assert cleaned(document).text.count("潮") == document.count("潮")
+
+
+@pytest.mark.parametrize(("marker", "step"), [("- ", "  "), ("1. ", "   "), ("> ", "> ")])
+def test_what_follows_a_deep_nest_is_kept(marker: str, step: str) -> None:
+    levels = [step * level + marker + f"level{level}" for level in range(40)]
+    text = cleaned("\n".join([*levels, "", "after"])).text
+    assert all(f"level{level}" in text for level in range(40))
+    assert text.endswith("\n\nafter")

@@ -59,6 +59,15 @@ async def test_a_row_that_says_processing_without_a_job_is_embedded(tmp_path: Pa
         assert (await bench.post(post.id)).rag_status == "completed"
 
 
+async def test_an_article_that_was_completed_since_the_look_gets_no_job(tmp_path: Path) -> None:
+    """The look found it pending and its job gone; another run completed it before it was sent again."""
+    async with bench_in(tmp_path) as bench:
+        seen = await bench.posts.create("刚好完成", "内容")
+        await change_row(bench, seen.id, rag_status="completed")
+        assert await Standing(bench.posts).again([seen]) == []
+        assert (await bench.post(seen.id)).rag_status == "completed"
+
+
 async def test_an_article_whose_job_somebody_cancelled_says_so(tmp_path: Path) -> None:
     async with bench_in(tmp_path) as bench:
         post = await bench.articles.create("取消", "内容")
@@ -194,3 +203,40 @@ async def test_points_of_other_versions_and_of_articles_that_are_gone_are_swept(
 
 async def has_points(bench: Bench, count: int) -> bool:
     return await bench.articles.vectors.count() == count
+
+
+async def test_a_completed_article_without_vectors_is_embedded_again(tmp_path: Path) -> None:
+    async with bench_in(tmp_path, minding_seconds=60.0) as bench:
+        posts = [await bench.articles.create(f"磨坊{n}", f"内容{n}") for n in range(3)]
+        async with bench.working():
+            await bench.settled(*(post.id for post in posts))
+            bench.calls.clear()
+            foreign = await bench.posts.create("别的程序", "没有向量")
+            await change_row(bench, foreign.id, rag_status="completed", rag_job=None, rag_version=0)
+            await bench.articles.vectors.drop(posts[1].id, 1, 1)
+            await bench.articles.minding.sweep()
+            await until(lambda: embedded_at(bench, posts[1].id, 2))
+            await until(lambda: embedded_at(bench, foreign.id, 1))
+            assert sorted(text for call in bench.calls for text in call) == ["内容1", "没有向量"]
+            await bench.articles.minding.sweep()
+            assert (await bench.post(posts[1].id)).rag_status == "completed"
+
+
+async def embedded_at(bench: Bench, post_id: int, version: int) -> bool:
+    post = await bench.post(post_id)
+    return (post.rag_status, post.rag_current) == ("completed", version)
+
+
+async def test_so_many_without_vectors_are_told_and_left_to_a_person(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench_in(tmp_path) as bench:
+        posts = [await bench.posts.create(f"磨坊{n}", f"内容{n}") for n in range(11)]
+        for post in posts:
+            await change_row(bench, post.id, rag_status="completed", rag_current=1, rag_chunks=1)
+        for _ in range(2):
+            await bench.articles.minding.sweep()
+        told = [message for message in caplog.messages if "have no vectors" in message]
+        assert len(told) == 1
+        assert told[0].startswith("11 of 11 completed articles have no vectors in the collection; ")
+        assert (await bench.posts.counts())["completed"] == 11

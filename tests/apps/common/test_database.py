@@ -25,7 +25,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import IntegrityError
 
 from tests.servers.postgres import DATABASE, PASSWORD, USER, Postgres
 from tests.servers.program import free_port
@@ -33,6 +32,7 @@ from tests.servers.proxy import Proxy
 from tidemill import ConfigurationError
 from tidemill_apps.common import database as common
 from tidemill_apps.common.database import Database, DatabaseUnavailable
+from tidemill_apps.common.database_errors import RowRefused
 
 METADATA = MetaData()
 SONGS = Table(
@@ -184,9 +184,11 @@ async def test_a_table_that_is_there_keeps_what_it_has_and_gets_what_it_lacks(ur
 
 
 async def test_a_reference_to_nothing_is_refused(database: Database) -> None:
-    with pytest.raises(IntegrityError):
+    with pytest.raises(RowRefused) as caught:
         async with database.transaction() as connection:
             await connection.execute(insert(TAGS).values(song="nobody", tag="海"))
+    assert "INSERT" not in str(caught.value)
+    assert caught.value.__cause__ is None
 
 
 def test_one_object_serves_several_event_loops(url: str) -> None:

@@ -31,7 +31,7 @@ from tidemill_apps.common.providers import chosen
 from tidemill_apps.common.providers.account import Account
 from tidemill_apps.common.providers.calls import AnswerUnusable
 from tidemill_apps.common.providers.chat import Chat
-from tidemill_apps.common.providers.embeddings import Embeddings
+from tidemill_apps.common.providers.embeddings import Embeddings, checked
 from tidemill_apps.common.simulation import at_simulator
 
 SCHEMA = {"type": "object", "properties": {"mood": {"type": "string"}}, "required": ["mood"]}
@@ -241,6 +241,24 @@ async def test_rows_without_an_index_are_in_order_when_there_are_as_many_as_text
     async with asking("openai") as (_, embeddings, provider):
         provider.says = {"data": [{"embedding": [1.0] * 16}, {"embedding": None}]}
         assert (await embeddings.embed(["a", "b"], mark="")).vectors == [[1.0] * 16, None]
+
+
+@pytest.mark.parametrize(
+    "unusable",
+    [[0.0] * 16, [1.0] * 8, [1.0] * 15 + [float("inf")], []],
+    ids=["zeros", "another length", "not finite", "empty"],
+)
+@pytest.mark.parametrize("dimensions", [16, None])
+def test_a_vector_that_cannot_be_used_takes_no_other_with_it(
+    unusable: list[float], dimensions: int | None
+) -> None:
+    good = [1.0] * 16
+    assert checked([good, unusable, good], dimensions, None) == [good, None, good]
+
+
+def test_vectors_of_two_lengths_half_and_half_are_an_error() -> None:
+    with pytest.raises(AnswerUnusable, match="vectors of one answer have 8 and 16 dimensions"):
+        checked([[1.0] * 16, [1.0] * 8], None, None)
 
 
 REFUSALS: list[tuple[str, tuple[Quota, ...], Reason | None, str]] = [

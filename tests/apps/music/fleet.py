@@ -37,6 +37,10 @@ class Dying:
     def __init__(self, embeddings: Embeddings, mark: Path) -> None:
         self._embeddings, self._mark = embeddings, mark
 
+    @property
+    def dimensions(self) -> int | None:
+        return self._embeddings.dimensions
+
     async def embed(self, texts: Sequence[str], *, mark: str) -> Embedded:
         killed = self._mark.with_suffix(".killed")
         before = killed.read_text().splitlines() if killed.exists() else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -33,6 +34,35 @@ def test_a_fence_around_it_is_no_part_of_it() -> None:
     assert read.analyses.keys() == {"a"}
 
 
+WHOLE = answer([entry("a"), entry("b")])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps([entry("a"), entry("b")]),
+        json.dumps(entry("a")) + "\n" + json.dumps(entry("b")),
+        f"Here are your {{songs}}:\n\n```json\n{WHOLE}\n```\nShall I go on?",
+        f"```\n{WHOLE}",
+        f"好的：{WHOLE}。",  # noqa: RUF001 - as a model writes it
+        json.dumps({"results": [entry("a"), entry("b")]}),
+        answer([entry("a"), entry("b"), entry("歌")])[:-20],
+    ],
+)
+def test_entries_are_found_wherever_they_stand(text: str) -> None:
+    read = read_answer(text, ASKED)
+    assert read.analyses == read_answer(WHOLE, ASKED).analyses
+    assert read.problems == {"歌": LEFT_OUT}
+
+
+def test_no_answer_takes_longer_than_its_length_allows() -> None:
+    began = thread_time()
+    for part in ('{"a":', "{", '{"id": [', "[{"):
+        with pytest.raises(Unreadable):
+            read_answer(part * (100_000 // len(part)), ASKED)
+    assert thread_time() - began < 4
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -44,7 +74,6 @@ def test_a_fence_around_it_is_no_part_of_it() -> None:
         '{"results": []}',
         '{"songs": {}}',
         '{"songs": null}',
-        json.dumps([entry("a")]),
         '{"songs": [\ud800]}',
     ],
 )

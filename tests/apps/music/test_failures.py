@@ -113,7 +113,7 @@ async def test_a_job_that_fails_again_meanwhile_keeps_its_songs_and_what_it_has_
 
 
 async def test_an_answer_that_could_not_be_read_is_asked_for_again_and_nothing_else(tmp_path: Path) -> None:
-    async with world(tmp_path, 20, options=Options(faults=Faults(malformed=frozenset({1})))) as its:
+    async with world(tmp_path, 20, options=Options(faults=Faults(blocked=frozenset({1})))) as its:
         await until_failed(its)
         assert await its.counts() == {"COMPLETED": 10, "FAILED": 10}
         browser = await its.visitors.browser()

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.apps.music.world import PER_MINUTE, world
+from tests.apps.music.world import PER_MINUTE, Bare, world
 from tidemill import Reason as Why
 from tidemill import TimeOfDay
 from tidemill.testing.providers import Answer, Gemini, Options, Quota, Reason, Trouble
@@ -132,19 +132,38 @@ def test_whoever_says_more_is_left_to_who_knows_the_words(said: str, headers: di
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "then"),
     [
-        "",
-        "too many",
-        '{"error": "too many"}',
-        '{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED"}}',
-        "[1]",
+        ("", None),
+        ("too many", None),
+        ('{"error": "too many"}', None),
+        ("[1]", None),
+        ('{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED"}}', Why.DAY_QUOTA),
+        ("You exceeded your current quota", Why.DAY_QUOTA),
+        ("今日额度已用完", Why.DAY_QUOTA),
     ],
 )
-def test_whoever_says_neither_how_long_nor_what_for_closes_everything_for_so_long(said: str) -> None:
+def test_a_bare_refusal_closes_for_so_long_and_the_day_only_with_words_of_a_quota(
+    said: str, then: Why | None
+) -> None:
     refusal = without_hint(httpx2.Response(429, text=said), 120.0)
     assert refusal is not None
-    assert (refusal.retry_after, refusal.then) == (120.0, Why.DAY_QUOTA)
+    assert (refusal.retry_after, refusal.then) == (120.0, then)
+
+
+async def test_many_bare_refusals_do_not_close_the_day(tmp_path: Path) -> None:
+    trouble = Options(troubles=(Trouble(Reason.RATE, 0.0, 1_500.0),))
+    async with world(tmp_path, 10, options=trouble, calls=CallSettings(per_minute=5, per_day=250)) as its:
+        its.provider.dialect = Bare()
+        await its.start()
+        await its.kit.run_for(1_500, check=False)
+        assert len(its.provider.ledger.refused) >= 3
+        breaker = (await its.pipeline.standing()).breaker
+        assert breaker is not None
+        assert breaker.until is not None
+        assert breaker.until < its.kit.now + 3_600
+        await its.run_until_idle(7_200)
+        assert await its.counts() == {"COMPLETED": 10}
 
 
 async def test_openai_s_refusal_is_read_in_its_own_words(tmp_path: Path) -> None:
@@ -162,11 +181,6 @@ async def test_openai_s_refusal_is_read_in_its_own_words(tmp_path: Path) -> None
 
 def test_429_in_an_id_is_no_refusal() -> None:
     assert without_hint(ValueError("song 42901 has no title"), 120.0) is None
-
-
-class Bare(Gemini):
-    def refuse(self, asked: Any, told: Any) -> Answer:
-        return Answer(429, {}, {"error": "too many"})
 
 
 class SaysWhen(Gemini):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tests.apps.music.world import World, world
+from tests.apps.music.world import Bare, World, world
 from tests.servers.program import HOST, free_port
 from tidemill import ConfigurationError, Filter, Job, State
 from tidemill.testing.providers import Faults, Options, Reason, Trouble
@@ -16,6 +16,7 @@ from tidemill_apps.music.limits import CALLS, FULL, METADATA, PIPELINE_QUEUE, WO
 from tidemill_apps.music.pipeline import Start
 from tidemill_apps.music.settings import SubsonicSettings
 from tidemill_apps.music.standing import Stage
+from tidemill_apps.music.subsonic import SubsonicError
 
 
 async def test_the_stages_of_a_run(tmp_path: Path) -> None:
@@ -129,6 +130,18 @@ async def test_resuming_leaves_the_breaker_closed(tmp_path: Path) -> None:
         assert await its.pipeline.resume() is Stage.BREAKER
 
 
+async def test_a_person_resumes_before_the_breaker_s_time(tmp_path: Path) -> None:
+    async with world(tmp_path, 10, options=Options(troubles=(Trouble(Reason.RATE, 0.0, 30.0),))) as its:
+        its.provider.dialect = Bare()
+        await its.start()
+        await its.kit.run_for(31, check=False)
+        assert await its.stage() is Stage.BREAKER
+        assert "/music/resume" in (await (await its.visitors.browser()).get("/music")).text
+        assert (await its.call("POST", "/api/queue/resume")).json == {"state": "running"}
+        await its.kit.run_for(30, check=False)
+        assert await its.counts() == {"COMPLETED": 10}
+
+
 async def test_after_a_key_that_was_refused_a_person_resumes(tmp_path: Path) -> None:
     wrong = Options(troubles=(Trouble(Reason.WRONG_KEY, 0.0, 600.0),))
     async with world(tmp_path, 40, options=wrong) as its:
@@ -145,6 +158,7 @@ async def test_after_a_key_that_was_refused_a_person_resumes(tmp_path: Path) -> 
         await its.kit.run_for(60)
         page = (await (await its.visitors.browser()).get("/music")).text
         assert ("/music/resume" in page, "/music/pause" in page) == (True, False)
+        assert page.count("/music/resume") == 1
         assert await its.pipeline.resume() is Stage.RUNNING
         await its.run_until_idle()
         assert await its.counts() == {"COMPLETED": 40}
@@ -246,6 +260,24 @@ async def test_a_music_server_that_is_away_is_told_and_leaves_everything_as_it_w
         await its.pipeline.start(Start(skip_sync=True))
         await its.run_until_idle()
         assert await its.pipeline.trouble() is None
+
+
+async def test_a_sync_that_succeeds_removes_the_dead_letters_of_those_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise SubsonicError("the music server cannot be reached")
+
+    failed = Filter(states=(State.FAILED,))
+    async with world(tmp_path) as its:
+        with monkeypatch.context() as patched:
+            patched.setattr("tidemill_apps.music.music.sync", away)
+            await its.pipeline.start(Start())
+            await its.kit.run_for(60, check=False)
+        assert [job.task for job in (await its.music.app.inspect.find(failed)).jobs] == ["music-sync"]
+        await its.pipeline.start(Start())
+        await its.run_until_idle()
+        assert (await its.music.app.inspect.find(failed)).jobs == ()
 
 
 async def test_songs_of_a_job_that_is_gone_wait_again(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import Column, Integer, MetaData, String, Table, Text, insert, select
 
-from tests.apps.music.libraries import column, made, stocked
+from tests.apps.music.libraries import column, made, put, stocked
 from tidemill_apps.common.database import Database
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.outcomes import Outcome
@@ -42,16 +42,16 @@ async def test_an_existing_table_with_fewer_columns_just_works(either: Library) 
     await before_us(either.database)
     await either.prepare()
     assert await either.counts() == {
-        Status.PENDING: 1,
+        Status.PENDING: 2,
         Status.PROCESSING: 1,
         Status.DESCRIBED: 0,
-        Status.COMPLETED: 1,
+        Status.COMPLETED: 0,
         Status.FAILED: 0,
     }
     assert await either.left_processing() == {None: ["a"]}
     assert await either.release(None) == 1
     waiting = await either.pending()
-    assert waiting == [Song("a", "雾中灯塔", "林晚"), Song("b", "Tide", "")]
+    assert waiting == [Song("a", "雾中灯塔", "林晚"), Song("b", "Tide", ""), Song("c", "归帆", "海风乐队")]
     assert await either.mark_processing(waiting, "job") == waiting
     await either.save("job", [Outcome(navidrome_id="b", vector=[1.0, 0.5])])
     assert (await column(either, "status"))["b"] == "COMPLETED"
@@ -63,7 +63,17 @@ async def test_an_existing_table_with_fewer_columns_just_works(either: Library) 
 async def test_new_songs_go_into_an_existing_table(either: Library) -> None:
     await before_us(either.database)
     await either.prepare()
-    assert len(await stocked(either, 3)) == 4
+    assert len(await stocked(either, 3)) == 5
+
+
+async def test_a_song_that_is_completed_without_a_vector_waits(either: Library) -> None:
+    await stocked(either, 3)
+    await put(either, ["s0", "s1", "s2"], status="COMPLETED", job_id="theirs")
+    await put(either, ["s1"], description="雾")
+    await put(either, ["s2"], description="雾", vector=b"\0\0\x80?")
+    await either.prepare()
+    assert await column(either, "status") == {"s0": "PENDING", "s1": "DESCRIBED", "s2": "COMPLETED"}
+    assert [song.navidrome_id for song in await either.described_without_vector()] == ["s1"]
 
 
 async def test_preparing_again_changes_nothing(either: Library) -> None:

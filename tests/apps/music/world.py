@@ -17,6 +17,7 @@ from tests.servers.program import HOST, free_port
 from tests.web.asgi import Answer, ask
 from tests.web.signed import Browser, token_of
 from tidemill import Tidemill, testing
+from tidemill.testing.providers import Answer as Reply
 from tidemill.testing.providers import Gemini, Options, Provider, Quota
 from tidemill.testing.providers import Server as ProviderServer
 from tidemill.web import Role
@@ -102,6 +103,13 @@ async def world(
                 yield World(music, kit, provider)
             finally:
                 await music.close()
+
+
+class Bare(Gemini):
+    """Refuses with 429 and no words, as proxies do."""
+
+    def refuse(self, asked: Any, told: Any) -> Reply:
+        return Reply(429, {}, {"error": "too many"})
 
 
 class Visitors:

@@ -278,23 +278,29 @@ def test_a_quota_phrase_is_a_minute_first_and_a_day_when_it_comes_again() -> Non
     assert closed_until(trip(said, SITE, first, at(2), PROBE)) == local("2026-11-17T00:05")
 
 
-def test_a_refusal_that_says_nothing_escalates() -> None:
-    nothing = Refusal(reason=Reason.UNKNOWN)
+def waits_after_bare_refusals(pool: PoolSettings, times: int, seen: Seen) -> list[float]:
     breaker, waits, now = Breaker(), [], at(0)
-    for _ in range(3):
-        breaker = trip(nothing, GEMINI, breaker, now, PROBE)
+    for _ in range(times):
+        breaker = trip(Refusal(reason=Reason.UNKNOWN), pool, breaker, now, seen)
         waits.append(closed_until(breaker) - now.wall)
         now = at(closed_until(breaker) - START)
-    assert waits[:2] == [pytest.approx(60.5), pytest.approx(60.5)]
-    assert waits[2] == local("2026-11-17T00:05") - START - 121
+    return waits
+
+
+def test_a_refusal_that_says_nothing_is_the_day_when_our_ledger_says_so() -> None:
+    waits = waits_after_bare_refusals(GEMINI, 3, replace(PROBE, day_used=0.95))
+    assert waits[:2] == [pytest.approx(60.5), pytest.approx(121)]
+    assert waits[2] == pytest.approx(local("2026-11-17T00:05") - START - 181.5)
+
+
+def test_refusals_that_say_nothing_never_close_a_day_that_is_hardly_used() -> None:
+    waits = waits_after_bare_refusals(GEMINI, 10, replace(PROBE, day_used=0.5))
+    assert waits[:3] == [pytest.approx(60.5), pytest.approx(121), pytest.approx(242)]
+    assert max(waits) == waits[-1] == pytest.approx(3600)
 
 
 def test_a_site_without_days_is_tried_ever_more_seldom_and_at_least_hourly() -> None:
-    breaker, waits, now = Breaker(), [], at(0)
-    for _ in range(16):
-        breaker = trip(Refusal(reason=Reason.UNKNOWN), SITE, breaker, now, PROBE)
-        waits.append(closed_until(breaker) - now.wall)
-        now = at(closed_until(breaker) - START)
+    waits = waits_after_bare_refusals(SITE, 16, PROBE)
     assert waits[:3] == [pytest.approx(1.5), pytest.approx(3), pytest.approx(6)]
     assert waits[-1] == pytest.approx(3600)
 

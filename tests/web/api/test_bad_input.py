@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.web.api.support import Api
 from tidemill.seam.roles import Role
@@ -126,6 +127,12 @@ async def test_what_is_not_there(api: Api) -> None:
 
 async def test_whoever_forgot_the_body_is_told_so(api: Api) -> None:
     assert (await api.refused("POST", "/jobs", b""))[2] == "the body is empty; send a JSON object"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", ""])
+async def test_an_empty_post_is_an_empty_object(api: Api, kind: str) -> None:
+    empty = await api.ok("POST", "/dead-letters/retry", b"", content_type=kind)
+    assert empty == await api.ok("POST", "/dead-letters/retry", {})
 
 
 async def test_a_body_that_is_not_said_to_be_json(api: Api) -> None:

@@ -92,7 +92,7 @@ class Claiming:
         transaction.counted(queue, State.READY, State.RUNNING, len(jobs))
         fence, claim = self._fence, self._claim
         for call, seqs in _by_call(jobs, calls).items():
-            transaction.execute(SQL.mark_call, (call, apsw.carray(seqs)))
+            transaction.execute(SQL.mark_call, (call, len(seqs), apsw.carray(seqs)))
         for name, reserved in taken.items():
             transaction.ledger.hold((name, fence, claim), request.worker, reserved)
         self.jobs += [

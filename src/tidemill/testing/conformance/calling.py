@@ -164,17 +164,45 @@ class TestLostCalls:
             assert await drive.settle(job, spent=using("m", tokens=1)) is Answer.STALE
         assert await drive.used("m", TOKENS) == 900, "it ended with the reclaim"
 
-    async def test_b7_suspects_go_alone(self, drive: Driver) -> None:
+    async def test_b7_suspects_go_in_halves(self, drive: Driver) -> None:
         rule = Batching(max_items=8, linger=10)
         await drive.add(*batch("abcdefgh", rule), *batch("i", rule))
         await drive.take()
         drive.clock.advance(31)
         await drive.store.reclaim()
         taken = await drive.take()
-        assert calls(taken) == ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
-        assert [job.alone for job in taken] == [True] * 8 + [False]
-        await drive.settle(taken[0], Crashed(OOPS))
-        assert [(job.id, job.crashes) for job in await drive.take()] == [("a", 2)]
+        assert calls(taken) == ["acde", "bfgh", "i"]
+        assert [job.alone for job in taken] == [True] * 8 + [False], "they run apart from other jobs"
+        assert {job.crashes for job in taken} == {0, 1}
+
+    async def test_b7_i8_a_call_of_suspects_that_dies_charges_nobody_until_one_is_alone(
+        self, drive: Driver
+    ) -> None:
+        """Every worker that holds "a" dies. Only "a" is charged, when it is alone."""
+        await drive.add(*batch("abcdefgh", Batching(max_items=8)))
+        sizes: list[int] = []
+        while (await drive.job("a")).crashes < 2:
+            held = await drive.take()
+            mine = next(job.call for job in held if job.id == "a")
+            for job in held:
+                if job.call != mine:
+                    await drive.settle(job, Done(b"1"))
+            sizes.append(sum(job.call == mine for job in held))
+            drive.clock.advance(31)
+            await drive.store.reclaim()
+        assert sizes[0] == 8
+        assert sizes[-1] == 1
+        assert sizes == sorted(sizes, reverse=True)
+        assert {(await drive.job(id_)).crashes for id_ in "bcdefgh"} == {1}
+
+    async def test_b7_a_job_that_crashed_alone_is_a_call_of_its_own(self, drive: Driver) -> None:
+        await drive.add(*batch("ab", Batching(max_items=8)))
+        for job in await drive.take():
+            await drive.settle(job, Crashed(OOPS))
+        assert [(job.id, job.crashes) for job in await drive.take()] == [("a", 1), ("b", 1)]
+        drive.clock.advance(31)
+        await drive.store.reclaim()
+        assert calls(await drive.take()) == ["a", "b"]
 
     async def test_b4_a_stale_first_job_books_the_call_once(self, drive: Driver) -> None:
         """P13, I6: it was cancelled while it ran."""

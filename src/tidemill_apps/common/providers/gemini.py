@@ -67,6 +67,10 @@ class GeminiEmbeddings:
         self._calls, self._account = _calls(account), account
         self._path = f"/v1beta/models/{account.model}:batchEmbedContents"
 
+    @property
+    def dimensions(self) -> int | None:
+        return self._account.dimensions
+
     async def embed(self, texts: Sequence[str], *, mark: str) -> Embedded:
         body = {"requests": [self._request(text) for text in texts]}
         response = await self._calls.post(self._path, body, mark)

@@ -64,6 +64,10 @@ class OpenAIEmbeddings:
     def __init__(self, account: Account) -> None:
         self._calls, self._account = _calls(account), account
 
+    @property
+    def dimensions(self) -> int | None:
+        return self._account.dimensions
+
     async def embed(self, texts: Sequence[str], *, mark: str) -> Embedded:
         body: dict[str, Any] = {"model": self._account.model, "input": list(texts)}
         if self._account.dimensions:

@@ -34,8 +34,8 @@ SET state = 'running', fence = ?, claim = ?, worker = ?, number = ?, lease = ?, 
     alone = crashes > 0, progress = NULL, note = NULL, call = ''
 WHERE seq IN carray(?);
 
--- name: mark_call  (id of the first job of the call, carray of seqs)
-UPDATE jobs SET call = ? WHERE seq IN carray(?);
+-- name: mark_call  (id of the first job of the call, number of its jobs, carray of seqs)
+UPDATE jobs SET call = ?1, alone = alone AND ?2 = 1 WHERE seq IN carray(?3);
 
 -- name: last_claim  (worker)
 SELECT number FROM workers WHERE id = ?;
