@@ -9,7 +9,9 @@ at before (`guard`).
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote
@@ -45,6 +47,11 @@ _HOOK_COOKIE = "csrf"
 _UNTOLD = ("payload", "jobs")
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
 _LONG = 86400.0
+_HOOK_LOOKS_AGAIN = 30.0
+"""Seconds after which an application's own hook is asked again about a stream: it may ask a database."""
+_CHECK_HOLDS = 0.5
+"""Seconds for which all streams of one token share the answer of the store."""
+_MOST_CHECKS = 1000
 
 
 class _Found(NamedTuple):
@@ -63,7 +70,9 @@ class Gate:
         self.hosts = Hosts(app.settings)
         self.signing = Signing(self._access, app.clock) if auth is None else None
         self._rates, self.uses = Rates(app.clock, app.settings.value("web.rate")), Uses(app)
-        self._https = (app.settings.value("web.public_url") or "").startswith("https:")
+        self.looks_again = None if auth is None else _HOOK_LOOKS_AGAIN
+        self._checked: dict[str, tuple[float, Who | None]] = {}
+        self.https = (app.settings.value("web.public_url") or "").startswith("https:")
 
     async def admit(self, request: Request, route: Route) -> Who:
         if is_foreign(request, self.hosts, writes=route.writes):
@@ -91,18 +100,31 @@ class Gate:
         """Whether a stream that was begun for `who` may go on: what it tells was made for that role."""
         if route.role is Role.ANYBODY:
             return True
-        try:
-            if self._auth is not None:
-                found = await self._vouched(request, self._auth)
-            else:
-                found = (await self._find(request)).who
-        except Refused:
-            return False
-        return found.name == who.name and found.role.may(who.role)
+        found = await self._asks_now(request)
+        return found is not None and found.name == who.name and found.role.may(who.role)
+
+    async def _asks_now(self, request: Request) -> Who | None:
+        """Who asks by what the request showed when it came; None when that holds no longer."""
+        if self._auth is not None:
+            with suppress(Refused):
+                return await self._vouched(request, self._auth)
+            return None
+        shown = "\0".join(request.headers.get(name, "") for name in ("authorization", "cookie"))
+        now = self._app.clock.boot()
+        at, who = self._checked.get(shown, (-math.inf, None))
+        if now - at < _CHECK_HOLDS:
+            return who
+        who = None
+        with suppress(Refused):
+            who = (await self._find(request)).who
+        if len(self._checked) >= _MOST_CHECKS:
+            self._checked.clear()
+        self._checked[shown] = now, who
+        return who
 
     def place(self, request: Request) -> Place:
         prefix = request.scope.get("root_path", "")
-        secure = self._https or request.url.scheme == "https"
+        secure = self.https or request.url.scheme == "https"
         return Place(request.headers.get("host", ""), secure, prefix)
 
     async def record(self, request: Request, route: Route, asked: Asked, made: Mapping[str, Any]) -> None:

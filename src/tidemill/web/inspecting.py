@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import TypeVar
@@ -101,7 +101,7 @@ class Shown(Inspector):
         page = await (await self._store()).find(nothing, 1, cursor, looks)
         return page.cursor
 
-    async def _visible(self, wanted: Filter, cursor: int | None, floor: int | None) -> AsyncIterator[Job]:
+    async def _visible(self, wanted: Filter, cursor: int | None, floor: int | None) -> AsyncGenerator[Job]:
         """The jobs from `cursor` down to `floor` that match by what can be seen of them, newest first."""
         store = await self._store()
         while True:
