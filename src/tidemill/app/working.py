@@ -42,6 +42,7 @@ class Works(Tells):
             lifespan=self._lifespan,
             middleware=self.middlewares,
             telling=self.telling if self._tells else None,
+            secrets=self.secrets,
         )
 
     def worker_options(self, **options: Unpack[WorkerArguments]) -> WorkerOptions:

@@ -11,7 +11,7 @@ from tidemill.app import Tidemill
 from tidemill.cli import complete, times, waiting
 from tidemill.cli.application import load, required
 from tidemill.cli.nearest import instead_of
-from tidemill.cli.output import note, print_json
+from tidemill.cli.output import echo, note, print_json
 from tidemill.cli.payloads import from_words
 from tidemill.cli.sending import send_file
 from tidemill.cli.target import Target, with_application
@@ -135,5 +135,5 @@ async def _send(
     if target.json:
         print_json({"id": handle.id, "existing": handle.existing})
     else:
-        click.echo(f"{handle.id}{there}")
+        echo(f"{handle.id}{there}")
     return 0

@@ -7,9 +7,10 @@ import click
 from tidemill.app import Tidemill
 from tidemill.cli import complete
 from tidemill.cli.naming import full_ids, no_such
-from tidemill.cli.output import print_json, printable
+from tidemill.cli.output import echo, print_json
 from tidemill.cli.target import Target, with_target
 from tidemill.core.courses import Kind
+from tidemill.core.terminal_text import one_line
 from tidemill.errors import JobNotFound
 from tidemill.inspect.explanation import Explanation
 
@@ -34,13 +35,11 @@ def explain(target: Target, id: str) -> None:  # noqa: A002 - the word for it
     if target.json:
         print_json(explanation)
         return
-    click.echo(
-        printable(f"{explanation.job} is {explanation.state} ({explanation.task}, {explanation.queue})")
-    )
+    echo(one_line(f"{explanation.job} is {explanation.state} ({explanation.task}, {explanation.queue})"))
     told = [cause.sentence for cause in explanation.causes]
     rest = explanation.sentence.removeprefix(" ".join(told)).strip()
     for sentence in filter(None, [*told, rest]):
-        click.echo(printable(sentence))
+        echo(one_line(sentence))
 
 
 async def _is_flow(app: Tidemill, typed: str) -> bool:

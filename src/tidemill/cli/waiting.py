@@ -10,7 +10,7 @@ import click
 from tidemill.app import Tidemill
 from tidemill.cli import times
 from tidemill.cli.jobs.record import as_data
-from tidemill.cli.output import note, print_json, printable
+from tidemill.cli.output import echo, note, print_json
 from tidemill.client.handle import JobHandle
 from tidemill.errors import JobCancelled, JobFailed, ResultTimeout
 from tidemill.inspect.causes import Code
@@ -46,7 +46,7 @@ async def wait_for(
     if as_json:
         print_json(data | {"existing": handle.existing})
     elif said is None:
-        click.echo(printable(bytes(data["result"] or b"null").decode()))
+        echo(bytes(data["result"] or b"null").decode())
     if said is not None:
         note(said)
     return 0 if said is None else 1

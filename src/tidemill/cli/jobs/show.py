@@ -9,7 +9,7 @@ from tidemill.cli import complete
 from tidemill.cli.jobs import checkpoints
 from tidemill.cli.jobs.record import as_data, lines_about
 from tidemill.cli.naming import full_id
-from tidemill.cli.output import print_json
+from tidemill.cli.output import echo, print_json
 from tidemill.cli.target import Target, with_target
 from tidemill.inspect.views import JobView
 
@@ -30,6 +30,6 @@ def show(target: Target, id: str) -> None:  # noqa: A002 - the word for it
         print_json(record | {"failed_attempts": view.attempts, "log": view.log, "checkpoints": steps})
         return
     for line in lines_about(record, view.attempts, view.log):
-        click.echo(line)
+        echo(line)
     for line in checkpoints.lines_about(view.checkpoints):
-        click.echo(line)
+        echo(line)

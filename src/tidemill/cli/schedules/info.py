@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.cli import complete
-from tidemill.cli.output import moment, print_fields, print_json, printable
+from tidemill.cli.output import echo, moment, print_fields, print_json
 from tidemill.cli.schedules.words import outcome, overridden, rule, state
 from tidemill.cli.target import Target, with_target
 from tidemill.inspect.words import duration
@@ -24,7 +24,7 @@ def info(target: Target, name: str) -> None:
     print_fields(_fields(view))
     for past in reversed(view.history):
         job = f" {past.job}" if past.job else ""
-        click.echo(printable(f"  {moment(past.tick)} {outcome(past)}{job}"))
+        echo(f"  {moment(past.tick)} {outcome(past)}{job}")
 
 
 def _fields(view: ScheduleView) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.cli import complete
-from tidemill.cli.output import moment, print_json
+from tidemill.cli.output import echo, moment, print_json
 from tidemill.cli.target import Target, with_target
 
 
@@ -19,4 +19,4 @@ def resume(target: Target, name: str) -> None:
         print_json(view)
     else:
         coming = f"next at {moment(view.next[0])}" if view.next else "no tick is left"
-        click.echo(f"{name} is {view.state}, {coming}")
+        echo(f"{name} is {view.state}, {coming}")
