@@ -16,6 +16,7 @@ from tidemill.errors import ConfigurationError
 from tidemill.inspect.causes import Cause
 from tidemill.inspect.explanation import Explanation
 from tidemill.inspect.views import JobView, readable
+from tidemill.schedules.views import ScheduleView
 from tidemill.tasks.redaction import TaskSecrets, longest_first
 
 _HIDDEN, _CUT = msgspec.json.encode(HIDDEN), msgspec.json.encode(CUT)
@@ -66,6 +67,10 @@ class Redactor:
     def value(self, value: Any, task: str | None = None) -> Any:
         """Any data, such as the arguments of a schedule."""
         return redacted(value, self._secrets.usual if task is None else self._secrets.names(task))
+
+    def schedule(self, view: ScheduleView) -> ScheduleView:
+        arguments = self.value(readable(bytes(view.arguments)), view.task)
+        return replace(view, arguments=msgspec.Raw(msgspec.json.encode(arguments)))
 
     def hides(self, name: str) -> bool:
         """Whether a value of that name is hidden wherever it is."""

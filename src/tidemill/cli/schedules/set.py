@@ -15,6 +15,7 @@ from tidemill.cli.overriding import assignments
 from tidemill.cli.queues.ending import Ending, with_ending
 from tidemill.cli.queues.words import who
 from tidemill.cli.schedules.words import overridden
+from tidemill.cli.secrets import Redaction
 from tidemill.cli.target import Target, with_target
 from tidemill.schedules.views import ScheduleView
 
@@ -36,7 +37,8 @@ def set_(target: Target, name: str, *, words: tuple[str, ...], ending: Ending, r
     async def put(app: Tidemill) -> ScheduleView:
         end = await ending.at(app)
         until = UNSET if end is None else end
-        return await app.schedules.override(name, by=who(), reason=reason, until=until, **options)
+        changed = await app.schedules.override(name, by=who(), reason=reason, until=until, **options)
+        return Redaction().schedule(app, changed)
 
     view = target.run(put)
     if target.json:

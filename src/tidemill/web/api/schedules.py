@@ -81,9 +81,7 @@ async def get(asked: Asked) -> ScheduleView:
 
 
 def _shown(asked: Asked, view: ScheduleView) -> ScheduleView:
-    """Without the secrets in its arguments."""
-    arguments = asked.inspect.redactor.value(msgspec.json.decode(view.arguments), view.task)
-    return msgspec.structs.replace(view, arguments=msgspec.Raw(msgspec.json.encode(arguments)))
+    return asked.inspect.redactor.schedule(view)
 
 
 async def upsert(asked: Asked) -> ScheduleView:
