@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -28,32 +29,28 @@ class Redactor:
     def __init__(self, secrets: TaskSecrets) -> None:
         self._secrets = secrets
 
-    def job(self, job: Job, budget: Budget | None = None) -> Job:
-        """The same job, with nothing secret left in it. A page has one budget for all its jobs: the texts of
-        those that do not fit are cut."""
-        return self._of(job, budget or Budget()).job(job)
+    def job(self, job: Job, budget: PageBudget | None = None) -> Job:
+        """The same job, with nothing secret left in it. A page has one budget for all its jobs: what does not
+        fit is cut."""
+        return self._of(job, budget or PageBudget()).job(job)
 
     def explanation(self, explanation: Explanation, job: Job | None) -> Explanation:
         """It tells of errors and notes. None for what is no job yet."""
-        texts = _Texts(self._secrets.names(explanation.task)) if job is None else self._of(job, Budget())
+        texts = _Texts(self._secrets.names(explanation.task)) if job is None else self._of(job, PageBudget())
         return replace(
             explanation,
             sentence=texts.text(explanation.sentence),
-            details=texts.data(explanation.details),
+            details=texts.details(explanation.details),
             causes=tuple(
-                Cause(cause.code, texts.text(cause.sentence), texts.data(cause.details))
+                Cause(cause.code, texts.text(cause.sentence), texts.details(cause.details))
                 for cause in explanation.causes
             ),
         )
 
     def view(self, view: JobView) -> JobView:
-        budget = Budget()
-        texts = self._of(view.job, budget)
         said = [line.line for line in view.log]
         said += [text for attempt in view.attempts for text in _said(attempt.error)]
-        size = sum(map(len, said))
-        if not (budget.take(size) and budget.take_search(size, len(texts.secrets))):
-            texts = _Texts(texts.names, is_cut=True)
+        texts = self._of(view.job, PageBudget(), sum(map(len, said)))
         return replace(
             view,
             job=texts.job(view.job),
@@ -95,44 +92,58 @@ class Redactor:
 
     def _may_hide(self, job: Job) -> bool:
         names = self._secrets.names(job.task)
-        texts = " ".join(text for text in (job.note, job.reason, *_said(job.error)) if text)
-        stored = (job.payload, job.result or b"", texts.encode(errors="replace"))
-        return self._secrets.hides_result(job.task) or any(map(names.may_be_in, stored))
+        texts = " ".join(_texts_of(job)).encode(errors="replace")
+        return self._secrets.hides_result(job.task) or any(
+            map(names.may_be_in, (job.payload, job.result or b"", texts))
+        )
 
-    def _of(self, job: Job, budget: Budget) -> _Texts:
+    def _of(self, job: Job, budget: PageBudget, more: int = 0) -> _Texts:
+        """`more` is the size of texts that belong to the job beside its own."""
         names = self._secrets.names(job.task)
-        if not self._may_hide(job):
-            return _Texts(names)
-        if not budget.take(size_of(job)):
-            return _Texts(names, is_cut=True)
         found = longest_first(
             chain(self._secrets.hidden(job.task, job.payload), self._secrets.hidden(job.task, job.result))
         )
-        is_cut = not budget.take_search(size_of(job), len(found))
-        return _Texts(names, found, is_cut=is_cut, hides_result=self._secrets.hides_result(job.task))
+        if not found and not more and not self._may_hide(job):
+            return _Texts(names)
+        texts = sum(map(len, _texts_of(job))) + more
+        return _Texts(
+            names,
+            found,
+            cuts_data=not budget.data.take(size_of(job) - texts + more, len(found)),
+            cuts_texts=not budget.texts.take(texts, len(found)),
+            hides_result=self._secrets.hides_result(job.task),
+        )
+
+
+class PageBudget:
+    """Payloads and results have one, and texts another: errors stay readable where payloads are large."""
+
+    def __init__(self) -> None:
+        self.data, self.texts = Budget(), Budget()
 
 
 class _Texts:
-    """What one job says, without its secrets; or, cut, nothing of it."""
+    """What one job says, without its secrets. What there is too much of is cut."""
 
     def __init__(
         self,
         names: Names,
-        secrets: list[str] | None = None,
+        secrets: Sequence[str] = (),
         *,
-        is_cut: bool = False,
+        cuts_data: bool = False,
+        cuts_texts: bool = False,
         hides_result: bool = False,
     ) -> None:
-        self.names, self.secrets, self._is_cut = names, secrets or [], is_cut
-        self._hides_result = hides_result
+        self._names, self._secrets, self._hides_result = names, secrets, hides_result
+        self._cuts_data, self._cuts_texts = cuts_data, cuts_texts
 
     def text(self, text: str) -> str:
-        return CUT if self._is_cut else redacted_text(text, self.names, self.secrets)
+        return CUT if self._cuts_texts else redacted_text(text, self._names, self._secrets)
 
-    def data(self, value: dict[str, Any]) -> dict[str, Any]:
-        if self._is_cut:
+    def details(self, value: dict[str, Any]) -> dict[str, Any]:
+        if self._cuts_texts:
             return {}
-        shown: dict[str, Any] = _without(redacted(value, self.names), self.secrets)
+        shown: dict[str, Any] = _without(redacted(value, self._names), self._secrets)
         return shown
 
     def error(self, error: Error) -> Error:
@@ -155,12 +166,12 @@ class _Texts:
     def _stored(self, stored: bytes) -> bytes:
         """A secret may stand in a text beside the field it came in, too. What is nested too deep to be looked
         through is not shown."""
-        if self._is_cut:
+        if self._cuts_data:
             return _CUT
-        if not self.secrets and not self.names.may_be_in(stored):
+        if not self._secrets and not self._names.may_be_in(stored):
             return stored
         try:
-            return msgspec.json.encode(_without(redacted(readable(stored), self.names), self.secrets))
+            return msgspec.json.encode(_without(redacted(readable(stored), self._names), self._secrets))
         except RecursionError:
             return _HIDDEN
 
@@ -172,11 +183,14 @@ def searches_values(wanted: Filter) -> bool:
 
 def size_of(job: Job) -> int:
     """Bytes that are read to redact it."""
-    texts = (job.note, job.reason, *_said(job.error))
-    return len(job.payload) + len(job.result or b"") + sum(len(text) for text in texts if text)
+    return len(job.payload) + len(job.result or b"") + sum(map(len, _texts_of(job)))
 
 
-def _without(value: Any, secrets: list[str]) -> Any:
+def _texts_of(job: Job) -> list[str]:
+    return [text for text in (job.note, job.reason, *_said(job.error)) if text]
+
+
+def _without(value: Any, secrets: Sequence[str]) -> Any:
     if not secrets:
         return value
     if isinstance(value, dict):

@@ -40,7 +40,8 @@ _LONG_TEXT = 1000
 _LONGEST_KNOWN_NAME = 100
 CUT = "[cut: too long to redact]"
 PAGE_BYTES = 4 * 1024 * 1024
-"""Bytes that are redacted for one page or one job: at most about four seconds of CPU, in a thread."""
+"""Bytes of payloads and results that are redacted for one page, and as many of texts. In the worst case 1 MiB
+takes half a second of CPU, in a thread."""
 LEAST = 6
 """Characters of a value that is looked for in texts: shorter ones occur by chance."""
 
@@ -85,16 +86,13 @@ class Budget:
     def __init__(self, size: int = PAGE_BYTES) -> None:
         self._left = size
 
-    def take(self, size: int) -> bool:
-        """Whether so many bytes still fit."""
-        if size > self._left:
+    def take(self, size: int, secrets: int = 0) -> bool:
+        """Whether so many bytes still fit in which so many known values are looked for."""
+        cost = size + size * secrets // _VALUES_PER_PASS
+        if cost > self._left:
             return False
-        self._left -= size
+        self._left -= cost
         return True
-
-    def take_search(self, size: int, secrets: int) -> bool:
-        """Whether so many known values can still be looked for in a text of that size."""
-        return self.take(size * secrets // _VALUES_PER_PASS)
 
 
 _VALUES_PER_PASS = 16
@@ -113,10 +111,9 @@ def redacted(value: Any, names: Names) -> Any:
     return redacted_text(value, names) if isinstance(value, str) else value
 
 
-def hidden_in(value: Any, names: Names, *, in_texts: bool = True) -> Iterator[str]:
-    """What `redacted` hides: texts and numbers by their names, and texts of which a part looks like a secret,
-    whole; the latter only with `in_texts`. In one loop and without recursion: it is done for thousands of
-    jobs."""
+def hidden_in(value: Any, names: Names) -> Iterator[str]:
+    """The texts and numbers that `redacted` hides by their names. In one loop and without recursion: it is
+    done for thousands of jobs."""
     left: list[tuple[Any, bool]] = [(value, False)]
     while left:
         each, hidden = left.pop()
@@ -124,12 +121,8 @@ def hidden_in(value: Any, names: Names, *, in_texts: bool = True) -> Iterator[st
             left += [(inner, hidden or names.hide(str(name))) for name, inner in each.items()]
         elif isinstance(each, list | tuple):
             left += [(inner, hidden) for inner in each]
-        elif each is not None and (hidden or (in_texts and _is_redacted(each, names))):
+        elif hidden and each is not None:
             yield str(each)
-
-
-def _is_redacted(value: Any, names: Names) -> bool:
-    return type(value) is str and redacted_text(value, names) != value
 
 
 def redacted_text(text: str, names: Names, secrets: Iterable[str] = ()) -> str:

@@ -49,19 +49,17 @@ class TaskSecrets:
         definition = self._tasks.get(task)
         return definition is not None and hides_result(definition)
 
-    def hidden(self, task: str, stored: bytes | None, *, in_texts: bool = True) -> Iterator[str]:
-        """The values that are hidden in a payload or a result. in_texts: also texts of which a part looks
-        like a secret, which takes longer."""
+    def hidden(self, task: str, stored: bytes | None) -> Iterator[str]:
+        """The values that are hidden in a payload or a result."""
         names = self.names(task)
         if stored is not None and names.may_be_in(stored):
             with suppress(RecursionError):
-                yield from hidden_in(_decoded(stored), names, in_texts=in_texts)
+                yield from hidden_in(_decoded(stored), names)
 
     def text(self, text: str, task: str, payload: bytes | None) -> str:
         """A message or a traceback of a job, without the secrets of its payload."""
-        secrets = longest_first(self.hidden(task, payload, in_texts=False))
-        budget = Budget(_EVENT_BYTES)
-        if not (budget.take(len(text)) and budget.take_search(len(text), len(secrets))):
+        secrets = longest_first(self.hidden(task, payload))
+        if not Budget(_EVENT_BYTES).take(len(text), len(secrets)):
             return CUT
         return redacted_text(text, self.names(task), secrets)
 

@@ -10,12 +10,11 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from tidemill.access.redacting import Redactor, searches_values, size_of
+from tidemill.access.redacting import PageBudget, Redactor, searches_values, size_of
 from tidemill.app import Tidemill
 from tidemill.contract.reader import LOOKS, Page
 from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
-from tidemill.core.secrecy import Budget
 from tidemill.inspect.bulk import COUNTED
 from tidemill.inspect.explanation import Explanation
 from tidemill.inspect.inspector import Inspector
@@ -121,7 +120,7 @@ class Shown(Inspector):
         )
 
     async def _redacted(self, jobs: Sequence[Job]) -> list[Job]:
-        budget = Budget()
+        budget = PageBudget()
         return await self._beside(
             sum(map(size_of, jobs)), lambda: [self.redactor.job(job, budget) for job in jobs]
         )
