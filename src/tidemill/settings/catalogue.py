@@ -136,7 +136,8 @@ _WEB = _settings(
         "redact",
         kinds.NAMES,
         (),
-        "names of fields whose values nobody is shown, beside those that are always hidden",
+        "names of fields whose values are hidden in pages, answers, webhooks, logs and commands, beside those "
+        "that are always hidden",
     ),
 )
 
