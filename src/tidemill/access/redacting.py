@@ -65,9 +65,11 @@ class Redactor:
         """Any data, such as the arguments of a schedule."""
         return redacted(value, self._secrets.usual if task is None else self._secrets.names(task))
 
-    def schedule(self, view: ScheduleView) -> ScheduleView:
-        arguments = self.value(readable(bytes(view.arguments)), view.task)
-        return replace(view, arguments=msgspec.Raw(msgspec.json.encode(arguments)))
+    def schedule(self, view: ScheduleView, budget: Budget | None = None) -> ScheduleView:
+        stored = bytes(view.arguments)
+        fits = (budget or Budget()).take(len(stored))
+        texts = _Texts(self._secrets.names(view.task), cuts_data=not fits)
+        return replace(view, arguments=msgspec.Raw(texts.stored(stored)))
 
     def hides(self, name: str) -> bool:
         """Whether a value of that name is hidden wherever it is."""
@@ -153,7 +155,7 @@ class _Texts:
     def job(self, job: Job) -> Job:
         return replace(
             job,
-            payload=self._stored(job.payload),
+            payload=self.stored(job.payload),
             result=None if job.result is None else self._result(job.result),
             error=job.error and self.error(job.error),
             note=job.note and self.text(job.note),
@@ -161,9 +163,9 @@ class _Texts:
         )
 
     def _result(self, stored: bytes) -> bytes:
-        return _HIDDEN if self._hides_result else self._stored(stored)
+        return _HIDDEN if self._hides_result else self.stored(stored)
 
-    def _stored(self, stored: bytes) -> bytes:
+    def stored(self, stored: bytes) -> bytes:
         """A secret may stand in a text beside the field it came in, too. What is nested too deep to be looked
         through is not shown."""
         if self._cuts_data:

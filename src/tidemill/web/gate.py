@@ -22,6 +22,7 @@ from starlette.requests import Request
 from tidemill.access.audit import Outcome
 from tidemill.access.sessions import csrf_of
 from tidemill.app import Tidemill
+from tidemill.core.secrecy import CUT
 from tidemill.errors import TidemillError
 from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import NOBODY, Role, Who
@@ -52,6 +53,8 @@ _HOOK_LOOKS_AGAIN = 30.0
 _CHECK_HOLDS = 0.5
 """Seconds for which all streams of one token share the answer of the store."""
 _MOST_CHECKS = 1000
+_LARGEST_ENTRY = 64 * 1024
+"""Bytes of a body that are redacted for the audit log."""
 
 
 class _Found(NamedTuple):
@@ -220,9 +223,18 @@ class Gate:
         redactor = self._inspect.redactor
         if not isinstance(asked.body, msgspec.Struct) or any(map(redactor.hides, asked.path.values())):
             return dict(asked.path)
-        body = msgspec.to_builtins(asked.body)
-        said = {name: value for name, value in body.items() if name not in _UNTOLD and value not in _NOTHING}
+        said = _without_payloads(msgspec.to_builtins(asked.body))
+        if len(msgspec.json.encode(said)) > _LARGEST_ENTRY:
+            return {"body": CUT, **asked.path}
         return {**redactor.value(said), **asked.path}
+
+
+def _without_payloads(body: dict[str, Any]) -> dict[str, Any]:
+    """Also without those further down, as in the job of a schedule."""
+    said = {name: value for name, value in body.items() if name not in _UNTOLD and value not in _NOTHING}
+    return {
+        name: _without_payloads(value) if isinstance(value, dict) else value for name, value in said.items()
+    }
 
 
 def _action(route: Route) -> str:

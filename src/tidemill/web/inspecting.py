@@ -15,10 +15,12 @@ from tidemill.app import Tidemill
 from tidemill.contract.reader import LOOKS, Page
 from tidemill.core.filters import Filter, checked
 from tidemill.core.job import Job
+from tidemill.core.secrecy import Budget
 from tidemill.inspect.bulk import COUNTED
 from tidemill.inspect.explanation import Explanation
 from tidemill.inspect.inspector import Inspector
 from tidemill.inspect.views import Count, JobView
+from tidemill.schedules.views import ScheduleView
 
 T = TypeVar("T")
 
@@ -82,6 +84,11 @@ class Shown(Inspector):
         view = await super().job(id)
         size = size_of(view.job) + sum(len(line.line) for line in view.log)
         return await self._beside(size, lambda: self.redactor.view(view))
+
+    async def schedules(self, views: Sequence[ScheduleView]) -> list[ScheduleView]:
+        """The same schedules, without the secrets in their arguments."""
+        budget, size = Budget(), sum(len(bytes(view.arguments)) for view in views)
+        return await self._beside(size, lambda: [self.redactor.schedule(view, budget) for view in views])
 
     async def _find_visible(self, wanted: Filter, limit: int, cursor: int | None, looks: int | None) -> Page:
         floor = None if looks is None else await self._floor(wanted, cursor, looks)
