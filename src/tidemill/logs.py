@@ -155,7 +155,7 @@ def _rendering(chosen: Format) -> list[Any]:
 
 
 def _without_secrets(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """What looks like a secret in any text. Of jobs the worker took out their own before."""
+    """Hides everything that looks like a secret. The worker has redacted the texts of its jobs before."""
     for name, value in line.items():
         if isinstance(value, str):
             line[name] = redacted_text(value, _NAMES)
@@ -163,7 +163,7 @@ def _without_secrets(_logger: Any, _method: str, line: MutableMapping[str, Any])
 
 
 def _without_controls(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """What is logged comes from anywhere: it must neither drive the terminal nor pass for another line."""
+    """Escapes control characters, so that a value cannot drive the terminal or imitate a log line."""
     for name, value in line.items():
         if isinstance(value, str):
             line[name] = indent(printable(value), "  ") if name in _OF_LINES else one_line(value)

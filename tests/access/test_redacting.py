@@ -373,3 +373,21 @@ async def test_pages_of_a_search_meet_every_visible_job_once(url: str, limit: in
             if (cursor := page.cursor) is None:
                 break
     assert met == visible[::-1]
+
+
+async def test_arguments_of_schedules_are_shown_without_secrets_and_within_a_budget() -> None:
+    app = Tidemill("memory://")
+
+    @app.task(name="holds")
+    async def holds(note: str, api_key: str) -> None: ...
+
+    async with app:
+        for number in range(30):
+            job = holds.job(ADVERSARIAL["words before each ="], api_key=CANARY)
+            await app.schedules.upsert(f"s{number}", job, every=60)
+        views = (await app.schedules.list()).schedules
+        shown, longest = await _with_longest_pause(Shown(app).schedules(views))
+    cut = [view for view in shown if bytes(view.arguments) == msgspec.json.encode(CUT)]
+    assert 0 < len(cut) < len(shown) == 30
+    assert CANARY not in repr(shown)
+    assert longest < 0.3

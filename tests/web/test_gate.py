@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, MutableMapping
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from tests.web.asgi import HOST, ask
 from tests.web.signed import FORM, Browser, call, token_of
-from tidemill import Tidemill
+from tidemill import Secret, Tidemill
 from tidemill.access.audit import Outcome
 from tidemill.access.tokens import COARSE, Tokens
 from tidemill.core.filters import MAX_FIELDS
@@ -488,6 +488,23 @@ async def test_what_a_body_says_is_written_down_but_payloads_and_secrets(
     secret, plain = (await app.access.audit.page()).entries
     assert plain.about == {"limit": '["a","b"]', "api_key": HIDDEN}
     assert secret.about == {"name": "smtp_password"}
+
+
+async def test_the_log_has_no_payload_of_a_scheduled_job(clock: ManualClock) -> None:
+    async with made(clock) as app:
+
+        @app.task(name="pay")
+        async def pay(pin: Annotated[str, Secret], to: str) -> None: ...
+
+        server, token = Server(app), await token_of(app, Role.ADMIN)
+        headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
+        job = {"task": "pay", "payload": {"pin": "canary", "to": "ann"}}
+        body = msgspec.json.encode({"job": job, "every": 60})
+        answer = await ask(server.starlette, "PUT", "/api/v1/schedules/nightly", headers=headers, body=body)
+        assert answer.status == 200, answer.text
+        [entry] = (await app.access.audit.page()).entries
+    assert entry.about["job"] == '{"task":"pay"}'
+    assert "canary" not in f"{entry} {answer.text}"
 
 
 async def test_last_use_is_noted_and_written_later(app: Tidemill, server: Server, clock: ManualClock) -> None:

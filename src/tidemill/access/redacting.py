@@ -125,7 +125,7 @@ class PageBudget:
 
 
 class _Texts:
-    """What one job says, without its secrets. What there is too much of is cut."""
+    """Redacts the texts and data of one job. Data and texts beyond the budget of the page are cut."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ _META = "tidemill.show_secrets"
 
 @dataclass(frozen=True)
 class Redaction:
-    """What a command prints, redacted unless the user asked for secrets."""
+    """Redacts jobs and schedules for a command, unless the user gave --show-secrets."""
 
     show_secrets: bool = False
 

@@ -80,14 +80,13 @@ class Names:
 
 
 class Budget:
-    """The work that may still be done to redact one answer. Text that no longer fits is cut: it is shown
-    neither as it is nor in part."""
+    """The bytes that may still be redacted for one answer. A text that does not fit is cut as a whole."""
 
     def __init__(self, size: int = PAGE_BYTES) -> None:
         self._left = size
 
     def take(self, size: int, secrets: int = 0) -> bool:
-        """Whether so many bytes still fit in which so many known values are looked for."""
+        """Takes the cost of redacting a text with that number of known values. False: it does not fit."""
         cost = size + size * secrets // _VALUES_PER_PASS
         if cost > self._left:
             return False
@@ -96,7 +95,7 @@ class Budget:
 
 
 _VALUES_PER_PASS = 16
-"""To look for so many known values costs as much as to read a text for names of secrets."""
+"""Known values. Searching a text for 16 of them costs as much as one search for names of secrets."""
 
 
 def redacted(value: Any, names: Names) -> Any:

@@ -42,7 +42,7 @@ class TaskSecrets:
         return names
 
     def all_names(self) -> list[Names]:
-        """Those that hold in every job, and those of each task."""
+        """The names that are secret in every job, then the names of each task."""
         return [self.usual, *map(self.names, self._tasks)]
 
     def hides_result(self, task: str) -> bool:

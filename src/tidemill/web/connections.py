@@ -26,7 +26,7 @@ _WARN_AGAIN = 60.0
 
 
 def connection_limit(files: float) -> int:
-    """How many connections there may be in a process that may have so many files."""
+    """The number of connections for a process with that limit of open files."""
     if files == math.inf:
         return MOST_CONNECTIONS
     kept = max(files // 4, min(_KEPT_FILES, files // 2))
@@ -44,7 +44,7 @@ def file_limit() -> float:
 
 
 class Connections:
-    """Those of one server. `accepted_at_once` is how many it takes before the first of them is looked at."""
+    """The connections of one server. `accepted_at_once`: how many it accepts in a step of the event loop."""
 
     def __init__(self, most: int | None = None) -> None:
         self.most = connection_limit(file_limit()) if most is None else most

@@ -107,7 +107,7 @@ class Gate:
         return found is not None and found.name == who.name and found.role.may(who.role)
 
     async def _asks_now(self, request: Request) -> Who | None:
-        """Who asks by what the request showed when it came; None when that holds no longer."""
+        """The user of the request's token or session; None when it has ended."""
         if self._auth is not None:
             with suppress(Refused):
                 return await self._vouched(request, self._auth)

@@ -40,7 +40,7 @@ _MISDIRECTED = Refused(
 
 
 class Guard:
-    """`https`: people come by https, and their browsers are told to come by nothing else from then on."""
+    """`https`: the public URL is https, so browsers are told to use nothing else."""
 
     def __init__(self, app: ASGIApp, hosts: Hosts, *, https: bool = False) -> None:
         self._app, self._hosts = app, hosts

@@ -20,7 +20,7 @@ LOOK_AGAIN = 1.0
 """Seconds after which a stream asks whether its viewer may still look, also when it has nothing to tell: a
 token that is revoked ends its streams within two seconds."""
 RETRY_AFTER = 30
-"""Seconds after which somebody who has too many streams may try again."""
+"""Seconds in the Retry-After header for a viewer with too many streams."""
 OF_ONE, OF_ALL = 50, 500
 """Streams of one viewer, and of all: each is a file of the process, which often may have 1024."""
 
@@ -43,7 +43,7 @@ class Streams:
     def follow(
         self, source: AsyncIterator[Event], may_look: MayLook, viewer: str, every: float | None = None
     ) -> Stream:
-        """`every` so many seconds it is asked whether the viewer may still look."""
+        """`every`: seconds between two checks whether the viewer may still look."""
         self._refuse_more(viewer)
         stream = Stream(source, may_look, self._clock, viewer, LOOK_AGAIN if every is None else every)
         self._open.add(stream)

@@ -1,4 +1,4 @@
-"""How often somebody may fail to sign in."""
+"""Limits failed sign-ins."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ _OWN_NETWORK = 64
 
 
 class Throttle:
-    """Counts failures only. The secret is checked before: failures of others keep nobody out who has a right
-    one. A secret has 160 bits: this keeps the audit log from those who guess, not the guess from
-    success."""
+    """Counts failures only, after the secret was checked: a right token or link is always accepted. A secret
+    has 160 bits, so guessing is hopeless; the throttle protects the audit log from a flood of entries."""
 
     def __init__(self, clock: Clock) -> None:
         self._each, self._all = Buckets(clock, TRIES, MINUTES), Buckets(clock, OF_ALL, MINUTES)
