@@ -25,9 +25,10 @@ CANARY = "canary-7f3a91"
 T = TypeVar("T")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'jobs.db'}"
+    own = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path / 'jobs.db'}"}
+    return own.get(request.param) or str(request.getfixturevalue(f"{request.param}_url"))
 
 
 class Card(msgspec.Struct, rename="camel"):
@@ -320,8 +321,7 @@ async def test_many_secrets_in_one_job_cost_no_more_than_the_page_may() -> None:
     assert took < 2.0
 
 
-@pytest.mark.parametrize("looks", [3, 10, 5000])
-@pytest.mark.parametrize("limit", [1, 2, 100])
+@pytest.mark.parametrize(("limit", "looks"), [(1, 3), (2, 5000), (100, 10)])
 async def test_a_hidden_value_changes_no_answer_to_a_search(url: str, limit: int, looks: int) -> None:
     """A page, its cursor, whether it is partial, and every count: as for a text that no job has."""
     app = Tidemill(url)
@@ -353,7 +353,7 @@ def _searches(text: str) -> list[Filter]:
     ]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 5])
+@pytest.mark.parametrize("limit", [1, 5])
 async def test_pages_of_a_search_meet_every_visible_job_once(url: str, limit: int) -> None:
     app = Tidemill(url)
 
