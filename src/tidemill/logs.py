@@ -7,11 +7,15 @@ job, task, attempt and trace to its lines.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import MutableMapping
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from tidemill.clock import SystemClock
+from tidemill.core.secrecy import Names, redacted_text
+from tidemill.core.terminal_text import one_line, printable, printable_json
 from tidemill.errors import ConfigurationError
 from tidemill.telemetry.base import RANKS
 from tidemill.telemetry.current import add_current
@@ -38,6 +42,8 @@ class _Configured:
 
 
 _ours = _Configured()
+_NAMES = Names()
+_OF_LINES = frozenset({"exception", "stack"})
 _write_line = LineWriter(SystemClock().boot)
 
 
@@ -132,10 +138,40 @@ def _rendering(chosen: Format) -> list[Any]:
 
     terminal = sys.stderr.isatty()
     if chosen == "json" or (chosen == "auto" and not terminal):
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+        return [
+            structlog.processors.format_exc_info,
+            _without_secrets,
+            structlog.processors.JSONRenderer(serializer=_as_json, ensure_ascii=False),
+        ]
     # The renderer's own tracebacks show local variables, and those may hold secrets.
     plain = structlog.dev.plain_traceback
-    return [_without_doubled_trace, structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=plain)]
+    return [
+        structlog.processors.format_exc_info,
+        _without_doubled_trace,
+        _without_secrets,
+        _without_controls,
+        structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=plain),
+    ]
+
+
+def _without_secrets(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Hides everything that looks like a secret. The worker has redacted the texts of its jobs before."""
+    for name, value in line.items():
+        if isinstance(value, str):
+            line[name] = redacted_text(value, _NAMES)
+    return line
+
+
+def _without_controls(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Escapes control characters, so that a value cannot drive the terminal or imitate a log line."""
+    for name, value in line.items():
+        if isinstance(value, str):
+            line[name] = indent(printable(value), "  ") if name in _OF_LINES else one_line(value)
+    return line
+
+
+def _as_json(line: Any, **options: Any) -> str:
+    return printable_json(json.dumps(line, **options))
 
 
 def _without_doubled_trace(

@@ -154,6 +154,20 @@ async def test_attempts_are_in_the_trace_of_their_enqueue_and_linked_to_the_one_
         assert [course.until is not None for course in kept.courses] == [True]  # it goes by itself
 
 
+async def test_a_span_has_no_secret_of_its_job(traced: Traced) -> None:
+    @traced.app.task(name="pay", queue="songs", retry=Retry(attempts=1))
+    async def pay(api_key: str) -> None:
+        raise ValueError(f"{api_key} is wrong; password=other-canary")
+
+    async with traced.app:
+        await pay.enqueue("canary-7f3a91")
+        await traced.work()
+    span = traced.span("process songs")
+    [event] = span.events
+    assert "canary" not in f"{span.status.description} {event.attributes}"
+    assert "[hidden] is wrong" in str((event.attributes or {})["exception.stacktrace"])
+
+
 async def test_an_attempt_that_only_puts_itself_off_has_not_failed(traced: Traced) -> None:
     snoozed: list[int] = []
 

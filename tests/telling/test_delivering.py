@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 from tests.telling.support import SECRET, Receiver, an_app, pass_time, work
-from tidemill import Context, Filter, GiveUp, Limit, State, Tidemill
+from tidemill import Context, Ended, Filter, GiveUp, Limit, Retry, Secret, State, Tidemill
 from tidemill.contract.store import Store
 from tidemill.core.courses import Kind
 from tidemill.errors import ConfigurationError, WebhookNotFound
@@ -93,6 +93,32 @@ async def test_without_words_of_its_own_no_payload_or_result_is_told(
     assert {id_: body["event"] for id_, body in told.items()} == {done: "job.done", failed: "job.failed"}
     assert told[failed]["job"]["error"] == {"type": "GiveUp", "message": "no such feed"}
     assert not {"payload", "arguments", "result"} & {name for body in told.values() for name in body["job"]}
+
+
+async def test_errors_are_told_without_the_secrets_of_their_jobs(
+    clock: ManualClock, receiver: Receiver
+) -> None:
+    """Also to words of the application's own, which get the error, and when those fail."""
+    app = an_app(clock)
+
+    @app.task(name="pay", retry=Retry(attempts=1))
+    async def pay(api_key: str, pin: Annotated[str, Secret]) -> None:
+        raise GiveUp(f"{api_key} and {pin} are wrong; password=other-canary")
+
+    def refuses(job: Ended) -> None:
+        raise ValueError(f"nothing to say of {job.arguments['api_key']}")
+
+    app.webhook("usual", receiver.url, on=["job.failed"])
+    app.webhook("own", receiver.url, on=["job.failed"], body=lambda job: {"why": job.error})
+    app.webhook("broken", receiver.url, on=["job.failed"], body=refuses)
+    async with app:
+        await pay.enqueue("canary-7f3a91", "canary-5c")
+        await work(app)
+        broken = await app.inspect.find(Filter(queue="tidemill", states=(State.FAILED,)))
+    assert len(receiver.got) == 2
+    for said in (*(str(got.body) for got in receiver.got), *(repr(job) for job in broken.jobs)):
+        assert "canary" not in said
+    assert all("[hidden] and [hidden] are wrong" in str(got.body) for got in receiver.got)
 
 
 async def test_a_receiver_that_is_down_for_five_minutes_gets_everything_once_s16(

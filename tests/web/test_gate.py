@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, MutableMapping
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -15,11 +15,13 @@ from starlette.requests import Request
 
 from tests.web.asgi import HOST, ask
 from tests.web.signed import FORM, Browser, call, token_of
-from tidemill import Tidemill
+from tidemill import Secret, Tidemill
 from tidemill.access.audit import Outcome
-from tidemill.access.tokens import COARSE
+from tidemill.access.tokens import COARSE, Tokens
+from tidemill.core.filters import MAX_FIELDS
 from tidemill.core.secrecy import HIDDEN
 from tidemill.seam.answers import Event
+from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import Role, Who
 from tidemill.stores.memory import MemoryStore
 from tidemill.testing.manual import ManualClock, SeededEntropy
@@ -30,7 +32,7 @@ from tidemill.web.origins import is_foreign
 from tidemill.web.reading import OF_ANYBODY
 from tidemill.web.serving import Server
 from tidemill.web.streams import LOOK_AGAIN
-from tidemill.web.throttle import OF_ALL, TRIES
+from tidemill.web.throttle import MINUTES, OF_ALL, TRIES, Throttle, network_of
 
 
 class Told(msgspec.Struct):
@@ -128,6 +130,24 @@ async def test_names_that_were_set(clock: ManualClock, monkeypatch: pytest.Monke
         # A proxy that asks by our own address, and a page at the name people know.
         own = await call(server, "GET", QUEUES, token, origin="https://mill.example")
         assert own.status == 200
+        # Another service on the same host is not ours.
+        for origin in ("https://mill.example:8080", "http://jobs.example:8443", "https://other.example:443"):
+            assert (await call(server, "GET", QUEUES, token, origin=origin)).status == 403, origin
+        assert own.headers["strict-transport-security"] == "max-age=31536000"
+
+
+async def test_browsers_are_told_of_https_only_where_people_use_it(app: Tidemill, server: Server) -> None:
+    answer = await call(server, "GET", QUEUES, await token_of(app, Role.VIEWER))
+    assert "strict-transport-security" not in answer.headers
+
+
+async def test_a_filter_takes_so_many_fields(app: Tidemill, server: Server) -> None:
+    token = await token_of(app, Role.VIEWER)
+    for path in ("/api/v1/jobs", "/api/v1/bulk/count"):
+        most = "&".join(f"field=a{number}=b" for number in range(MAX_FIELDS))
+        assert (await call(server, "GET", f"{path}?{most}", token)).status == 200
+        answer = await call(server, "GET", f"{path}?{'&'.join(['field=a=b'] * 1000)}", token)
+        assert (answer.status, answer.json["field"]) == (422, "fields")
 
 
 @pytest.mark.parametrize(
@@ -307,16 +327,16 @@ async def test_roles(app: Tidemill, server: Server) -> None:
 
 
 async def test_who_fails_has_to_wait(app: Tidemill, server: Server, clock: ManualClock) -> None:
-    """At once or one by one, and nobody at another address."""
+    """At once or one by one; a right token is taken all the same."""
     token = await token_of(app, Role.ADMIN)
     guesser = Browser(server, "10.0.0.1")
     answers = await asyncio.gather(*(guesser.sign_in(f"guess {number}") for number in range(TRIES + 3)))
     assert sorted(answer.status for answer in answers) == [401] * TRIES + [429] * 3
     assert int(answers[-1].headers["retry-after"]) > 0
-    assert (await guesser.sign_in(token)).status == 429, "not even with the right one"
-    assert (await Browser(server, "10.0.0.2").sign_in(token)).status == 303
-    clock.advance(float(answers[-1].headers["retry-after"]))
     assert (await guesser.sign_in(token)).status == 303
+    assert (await guesser.sign_in("guess")).status == 429
+    clock.advance(float(answers[-1].headers["retry-after"]))
+    assert (await guesser.sign_in("guess")).status == 401
 
 
 async def test_who_succeeds_has_not(app: Tidemill, server: Server) -> None:
@@ -325,7 +345,9 @@ async def test_who_succeeds_has_not(app: Tidemill, server: Server) -> None:
         assert (await Browser(server).sign_in(token)).status == 303
 
 
-async def test_all_addresses_together_have_an_end_too(app: Tidemill, server: Server) -> None:
+async def test_nobody_can_keep_others_from_signing_in(app: Tidemill, server: Server) -> None:
+    """Failures of any number of addresses fill only so much of the log, and a right secret is still taken."""
+    token, link = await token_of(app, Role.VIEWER), await app.access.links.create("bo", Role.VIEWER)
     statuses = [
         (await Browser(server, f"10.0.{number // 200}.{number % 200}").sign_in("guess")).status
         for number in range(OF_ALL + 1)
@@ -333,6 +355,33 @@ async def test_all_addresses_together_have_an_end_too(app: Tidemill, server: Ser
     assert statuses[-2:] == [401, 429]
     entries = await app.access.audit.page(1000, outcome=Outcome.REFUSED)
     assert len(entries.entries) == OF_ALL
+    for address in ("10.0.0.1", "10.9.9.9"):
+        assert (await Browser(server, address).sign_in(token)).status == 303
+    assert (await Browser(server, "10.9.9.9").post(f"/sign-in/{link}")).status == 303
+
+
+def test_an_address_does_not_pay_for_the_failures_of_others(clock: ManualClock) -> None:
+    throttle = Throttle(clock)
+    for number in range(OF_ALL):
+        throttle.failed(f"10.0.{number // 200}.{number % 200}")
+    for _ in range(TRIES):
+        with pytest.raises(Refused):
+            throttle.failed("10.9.9.9")
+    clock.advance(MINUTES / OF_ALL * TRIES)
+    for _ in range(TRIES):
+        throttle.failed("10.9.9.9")
+
+
+def test_failures_are_counted_by_the_network_of_an_ipv6_address(clock: ManualClock) -> None:
+    throttle = Throttle(clock)
+    for number in range(TRIES):
+        throttle.failed(f"2001:db8:0:7::{number}")
+    with pytest.raises(Refused):
+        throttle.failed("2001:db8:0:7:ffff:ffff:ffff:ffff")
+    throttle.failed("2001:db8:0:8::1")
+    assert network_of("::ffff:10.0.0.1") == network_of("10.0.0.1") == "10.0.0.1"
+    assert network_of("fe80::1%eth0") == network_of("fe80::2%eth1") == "fe80::/64"
+    assert [network_of(None), network_of("a-socket")] == ["", "a-socket"]
 
 
 async def test_wrong_tokens_do_not_fill_the_log_nor_keep_others_out(app: Tidemill, server: Server) -> None:
@@ -441,6 +490,23 @@ async def test_what_a_body_says_is_written_down_but_payloads_and_secrets(
     assert secret.about == {"name": "smtp_password"}
 
 
+async def test_the_log_has_no_payload_of_a_scheduled_job(clock: ManualClock) -> None:
+    async with made(clock) as app:
+
+        @app.task(name="pay")
+        async def pay(pin: Annotated[str, Secret], to: str) -> None: ...
+
+        server, token = Server(app), await token_of(app, Role.ADMIN)
+        headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
+        job = {"task": "pay", "payload": {"pin": "canary", "to": "ann"}}
+        body = msgspec.json.encode({"job": job, "every": 60})
+        answer = await ask(server.starlette, "PUT", "/api/v1/schedules/nightly", headers=headers, body=body)
+        assert answer.status == 200, answer.text
+        [entry] = (await app.access.audit.page()).entries
+    assert entry.about["job"] == '{"task":"pay"}'
+    assert "canary" not in f"{entry} {answer.text}"
+
+
 async def test_last_use_is_noted_and_written_later(app: Tidemill, server: Server, clock: ManualClock) -> None:
     token = await token_of(app, Role.VIEWER)
     await call(server, "GET", QUEUES, token)
@@ -480,6 +546,29 @@ async def test_a_stream_ends_when_its_viewer_may_no_longer_look(
         if seen == 3:
             await app.access.tokens.revoke("ann")
     assert (seen, closed) == (3, [True])
+    assert LOOK_AGAIN <= 1.0
+
+
+async def test_streams_of_one_token_share_the_question_whether_it_holds(
+    app: Tidemill, server: Server, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    who_is = Tokens.who
+
+    async def counted(tokens: Tokens, token: str) -> Who | None:
+        asked.append(token)
+        return await who_is(tokens, token)
+
+    monkeypatch.setattr(Tokens, "who", counted)
+    headers = [(b"authorization", f"Bearer {await token_of(app, Role.VIEWER)}".encode())]
+    request = Request({"type": "http", "method": "GET", "path": "/", "headers": headers, MORE: []})
+    [route] = [each for each in server.routes if each.path == "/api/v1/events"]
+    who = Who("ann", Role.VIEWER)
+    assert all([await server.gate.still_admits(request, route, who) for _ in range(50)])
+    assert len(asked) == 1
+    await app.access.tokens.revoke("ann")
+    clock.advance(1.0)
+    assert not await server.gate.still_admits(request, route, who)
 
 
 class TestOwnAuth:

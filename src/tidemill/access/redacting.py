@@ -2,178 +2,208 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from tidemill.access.annotated import hides_result, secret_fields
-from tidemill.contract.reader import AttemptRecord
 from tidemill.core.filters import Filter
 from tidemill.core.job import Error, Job
 from tidemill.core.matching import matches
-from tidemill.core.secrecy import HIDDEN, LEAST, Names, hidden_in, redacted, redacted_text
+from tidemill.core.secrecy import CUT, HIDDEN, LEAST, Budget, Names, redacted, redacted_text
 from tidemill.errors import ConfigurationError
 from tidemill.inspect.causes import Cause
 from tidemill.inspect.explanation import Explanation
 from tidemill.inspect.views import JobView, readable
-from tidemill.tasks.definition import TaskDefinition
+from tidemill.schedules.views import ScheduleView
+from tidemill.tasks.redaction import TaskSecrets, longest_first
 
-_HIDDEN = msgspec.json.encode(HIDDEN)
-_OF_OUR_OWN = {"tidemill:webhook": frozenset({"body"})}
-"""What a delivery says tells of another job, whose secrets cannot be known from here."""
+_HIDDEN, _CUT = msgspec.json.encode(HIDDEN), msgspec.json.encode(CUT)
 
 
 class Redactor:
-    """`more` are names of fields to hide beside the usual ones, in every job."""
+    """`secrets` knows the names of secret fields, those of each task and those that are set."""
 
-    def __init__(self, tasks: Mapping[str, TaskDefinition], more: Iterable[str] = ()) -> None:
-        self._tasks, self._names = tasks, Names(more)
-        self._of: dict[str, Names] = {}
+    def __init__(self, secrets: TaskSecrets) -> None:
+        self._secrets = secrets
 
-    def job(self, job: Job) -> Job:
-        """The same job, with nothing secret left in it."""
-        return self._shown(job, self._secrets(job))
+    def job(self, job: Job, budget: PageBudget | None = None) -> Job:
+        """The same job, with nothing secret left in it. A page has one budget for all its jobs: what does not
+        fit is cut."""
+        return self._of(job, budget or PageBudget()).job(job)
 
     def explanation(self, explanation: Explanation, job: Job | None) -> Explanation:
         """It tells of errors and notes. None for what is no job yet."""
-        names = self._names_of(explanation.task)
-        secrets = [] if job is None else self._secrets(job)
-
-        def text(said: str) -> str:
-            return redacted_text(said, names, secrets)
-
+        texts = _Texts(self._secrets.names(explanation.task)) if job is None else self._of(job, PageBudget())
         return replace(
             explanation,
-            sentence=text(explanation.sentence),
-            details=_without(redacted(explanation.details, names), secrets),
+            sentence=texts.text(explanation.sentence),
+            details=texts.details(explanation.details),
             causes=tuple(
-                Cause(cause.code, text(cause.sentence), _without(redacted(cause.details, names), secrets))
+                Cause(cause.code, texts.text(cause.sentence), texts.details(cause.details))
                 for cause in explanation.causes
             ),
         )
 
     def view(self, view: JobView) -> JobView:
-        names, secrets = self._names_of(view.job.task), self._secrets(view.job)
-
-        def text(said: str) -> str:
-            return redacted_text(said, names, secrets)
-
+        said = [line.line for line in view.log]
+        said += [text for attempt in view.attempts for text in _said(attempt.error)]
+        texts = self._of(view.job, PageBudget(), sum(map(len, said)))
         return replace(
             view,
-            job=self._shown(view.job, secrets),
+            job=texts.job(view.job),
             attempts=tuple(
-                replace(attempt, error=self._error(attempt, names, secrets)) for attempt in view.attempts
+                replace(attempt, error=attempt.error and texts.error(attempt.error))
+                for attempt in view.attempts
             ),
-            log=tuple(replace(line, line=text(line.line)) for line in view.log),
+            log=tuple(replace(line, line=texts.text(line.line)) for line in view.log),
         )
 
     def value(self, value: Any, task: str | None = None) -> Any:
         """Any data, such as the arguments of a schedule."""
-        return redacted(value, self._names if task is None else self._names_of(task))
+        return redacted(value, self._secrets.usual if task is None else self._secrets.names(task))
+
+    def schedule(self, view: ScheduleView, budget: Budget | None = None) -> ScheduleView:
+        stored = bytes(view.arguments)
+        fits = (budget or Budget()).take(len(stored))
+        texts = _Texts(self._secrets.names(view.task), cuts_data=not fits)
+        return replace(view, arguments=msgspec.Raw(texts.stored(stored)))
 
     def hides(self, name: str) -> bool:
         """Whether a value of that name is hidden wherever it is."""
-        return self._names.hide(name)
+        return self._secrets.usual.hide(name)
 
     def text(self, text: str, task: str | None = None) -> str:
-        return redacted_text(text, self._names if task is None else self._names_of(task))
+        return redacted_text(text, self._secrets.usual if task is None else self._secrets.names(task))
 
     def shows(self, wanted: Filter, job: Job) -> bool:
-        """Whether the job is one that the filter means by what can be seen of it. Otherwise whoever may
-        search could guess at a secret, letter by letter."""
-        if wanted.text is None or not self._hides(job, wanted.text.lower()):
-            return True
-        return matches(replace(wanted, fields=()), self.job(job))
+        """Whether the filter matches what can be seen of the job. Otherwise a search could guess at a secret,
+        letter by letter."""
+        return not searches_values(wanted) or not self._may_hide(job) or matches(wanted, self.job(job))
 
     def refuse_secrets(self, wanted: Filter) -> None:
+        if not wanted.fields:
+            return
+        one = wanted.task and self._secrets.names(wanted.task)
+        everywhere = [one] if one else self._secrets.all_names()
         for path, _ in wanted.fields:
-            names = self._names if wanted.task is None else self._names_of(wanted.task)
-            everywhere = [names, *map(self._names_of, self._tasks)] if wanted.task is None else [names]
             if any(each.hide(part) for part in path.split(".") for each in everywhere):
                 raise ConfigurationError(f"fields: {path!r} is hidden, so jobs cannot be found by it")
 
-    def _hides(self, job: Job, text: str) -> bool:
-        """Whether something hidden has that text in it. It may be seen elsewhere all the same."""
-        said = [job.note, job.reason, *_said(job.error)]
-        hidden = chain(self._hidden(job.payload, job), hidden_in(said, self._names_of(job.task)))
-        return any(text in each.lower() for each in hidden)
-
-    def _names_of(self, task: str) -> Names:
-        if (known := self._of.get(task)) is None:
-            definition = self._tasks.get(task)
-            fields = _OF_OUR_OWN.get(task, frozenset())
-            if definition is not None:
-                fields |= secret_fields(definition)
-            known = self._of[task] = self._names.with_more(fields) if fields else self._names
-        return known
-
-    def _secrets(self, job: Job) -> list[str]:
-        """Those to look for in texts. The longest first: one may be a part of another."""
-        found = {*self._hidden(job.payload, job), *self._hidden(job.result, job)}
-        return sorted((secret for secret in found if len(secret) >= LEAST), key=len, reverse=True)
-
-    def _hidden(self, stored: bytes | None, job: Job) -> Iterator[str]:
-        names = self._names_of(job.task)
-        if stored is not None and names.may_be_in(stored):
-            with suppress(RecursionError):
-                yield from hidden_in(readable(stored), names)
-
-    def _shown(self, job: Job, secrets: list[str]) -> Job:
-        names = self._names_of(job.task)
-        return replace(
-            job,
-            payload=_encoded(job.payload, names, secrets),
-            result=None if job.result is None else self._result(job, names, secrets),
-            error=job.error and _shown_error(job.error, names, secrets),
-            note=job.note and redacted_text(job.note, names, secrets),
-            reason=job.reason and redacted_text(job.reason, names, secrets),
+    def _may_hide(self, job: Job) -> bool:
+        names = self._secrets.names(job.task)
+        texts = " ".join(_texts_of(job)).encode(errors="replace")
+        return self._secrets.hides_result(job.task) or any(
+            map(names.may_be_in, (job.payload, job.result or b"", texts))
         )
 
-    def _result(self, job: Job, names: Names, secrets: list[str]) -> bytes:
-        definition = self._tasks.get(job.task)
-        if definition is not None and hides_result(definition):
+    def _of(self, job: Job, budget: PageBudget, more: int = 0) -> _Texts:
+        """`more` is the size of texts that belong to the job beside its own."""
+        names = self._secrets.names(job.task)
+        found = longest_first(
+            chain(self._secrets.hidden(job.task, job.payload), self._secrets.hidden(job.task, job.result))
+        )
+        if not found and not more and not self._may_hide(job):
+            return _Texts(names)
+        texts = sum(map(len, _texts_of(job))) + more
+        return _Texts(
+            names,
+            found,
+            cuts_data=not budget.data.take(size_of(job) - texts + more, len(found)),
+            cuts_texts=not budget.texts.take(texts, len(found)),
+            hides_result=self._secrets.hides_result(job.task),
+        )
+
+
+class PageBudget:
+    """Payloads and results have one, and texts another: errors stay readable where payloads are large."""
+
+    def __init__(self) -> None:
+        self.data, self.texts = Budget(), Budget()
+
+
+class _Texts:
+    """Redacts the texts and data of one job. Data and texts beyond the budget of the page are cut."""
+
+    def __init__(
+        self,
+        names: Names,
+        secrets: Sequence[str] = (),
+        *,
+        cuts_data: bool = False,
+        cuts_texts: bool = False,
+        hides_result: bool = False,
+    ) -> None:
+        self._names, self._secrets, self._hides_result = names, secrets, hides_result
+        self._cuts_data, self._cuts_texts = cuts_data, cuts_texts
+
+    def text(self, text: str) -> str:
+        return CUT if self._cuts_texts else redacted_text(text, self._names, self._secrets)
+
+    def details(self, value: dict[str, Any]) -> dict[str, Any]:
+        if self._cuts_texts:
+            return {}
+        shown: dict[str, Any] = _without(redacted(value, self._names), self._secrets)
+        return shown
+
+    def error(self, error: Error) -> Error:
+        traceback = error.traceback and self.text(error.traceback)
+        return replace(error, message=self.text(error.message), traceback=traceback)
+
+    def job(self, job: Job) -> Job:
+        return replace(
+            job,
+            payload=self.stored(job.payload),
+            result=None if job.result is None else self._result(job.result),
+            error=job.error and self.error(job.error),
+            note=job.note and self.text(job.note),
+            reason=job.reason and self.text(job.reason),
+        )
+
+    def _result(self, stored: bytes) -> bytes:
+        return _HIDDEN if self._hides_result else self.stored(stored)
+
+    def stored(self, stored: bytes) -> bytes:
+        """A secret may stand in a text beside the field it came in, too. What is nested too deep to be looked
+        through is not shown."""
+        if self._cuts_data:
+            return _CUT
+        if not self._secrets and not self._names.may_be_in(stored):
+            return stored
+        try:
+            return msgspec.json.encode(_without(redacted(readable(stored), self._names), self._secrets))
+        except RecursionError:
             return _HIDDEN
-        return _encoded(job.result or b"null", names, secrets)
-
-    def _error(self, attempt: AttemptRecord, names: Names, secrets: list[str]) -> Error | None:
-        return attempt.error and _shown_error(attempt.error, names, secrets)
 
 
-def _encoded(stored: bytes, names: Names, secrets: list[str]) -> bytes:
-    """A secret may stand in a text beside the field it came in, too. What is nested too deep to be looked
-    through is not shown."""
-    if not secrets and not names.may_be_in(stored):
-        return stored
-    try:
-        return msgspec.json.encode(_without(redacted(readable(stored), names), secrets))
-    except RecursionError:
-        return _HIDDEN
+def searches_values(wanted: Filter) -> bool:
+    """Whether the filter compares texts in which a secret may stand."""
+    return wanted.text is not None or bool(wanted.fields)
 
 
-def _without(value: Any, secrets: list[str]) -> Any:
+def size_of(job: Job) -> int:
+    """Bytes that are read to redact it."""
+    return len(job.payload) + len(job.result or b"") + sum(map(len, _texts_of(job)))
+
+
+def _texts_of(job: Job) -> list[str]:
+    return [text for text in (job.note, job.reason, *_said(job.error)) if text]
+
+
+def _without(value: Any, secrets: Sequence[str]) -> Any:
     if not secrets:
         return value
     if isinstance(value, dict):
         return {name: _without(each, secrets) for name, each in value.items()}
     if isinstance(value, list):
         return [_without(each, secrets) for each in value]
-    if isinstance(value, str):
+    if isinstance(value, str) and len(value) >= LEAST:
         for secret in secrets:
             value = value.replace(secret, HIDDEN)
     return value
 
 
-def _said(error: Error | None) -> tuple[str | None, ...]:
-    return () if error is None else (error.message, error.traceback)
-
-
-def _shown_error(error: Error, names: Names, secrets: list[str]) -> Error:
-    return replace(
-        error,
-        message=redacted_text(error.message, names, secrets),
-        traceback=error.traceback and redacted_text(error.traceback, names, secrets),
-    )
+def _said(error: Error | None) -> tuple[str, ...]:
+    return () if error is None else (error.message, error.traceback or "")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tidemill.metrics.exposition import Exposition
     from tidemill.seam.registry import Web
     from tidemill.tasks.classifiers import Classifiers
+    from tidemill.tasks.redaction import TaskSecrets
     from tidemill.telling.telling import Telling
     from tidemill.worker.worker import Lifespan
 
@@ -64,6 +65,7 @@ class Application:
         self._telling: Telling | None = None
         self._tells = True
         self._web: Web | None = None
+        self._secrets: TaskSecrets | None = None
         self.middlewares: list[Middleware] = []
         self.declared_in_code: set[str] = set()
         """The queues of `app.queue(…)`; others may be set in the TOML file only."""
@@ -86,6 +88,15 @@ class Application:
             entropy=self.entropy,
             signals=self.signals,
         )
+
+    @property
+    def secrets(self) -> TaskSecrets:
+        """What in jobs is secret, by the types of their tasks and by the setting web.redact."""
+        if self._secrets is None:
+            from tidemill.tasks.redaction import TaskSecrets
+
+            self._secrets = TaskSecrets(self.tasks, self.settings.value("web.redact"))
+        return self._secrets
 
     @property
     def store(self) -> Store:

@@ -47,6 +47,7 @@ class Works(Tells):
             middleware=self.middlewares,
             isolation=functools.partial(IsolatedRunner, find_application=find),
             telling=self.telling if self._tells else None,
+            secrets=self.secrets,
         )
 
     def worker_options(self, **options: Unpack[WorkerArguments]) -> WorkerOptions:

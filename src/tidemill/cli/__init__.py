@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.stdout.flush()  # here, where a reader that has gone away can still be dealt with
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        click.echo(error.format_message(), err=True)  # our own help, and nothing else
         sys.exit(USAGE)
     except click.UsageError as error:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""

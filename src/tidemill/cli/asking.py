@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from tidemill.cli.output import note
+from tidemill.cli.output import echo, note
 
 
 def agreed(question: str) -> bool:
@@ -26,6 +26,6 @@ def _told() -> Iterator[None]:
     try:
         yield
     except click.Abort:  # Ctrl-C, or the end of the input
-        click.echo(err=True)
+        echo(err=True)
         note("nothing was changed")
         raise

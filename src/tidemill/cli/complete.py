@@ -102,6 +102,7 @@ def _target(ctx: click.Context) -> Target:
 
 
 def _starting(begun: str, names: Callable[[], Iterable[str]]) -> list[str]:
+    """A name with control characters is not offered: the shell would print them."""
     with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
-        return [name for name in names() if name.startswith(begun)]
+        return [name for name in names() if name.startswith(begun) and name.isprintable()]
     return []

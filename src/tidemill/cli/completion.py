@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from tidemill.cli.output import print_json
+from tidemill.cli.output import echo, print_json
 
 _HOW = {
     "bash": 'eval "$(tidemill completion bash)"  # in ~/.bashrc',
@@ -35,4 +35,4 @@ def completion(shell: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"shell": shell, "script": script, "how": _HOW[shell]})
     else:
-        click.echo(f"# {_HOW[shell]}\n{script}")
+        echo(f"# {_HOW[shell]}\n{script}")

@@ -11,8 +11,9 @@ from tidemill.app import Tidemill
 from tidemill.cli import complete, times, waiting
 from tidemill.cli.application import load, required
 from tidemill.cli.nearest import instead_of
-from tidemill.cli.output import note, print_json
+from tidemill.cli.output import echo, note, print_json
 from tidemill.cli.payloads import from_words
+from tidemill.cli.secrets import Redaction, with_secrets
 from tidemill.cli.sending import send_file
 from tidemill.cli.target import Target, with_application
 from tidemill.client.task import Task
@@ -52,9 +53,11 @@ from tidemill.tasks.written import Arguments, checked
     help="Wait for the result and print it. Exit code 1 when the job fails.",
 )
 @with_application
+@with_secrets
 def enqueue(
     target: Target,
     *,
+    redaction: Redaction,
     task: str,
     words: tuple[str, ...],
     payload: str | None,
@@ -75,7 +78,9 @@ def enqueue(
     if file is not None:
         return send_file(target, app, chosen, file)
     arguments = _arguments(chosen, words, payload)
-    return target.run_and_make(lambda app: _send(app, chosen, arguments, wait, target), app, declare=True)
+    return target.run_and_make(
+        lambda app: _send(app, chosen, arguments, wait, target, redaction), app, declare=True
+    )
 
 
 def _refuse_mixtures(
@@ -123,17 +128,24 @@ def _arguments(task: Task[..., Any], words: tuple[str, ...], payload: str | None
     return checked(task.definition, sys.stdin.buffer.read() if payload == "-" else payload.encode())
 
 
-async def _send(
-    app: Tidemill, task: Task[..., Any], arguments: Arguments, wait: float | None, target: Target
+async def _send(  # noqa: PLR0917 - what the command was given
+    app: Tidemill,
+    task: Task[..., Any],
+    arguments: Arguments,
+    wait: float | None,
+    target: Target,
+    redaction: Redaction,
 ) -> int:
     positional, named = arguments
     handle = await task.enqueue(*positional, **named)
     there = " was there already, with the same unique key or id" if handle.existing else ""
     if wait is not None:
         note(f"waiting for {handle.id}{there and ', which'}{there}")
-        return await waiting.wait_for(app, handle, wait, remedy=target.worker_command(), as_json=target.json)
+        return await waiting.wait_for(
+            app, handle, wait, remedy=target.worker_command(), as_json=target.json, redaction=redaction
+        )
     if target.json:
         print_json({"id": handle.id, "existing": handle.existing})
     else:
-        click.echo(f"{handle.id}{there}")
+        echo(f"{handle.id}{there}")
     return 0

@@ -7,9 +7,11 @@ import click
 from tidemill.app import Tidemill
 from tidemill.cli import complete
 from tidemill.cli.naming import full_ids, no_such
-from tidemill.cli.output import print_json, printable
+from tidemill.cli.output import echo, print_json
+from tidemill.cli.secrets import Redaction, with_secrets
 from tidemill.cli.target import Target, with_target
 from tidemill.core.courses import Kind
+from tidemill.core.terminal_text import one_line
 from tidemill.errors import JobNotFound
 from tidemill.inspect.explanation import Explanation
 
@@ -17,7 +19,8 @@ from tidemill.inspect.explanation import Explanation
 @click.command()
 @click.argument("id", shell_complete=complete.jobs)
 @with_target
-def explain(target: Target, id: str) -> None:  # noqa: A002 - the word for it
+@with_secrets
+def explain(target: Target, id: str, *, redaction: Redaction) -> None:  # noqa: A002 - the word for it
     """Say why a job waits, or what became of it."""
 
     async def ask(app: Tidemill) -> Explanation:
@@ -26,21 +29,21 @@ def explain(target: Target, id: str) -> None:  # noqa: A002 - the word for it
             raise JobNotFound(f"{id!r} is a flow and no job; look at it: {look}")
         [named] = await full_ids(app, [id])
         try:
-            return await app.inspect.explain(named)
+            explanation = await app.inspect.explain(named)
         except JobNotFound:
             raise JobNotFound(no_such([id])) from None
+        [job] = await app.store.get([named])
+        return redaction.explanation(app, explanation, job)
 
     explanation = target.run(ask)
     if target.json:
         print_json(explanation)
         return
-    click.echo(
-        printable(f"{explanation.job} is {explanation.state} ({explanation.task}, {explanation.queue})")
-    )
+    echo(one_line(f"{explanation.job} is {explanation.state} ({explanation.task}, {explanation.queue})"))
     told = [cause.sentence for cause in explanation.causes]
     rest = explanation.sentence.removeprefix(" ".join(told)).strip()
     for sentence in filter(None, [*told, rest]):
-        click.echo(printable(sentence))
+        echo(one_line(sentence))
 
 
 async def _is_flow(app: Tidemill, typed: str) -> bool:

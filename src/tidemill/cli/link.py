@@ -7,7 +7,7 @@ import re
 import click
 
 from tidemill.app import Tidemill
-from tidemill.cli.output import note, print_json
+from tidemill.cli.output import echo, note, print_json
 from tidemill.cli.queues.words import who
 from tidemill.cli.target import Target, with_target
 from tidemill.cli.token.create import ROLES
@@ -45,7 +45,7 @@ def link(target: Target, *, name: str | None, role: str, at: str | None) -> None
     if target.json:
         print_json({"link": found, "served": where.served})
         return
-    click.echo(found)
+    echo(found)
     note(f"good once, for a quarter of an hour; {where.says(target)}")
 
 

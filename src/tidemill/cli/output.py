@@ -6,13 +6,14 @@ import codecs
 import json
 import re
 import sys
-import unicodedata
 from typing import Any
 
 import click
 import msgspec
 
+from tidemill.core import terminal_text
 from tidemill.core.numbers import format_bytes
+from tidemill.core.terminal_text import one_line, printable_json
 from tidemill.inspect.words import Times
 
 
@@ -26,6 +27,7 @@ def print_json_line(value: Any) -> None:
 
 
 def _print(text: str) -> None:
+    text = printable_json(text)
     click.echo(text if _is_utf8() else re.sub("[^\0-\x7f]", _escaped, text))
 
 
@@ -38,24 +40,29 @@ def _escaped(character: re.Match[str]) -> str:
     return json.dumps(character[0])[1:-1]
 
 
+def echo(text: object = "", *, err: bool = False, bold: bool = False) -> None:
+    """Every line of a command for people goes by here: nothing in it drives the terminal."""
+    shown = printable(text)
+    click.echo(click.style(shown, bold=True) if bold else shown, err=err)
+
+
 def print_fields(fields: dict[str, object]) -> None:
     """One `name: value` per line; what is not known is left out."""
     width = max(map(len, fields), default=0) + 1
     for name, value in fields.items():
         if value is not None:
-            click.echo(f"{name + ':':<{width}} {printable(value)}")
+            echo(f"{name + ':':<{width}} {one_line(str(value))}")
 
 
 def note(sentence: str) -> None:
     """For the person who looks on; never part of what a program reads."""
-    click.echo(f"tidemill: {printable(sentence)}", err=True)
+    echo(f"tidemill: {sentence}", err=True)
 
 
 def printable(value: object) -> str:
     """Payloads, names and errors come from anywhere: without control characters they cannot
     drive the terminal they are shown in."""
-    text = "" if value is None else str(value)
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf") else "�" for c in text)
+    return "" if value is None else terminal_text.printable(str(value))
 
 
 def size(count: int | None) -> str | None:

@@ -11,7 +11,7 @@ from tidemill.cli import complete, times
 from tidemill.cli.application import load, required
 from tidemill.cli.enqueue import task_of
 from tidemill.cli.numbers import Whole
-from tidemill.cli.output import moment, print_fields, print_json
+from tidemill.cli.output import echo, moment, print_fields, print_json
 from tidemill.cli.payloads import from_words
 from tidemill.cli.pools.words import NEVER, amount
 from tidemill.cli.table import Column, print_table
@@ -57,8 +57,8 @@ def plan(target: Target, *, task: str, words: tuple[str, ...], count: int, **opt
 
 
 def _print(plan: Plan) -> None:
-    click.echo(str(plan))
-    click.echo()
+    echo(str(plan))
+    echo()
     units = ", ".join(f"{amount(many)} {unit}" for unit, many in plan.units.items())
     print_fields(
         {
@@ -72,7 +72,7 @@ def _print(plan: Plan) -> None:
         }
     )
     if plan.limits:
-        click.echo()
+        echo()
         print_table(LIMITS, [(limit, _alone(limit)) for limit in sorted(plan.limits, key=_longest_first)])
 
 

@@ -15,7 +15,7 @@ from typing import IO, Any, TypeVar
 import click
 
 from tidemill.app import Tidemill
-from tidemill.cli.output import note, print_json
+from tidemill.cli.output import echo, note, print_json
 from tidemill.cli.payloads import from_lines
 from tidemill.cli.progress import counted
 from tidemill.cli.target import Target
@@ -37,7 +37,7 @@ def send_file(target: Target, app: Tidemill, task: Task[..., Any], file: str) ->
         print_json({"sent": sent, "existing": existing})
     else:
         there = f", {existing} of them were there already" if existing else ""
-        click.echo(f"{plural(sent, 'job')} sent{there}")
+        echo(f"{plural(sent, 'job')} sent{there}")
     return 0
 
 

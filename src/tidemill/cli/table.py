@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import click
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-from tidemill.cli.output import note, printable
+from tidemill.cli.output import echo, note, printable
 
 GAP = "  "
 UNBOUNDED = 10_000
@@ -41,9 +40,9 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> 
     """A program that reads the table gets every column, and one line per row, however long."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else UNBOUNDED
     table = fitted(columns, rows, width)
-    click.secho(table.heading, bold=True)
+    echo(table.heading, bold=True)
     for line in table.lines:
-        click.echo(line)
+        echo(line)
     if table.gone:
         note(f"no room for {', '.join(table.gone)}; --json has all")
 

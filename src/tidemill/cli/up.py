@@ -12,7 +12,7 @@ from tidemill.cli.application import load, required
 from tidemill.cli.installed import offered
 from tidemill.cli.milestones import tell_milestones
 from tidemill.cli.minding import mind_ignored, mind_unknown, minded
-from tidemill.cli.output import printable
+from tidemill.cli.output import echo
 from tidemill.cli.payloads import parameters
 from tidemill.cli.running import log_to_stderr, runs_jobs
 from tidemill.cli.serving import beside, listening, serves
@@ -77,7 +77,7 @@ def _greet(spec: str, app: Tidemill, options: WorkerOptions, target: Target, lin
     @app.on(WorkerStarted)  # not before: until then the store may turn out to be unusable
     def greet(_: WorkerStarted) -> None:
         for line in _greeting(spec, app, options, target, links):
-            click.echo(printable(line), err=True)
+            echo(line, err=True)
 
 
 def _greeting(

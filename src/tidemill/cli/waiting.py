@@ -10,7 +10,8 @@ import click
 from tidemill.app import Tidemill
 from tidemill.cli import times
 from tidemill.cli.jobs.record import as_data
-from tidemill.cli.output import note, print_json, printable
+from tidemill.cli.output import echo, note, print_json
+from tidemill.cli.secrets import Redaction
 from tidemill.client.handle import JobHandle
 from tidemill.errors import JobCancelled, JobFailed, ResultTimeout
 from tidemill.inspect.causes import Code
@@ -29,7 +30,13 @@ def patience(ctx: click.Context, option: click.Parameter, value: str | None) -> 
 
 
 async def wait_for(
-    app: Tidemill, handle: JobHandle[Any], patience: float, *, remedy: str, as_json: bool
+    app: Tidemill,
+    handle: JobHandle[Any],
+    patience: float,
+    *,
+    remedy: str,
+    as_json: bool,
+    redaction: Redaction,
 ) -> int:
     """`remedy` is the command that starts a worker. What keeps the job from starting is said at once:
     whoever waits for nothing should not have to ask why."""
@@ -42,13 +49,14 @@ async def wait_for(
         said = f"{error}. {await _in_the_way(app, handle.id, remedy)}".strip()
     except (JobFailed, JobCancelled) as error:
         said = str(error)
-    data = as_data(await app.job(handle.id).status())
+    job = await app.job(handle.id).status()
+    data = as_data(redaction.job(app, job))
     if as_json:
         print_json(data | {"existing": handle.existing})
     elif said is None:
-        click.echo(printable(bytes(data["result"] or b"null").decode()))
+        echo(bytes(data["result"] or b"null").decode())
     if said is not None:
-        note(said)
+        note(redaction.text(app, said, job))
     return 0 if said is None else 1
 
 

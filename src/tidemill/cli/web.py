@@ -13,7 +13,7 @@ from tidemill.cli.application import load, required
 from tidemill.cli.installed import offered
 from tidemill.cli.milestones import milestone
 from tidemill.cli.minding import mind_ignored
-from tidemill.cli.output import printable
+from tidemill.cli.output import echo
 from tidemill.cli.running import log_to_stderr, logs
 from tidemill.cli.serving import beside, listening, serves
 
@@ -45,7 +45,7 @@ def web(
         if as_json:
             milestone("started", application=spec, link=link, store=str(application.url))
         else:
-            click.echo(printable(f"sign in once with {link}"), err=True)
+            echo(f"sign in once with {link}", err=True)
 
     with listening(application, host, port) as (found, address):
         best_loop()(_serve(application, beside(application, found, greet, address)))

@@ -13,6 +13,8 @@ from tidemill.core.states import State
 from tidemill.errors import ConfigurationError
 
 _STATES = tuple(State)
+MAX_FIELDS = 20
+"""Pairs in `fields`. Each is a condition of a statement, and a server takes about a thousand."""
 _TIMES = ("created", "due", "finished")
 
 
@@ -24,7 +26,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     since, until: wall times, `since` included and `until` not; `time` says of what.
     text: occurs in the task, key, tags, payload, note, reason or error; A to Z match in either case.
         A payload's names and values are searched one by one, as they read, however they are escaped.
-    fields: pairs of a path into the payload and the value there, as text: `("feed.host", "a.example")`.
+    fields: up to 20 pairs of a path into the payload and the value there, as text:
+        `("feed.host", "a.example")`.
         A path goes through the members of objects and through every element of an array.
     """
 
@@ -104,6 +107,8 @@ def _problem_with_texts(wanted: Filter) -> str | None:
 
 
 def _problem_with_fields(fields: tuple[tuple[str, str], ...]) -> str | None:
+    if len(fields) > MAX_FIELDS:
+        return f"fields: must be at most {MAX_FIELDS} pairs, has {len(fields)}; leave some out"
     for field in fields:
         pair = isinstance(field, tuple | list) and len(field) == len(("path", "value"))
         if not pair or not all(isinstance(text, str) and is_storable(text) for text in field):

@@ -136,7 +136,7 @@ _WEB = _settings(
         "redact",
         kinds.NAMES,
         (),
-        "names of fields whose values nobody is shown, beside those that are always hidden",
+        "names of fields whose values are hidden in everything that is shown or sent, beside the usual names",
     ),
 )
 

@@ -11,6 +11,7 @@ costs anything, until `instrument` is called.
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -43,19 +44,24 @@ def instrument(app: Any, tracer_provider: TracerProvider | None = None) -> None:
         ) from None
     if app.client.tracing is not None:
         return
-    tracing = Spans(trace.get_tracer("tidemill", tracer_provider=tracer_provider), app.client.store)
+    tracer = trace.get_tracer("tidemill", tracer_provider=tracer_provider)
+    tracing = Spans(tracer, app.client.store, app.secrets.text)
     app.client.tracing = tracing
     app.middlewares.insert(0, tracing.around)
 
 
 class Spans:
-    """`store` is that of the running loop, as the client has it."""
+    """`store` is that of the running loop, as the client has it. `redacted` takes the secrets of a job of
+    that task and payload out of a text."""
 
-    def __init__(self, tracer: Any, store: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(
+        self, tracer: Any, store: Callable[[], Awaitable[Any]], redacted: Callable[[str, str, bytes], str]
+    ) -> None:
         from opentelemetry import trace
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._api, self._tracer, self._store = trace, tracer, store
+        self._redacted = redacted
         self._format = TraceContextTextMapPropagator()
 
     @contextmanager
@@ -109,7 +115,7 @@ class Spans:
                 return await run()
             except BaseException as error:
                 if _failed(error):
-                    self._record(span, error)
+                    self._record(span, error, first)
                     await self._keep(jobs, before)
                 raise
             finally:
@@ -161,16 +167,18 @@ class Spans:
                 ]
             )
 
-    def _record(self, span: Span, error: BaseException) -> None:
+    def _record(self, span: Span, error: BaseException, job: Claimed) -> None:
         """Of what ended in a process of its own only the words came back."""
         told = getattr(getattr(error, "outcome", None), "error", None)
         kind, message = (type(error).__name__, str(error)) if told is None else (told.type, told.message)
+        message = self._redacted(message, job.task, job.payload)
         span.set_attribute("error.type", kind)
         span.set_status(self._api.Status(self._api.StatusCode.ERROR, f"{kind}: {message}"))
+        said = {"exception.type": kind, "exception.message": message}
         if told is None:
-            span.record_exception(error)
-        else:
-            span.add_event("exception", {"exception.type": kind, "exception.message": message})
+            whole = "".join(traceback.format_exception(error))
+            said["exception.stacktrace"] = self._redacted(whole, job.task, job.payload)
+        span.add_event("exception", said)
 
 
 def _failed(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,11 +11,12 @@ from tidemill.contract.pools import PoolView
 from tidemill.core.courses import Course
 from tidemill.core.job import Error, Job
 from tidemill.core.states import State
+from tidemill.tasks.redaction import TaskSecrets
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """A job that has ended, as a function that says what is told of it gets it. `arguments` and `result` are
-    plain data."""
+    plain data as they are; `error` and `reason` are without the job's secrets."""
 
     id: str
     task: str
@@ -31,7 +33,12 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...]
 
 
-def ended(job: Job) -> Ended:
+def ended(job: Job, secrets: TaskSecrets) -> Ended:
+    """The texts are without secrets: they are not what the application decided to tell."""
+
+    def shown(text: str) -> str:
+        return secrets.text(text, job.task, job.payload)
+
     return Ended(
         id=job.id,
         task=job.task,
@@ -43,10 +50,15 @@ def ended(job: Job) -> Ended:
         finished=job.finished or job.created,
         arguments=_plain(job.payload),
         result=None if job.result is None else _plain(job.result),
-        error=job.error,
-        reason=job.reason,
+        error=job.error and _shown_error(job.error, shown),
+        reason=job.reason and shown(job.reason),
         tags=job.tags,
     )
+
+
+def _shown_error(error: Error, shown: Callable[[str], str]) -> Error:
+    traceback = error.traceback and shown(error.traceback)
+    return msgspec.structs.replace(error, message=shown(error.message), traceback=traceback)
 
 
 def of_job(job: Ended) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tidemill.core.job import Job, NewJob
+from tidemill.tasks.redaction import TaskSecrets
 from tidemill.telling import bodies
 from tidemill.telling.webhook import OF_STATES, OWN_QUEUE, Body, Webhook, What
 
@@ -27,15 +28,16 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
 
-def of_job(webhook: Webhook, job: Job, own: Body | None = None) -> NewJob:
+def of_job(webhook: Webhook, job: Job, own: Body | None, secrets: TaskSecrets) -> NewJob:
     what = OF_STATES[job.state]
     event = webhook.event or str(what)
     told = f"{job.id} {job.created!r} {job.generation} {what}"  # an id may be used again when its job is gone
     text, problem = "", None
     try:
-        text = _text(event, (own or bodies.of_job)(bodies.ended(job)))
+        text = _text(event, (own or bodies.of_job)(bodies.ended(job, secrets)))
     except Exception as error:  # noqa: BLE001 - the application's own code: the delivery fails, and says why
-        problem = f"what is to be told of job {job.id} could not be said: {_described(error)}"
+        said = secrets.text(_described(error), job.task, job.payload)
+        problem = f"what is to be told of job {job.id} could not be said: {said}"
     return _job(webhook, told, event, text, problem=problem, trace=job.trace or job.id)
 
 

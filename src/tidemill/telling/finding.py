@@ -14,6 +14,7 @@ from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job, NewJob
 from tidemill.core.queues import Inserted, Verdict
 from tidemill.errors import StoreError
+from tidemill.tasks.redaction import TaskSecrets
 from tidemill.telling import bodies, deliveries
 from tidemill.telling.webhook import OWN_QUEUE, Body, Kept, Webhook, What
 
@@ -32,22 +33,20 @@ Place = tuple[str, str | None]
 class Finder:
     """Belongs to one worker. `made` counts deliveries."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, secrets: TaskSecrets) -> None:
+        self._store, self._secrets = store, secrets
         self._known: dict[str, float] = {}
         self.made = 0
 
     async def tell(self, webhooks: Sequence[Kept], bodies: Bodies, jobs: Iterable[Job], now: float) -> int:
         """Make the deliveries of jobs that have ended."""
         found = [
-            delivery
+            deliveries.of_job(one.webhook, job, bodies.get(one.name), self._secrets)
             for job in jobs
             for one in webhooks
-            if one.webhook.wanted.wants(job)
-            and (job.finished or now) >= _since(one, now)
-            and (delivery := deliveries.of_job(one.webhook, job, bodies.get(one.name))).id not in self._known
+            if one.webhook.wanted.wants(job) and (job.finished or now) >= _since(one, now)
         ]
-        return await self.send(found, now)
+        return await self.send([delivery for delivery in found if delivery.id not in self._known], now)
 
     async def send(self, found: Sequence[NewJob], now: float) -> int:
         for start in range(0, len(found), JOBS_AT_ONCE):

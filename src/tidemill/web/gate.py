@@ -9,7 +9,9 @@ at before (`guard`).
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote
@@ -20,6 +22,7 @@ from starlette.requests import Request
 from tidemill.access.audit import Outcome
 from tidemill.access.sessions import csrf_of
 from tidemill.app import Tidemill
+from tidemill.core.secrecy import CUT
 from tidemill.errors import TidemillError
 from tidemill.seam.refusals import Refused
 from tidemill.seam.roles import NOBODY, Role, Who
@@ -45,6 +48,13 @@ _HOOK_COOKIE = "csrf"
 _UNTOLD = ("payload", "jobs")
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
 _LONG = 86400.0
+_HOOK_LOOKS_AGAIN = 30.0
+"""Seconds after which an application's own hook is asked again about a stream: it may ask a database."""
+_CHECK_HOLDS = 0.5
+"""Seconds for which all streams of one token share the answer of the store."""
+_MOST_CHECKS = 1000
+_LARGEST_ENTRY = 64 * 1024
+"""Bytes of a body that are redacted for the audit log."""
 
 
 class _Found(NamedTuple):
@@ -63,7 +73,9 @@ class Gate:
         self.hosts = Hosts(app.settings)
         self.signing = Signing(self._access, app.clock) if auth is None else None
         self._rates, self.uses = Rates(app.clock, app.settings.value("web.rate")), Uses(app)
-        self._https = (app.settings.value("web.public_url") or "").startswith("https:")
+        self.looks_again = None if auth is None else _HOOK_LOOKS_AGAIN
+        self._checked: dict[str, tuple[float, Who | None]] = {}
+        self.https = (app.settings.value("web.public_url") or "").startswith("https:")
 
     async def admit(self, request: Request, route: Route) -> Who:
         if is_foreign(request, self.hosts, writes=route.writes):
@@ -91,18 +103,31 @@ class Gate:
         """Whether a stream that was begun for `who` may go on: what it tells was made for that role."""
         if route.role is Role.ANYBODY:
             return True
-        try:
-            if self._auth is not None:
-                found = await self._vouched(request, self._auth)
-            else:
-                found = (await self._find(request)).who
-        except Refused:
-            return False
-        return found.name == who.name and found.role.may(who.role)
+        found = await self._asks_now(request)
+        return found is not None and found.name == who.name and found.role.may(who.role)
+
+    async def _asks_now(self, request: Request) -> Who | None:
+        """The user of the request's token or session; None when it has ended."""
+        if self._auth is not None:
+            with suppress(Refused):
+                return await self._vouched(request, self._auth)
+            return None
+        shown = "\0".join(request.headers.get(name, "") for name in ("authorization", "cookie"))
+        now = self._app.clock.boot()
+        at, who = self._checked.get(shown, (-math.inf, None))
+        if now - at < _CHECK_HOLDS:
+            return who
+        who = None
+        with suppress(Refused):
+            who = (await self._find(request)).who
+        if len(self._checked) >= _MOST_CHECKS:
+            self._checked.clear()
+        self._checked[shown] = now, who
+        return who
 
     def place(self, request: Request) -> Place:
         prefix = request.scope.get("root_path", "")
-        secure = self._https or request.url.scheme == "https"
+        secure = self.https or request.url.scheme == "https"
         return Place(request.headers.get("host", ""), secure, prefix)
 
     async def record(self, request: Request, route: Route, asked: Asked, made: Mapping[str, Any]) -> None:
@@ -198,9 +223,18 @@ class Gate:
         redactor = self._inspect.redactor
         if not isinstance(asked.body, msgspec.Struct) or any(map(redactor.hides, asked.path.values())):
             return dict(asked.path)
-        body = msgspec.to_builtins(asked.body)
-        said = {name: value for name, value in body.items() if name not in _UNTOLD and value not in _NOTHING}
+        said = _without_payloads(msgspec.to_builtins(asked.body))
+        if len(msgspec.json.encode(said)) > _LARGEST_ENTRY:
+            return {"body": CUT, **asked.path}
         return {**redactor.value(said), **asked.path}
+
+
+def _without_payloads(body: dict[str, Any]) -> dict[str, Any]:
+    """Also without those further down, as in the job of a schedule."""
+    said = {name: value for name, value in body.items() if name not in _UNTOLD and value not in _NOTHING}
+    return {
+        name: _without_payloads(value) if isinstance(value, dict) else value for name, value in said.items()
+    }
 
 
 def _action(route: Route) -> str:

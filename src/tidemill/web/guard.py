@@ -28,6 +28,8 @@ _ALWAYS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+_ONLY_HTTPS = (b"strict-transport-security", b"max-age=31536000")
+"""For a year, and for this name only: what else the domain serves is not ours to decide."""
 _UNKEPT = (b"cache-control", b"no-store")
 _KEPT = (b"cache-control", b"public, max-age=31536000, immutable")
 _MISDIRECTED = Refused(
@@ -38,8 +40,11 @@ _MISDIRECTED = Refused(
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
+    """`https`: the public URL is https, so browsers are told to use nothing else."""
+
+    def __init__(self, app: ASGIApp, hosts: Hosts, *, https: bool = False) -> None:
         self._app, self._hosts = app, hosts
+        self._always = (*_ALWAYS, _ONLY_HTTPS) if https else _ALWAYS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -50,7 +55,7 @@ class Guard:
 
         async def add(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *_missing(scope, message), *more]}
+                message = {**message, "headers": [*message["headers"], *self._missing(scope, message), *more]}
             await send(message)
 
         if self._hosts.asked_by(scope) is None:
@@ -58,13 +63,12 @@ class Guard:
         else:
             await self._app(scope, receive, add)
 
-
-def _missing(scope: Scope, message: Message) -> list[tuple[bytes, bytes]]:
-    """Only what is the same for everybody may be kept by browsers and proxies."""
-    there = {name.lower() for name, _ in message["headers"]}
-    is_static = scope["path"].startswith(f"{scope.get('root_path', '')}/static/")
-    wanted = (*_ALWAYS, *_kept(scope, message["status"])) if is_static else (*_ALWAYS, _UNKEPT)
-    return [(name, value) for name, value in wanted if name not in there]
+    def _missing(self, scope: Scope, message: Message) -> list[tuple[bytes, bytes]]:
+        """Only what is the same for everybody may be kept by browsers and proxies."""
+        there = {name.lower() for name, _ in message["headers"]}
+        is_static = scope["path"].startswith(f"{scope.get('root_path', '')}/static/")
+        kept = _kept(scope, message["status"]) if is_static else (_UNKEPT,)
+        return [(name, value) for name, value in (*self._always, *kept) if name not in there]
 
 
 def _kept(scope: Scope, status: int) -> tuple[tuple[bytes, bytes], ...]:

@@ -14,6 +14,7 @@ import uvicorn
 
 from tidemill.app import Tidemill
 from tidemill.errors import ConfigurationError
+from tidemill.web.connections import Connections
 from tidemill.web.serving import Server
 from tidemill.web.sockets import SLOW
 
@@ -34,6 +35,14 @@ _ANSWERED = "ASGI callable returned without completing handshake."
 class _Quiet(uvicorn.Server):
     """Signals are for whoever runs it: a worker may have to drain first."""
 
+    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
+        super().__init__(config)
+        self._connections = connections
+
+    async def on_tick(self, counter: int) -> bool:
+        self._connections.close_late(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -42,9 +51,11 @@ class _Quiet(uvicorn.Server):
 @asynccontextmanager
 async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]:
     """The dashboard answers on that socket while the block runs."""
-    server = Server(app)
+    server, connections = Server(app), Connections()
     config = uvicorn.Config(
         server.starlette,
+        http=connections.protocol,
+        backlog=connections.accepted_at_once,
         lifespan="off",
         log_config=None,
         log_level="warning",
@@ -56,7 +67,7 @@ async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]
         ws_max_size=HEARD,
         ws_per_message_deflate=False,
     )
-    runs = _Quiet(config)
+    runs = _Quiet(config, connections)
     _LOG.addFilter(_is_told)
     running = asyncio.create_task(runs.serve([listening]), name="tidemill web")
     counting = asyncio.create_task(app.tally.keep_telling(await app.client.store()), name="tidemill tally")

@@ -63,7 +63,7 @@ class Server:
             exception_handlers={HTTPException: self._unrouted},
             middleware=[
                 Middleware(Sockets),
-                Middleware(Guard, hosts=self.gate.hosts),
+                Middleware(Guard, hosts=self.gate.hosts, https=self.gate.https),
                 Middleware(WholeParts),
             ],
         )
@@ -100,7 +100,7 @@ class Server:
         if request.method == "HEAD":
             return streamed(None)
         still = partial(self.gate.still_admits, request, route, asked.who)
-        stream = self.streams.follow(answer.stream, still, _viewer(asked))
+        stream = self.streams.follow(answer.stream, still, _viewer(asked), self.gate.looks_again)
         return Frames(stream) if is_handshake(request) else streamed(stream)
 
     async def _read(self, request: Request, route: Route) -> Asked:

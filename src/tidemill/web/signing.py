@@ -31,13 +31,11 @@ class Signing:
         self._throttle, self._shown = Throttle(clock), Throttle(clock)
 
     async def by_token(self, token: str, place: Place, address: str | None) -> str | None:
-        self._throttle.begin(address)
         who = await self._access.tokens.who(token.strip())
         return await self._begin(who, BY_TOKEN, place, address)
 
     async def by_link(self, secret: str, place: Place, address: str | None) -> str | None:
         """The session's token can be listed and revoked as any other, and ends with it."""
-        self._throttle.begin(address)
         link = await self._access.links.use(secret)
         who = None
         if link is not None:
@@ -56,14 +54,14 @@ class Signing:
         """One that was shown with a request. As long as there are few: whoever guesses must not fill the
         log."""
         with suppress(Refused):
-            self._shown.begin(address)
+            self._shown.failed(address)
             await self._tell_failed(SHOWN, address)
 
     async def _begin(self, who: Who | None, how: str, place: Place, address: str | None) -> str | None:
         if who is None or who.token is None:
+            self._throttle.failed(address)
             await self._tell_failed(how, address)
             return None
-        self._throttle.succeeded(address)
         begun = await self._access.sessions.begin(who.token)
         await self._access.audit.write(who, how, address=address)
         return place.write(SESSION, begun.secret, begun.lasts)

@@ -16,8 +16,11 @@ from tidemill.errors import TidemillError
 from tidemill.seam.answers import Event
 from tidemill.seam.refusals import Refused
 
-LOOK_AGAIN = 30.0
-"""Seconds after which a stream asks whether its viewer may still look, also when it has nothing to tell."""
+LOOK_AGAIN = 1.0
+"""Seconds after which a stream asks whether its viewer may still look, also when it has nothing to tell: a
+token that is revoked ends its streams within two seconds."""
+RETRY_AFTER = 30
+"""Seconds in the Retry-After header for a viewer with too many streams."""
 OF_ONE, OF_ALL = 50, 500
 """Streams of one viewer, and of all: each is a file of the process, which often may have 1024."""
 
@@ -37,9 +40,12 @@ class Streams:
         self._open: WeakSet[Stream] = WeakSet()  # one that nobody reads, since they have gone, is none
         self._closed = False
 
-    def follow(self, source: AsyncIterator[Event], may_look: MayLook, viewer: str) -> Stream:
+    def follow(
+        self, source: AsyncIterator[Event], may_look: MayLook, viewer: str, every: float | None = None
+    ) -> Stream:
+        """`every`: seconds between two checks whether the viewer may still look."""
         self._refuse_more(viewer)
-        stream = Stream(source, may_look, self._clock, viewer)
+        stream = Stream(source, may_look, self._clock, viewer, LOOK_AGAIN if every is None else every)
         self._open.add(stream)
         if self._closed:
             stream.end(Why.CLOSED)
@@ -62,7 +68,7 @@ class Streams:
         raise Refused(
             status,
             f"{whose} are open, and more are not served; end one, or ask again later",
-            headers={"retry-after": str(int(LOOK_AGAIN))},
+            headers={"retry-after": str(RETRY_AFTER)},
         )
 
 
@@ -70,8 +76,11 @@ class Stream:
     """The source is read in one task from beginning to end, two events ahead of the viewer and no more: who
     reads slowly makes it wait. `why` is why the stream ended."""
 
-    def __init__(self, source: AsyncIterator[Event], may_look: MayLook, clock: Clock, viewer: str) -> None:
+    def __init__(
+        self, source: AsyncIterator[Event], may_look: MayLook, clock: Clock, viewer: str, every: float
+    ) -> None:
         self._source, self._may_look, self._clock, self.viewer = source, may_look, clock, viewer
+        self._every = every
         self._came: asyncio.Queue[Event | None] = asyncio.Queue(1)
         self.why = Why.OVER
         self.ended = False
@@ -96,8 +105,8 @@ class Stream:
     async def _admitted(self) -> AsyncIterator[Event]:
         seen = self._clock.boot()
         while self.why is Why.OVER:
-            event = await self._next(seen + LOOK_AGAIN - self._clock.boot())
-            if self._clock.boot() - seen >= LOOK_AGAIN:
+            event = await self._next(seen + self._every - self._clock.boot())
+            if self._clock.boot() - seen >= self._every:
                 seen = self._clock.boot()
                 if not await self._still_admitted():
                     return

@@ -17,6 +17,7 @@ from tidemill.core.pools import PoolSettings
 from tidemill.errors import StoreError
 from tidemill.tallies.tally import Tally
 from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.tasks.redaction import TaskSecrets
 from tidemill.telemetry.events import JobLost, TaskUnknown
 from tidemill.telemetry.signals import Signals
 from tidemill.worker.admitter import Admitter
@@ -71,11 +72,14 @@ class Crew:
         middleware: Sequence[Middleware],
         state: Any,
         telling: Telling | None = None,
+        secrets: TaskSecrets | None = None,
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
         self._stats, self._boot, self._tally = stats, clock.boot, tally
         self._loop = asyncio.get_running_loop()
-        self._emitter = emitter = Emitter(signals, worker, clock, self._loop.time())
+        self._emitter = emitter = Emitter(
+            signals, worker, clock, self._loop.time(), secrets or TaskSecrets(tasks)
+        )
         self._metering = Metering(
             pools, store, lambda: emitter.wall(self._loop.time()), self._loop, emitter.job_event
         )

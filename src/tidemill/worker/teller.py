@@ -76,7 +76,7 @@ class Teller:
         self._hears: tuple[type[JobDone | JobFailed], ...] = ()
         self._ended: deque[str] = deque()
         self._bell = asyncio.Event()
-        self._finder = Finder(store)
+        self._finder = Finder(store, emitter.secrets)
         self._messages = 0
         self._broken: Mapping[str, Exception] = {}
         self._direct = Direct(telling, emitter.worker, self._wall, sent=self._sent, failed=self._not_sent)

@@ -25,6 +25,7 @@ from tidemill.worker.stats import Stats
 
 if TYPE_CHECKING:
     from tidemill.schedules.schedule import Wanted
+    from tidemill.tasks.redaction import TaskSecrets
     from tidemill.telling.telling import Telling
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
@@ -38,6 +39,7 @@ class Worker:
     `location` is how they are told where
     the store is, without secrets. `isolation` makes the runner of isolated jobs, given how many may run at
     once. `telling` is what is told to whom, None for a worker that tells nobody.
+    `secrets` says what is taken out of the texts of events.
     `started` is set when the lifespan is open and jobs are about to be asked for.
     """
 
@@ -58,6 +60,7 @@ class Worker:
         middleware: Sequence[Middleware] = (),
         isolation: Callable[[int], Isolation] = IsolatedRunner,
         telling: Telling | None = None,
+        secrets: TaskSecrets | None = None,
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
         self._pools: Mapping[str, PoolSettings] = {} if pools is None else pools
@@ -65,6 +68,7 @@ class Worker:
         self._clock, self._entropy = clock, entropy
         self._lifespan: Lifespan = lifespan or nullcontext
         self._middleware, self._isolation, self._telling = middleware, isolation, telling
+        self._secrets = secrets
         self._signals, self._location = signals or Signals(), location
         self._tally = tally or Tally(Instruments(clock.wall), entropy.new_id)
         self._crew: Crew | None = None
@@ -93,6 +97,7 @@ class Worker:
                 middleware=self._middleware,
                 state=state,
                 telling=self._telling,
+                secrets=self._secrets,
             )
             if self._stopping:
                 self._crew.stop(hurry=self._hurried)

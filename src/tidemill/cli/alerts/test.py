@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tidemill.cli.output import note, print_json, printable
+from tidemill.cli.output import echo, note, print_json
 from tidemill.cli.target import Target, with_target
 
 
@@ -18,6 +18,6 @@ def test(target: Target) -> None:
     elif not found:
         note("no channel is set here; see the settings of alerts")
     for name, problem in {} if target.json else found.items():
-        click.echo(printable(f"{name}: sent" if problem is None else f"{name}: {problem}"))
+        echo(f"{name}: sent" if problem is None else f"{name}: {problem}")
     if not found or any(found.values()):
         raise click.exceptions.Exit(1)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import click
 
-from tidemill.cli.output import note, print_json, size
+from tidemill.cli.output import echo, note, print_json, size
 from tidemill.cli.progress import shared
 from tidemill.cli.target import Target, with_target
 
@@ -32,4 +32,4 @@ def backup(target: Target, copy: Path) -> None:
     if target.json:
         print_json({"target": str(copy.absolute()), "bytes": copy.stat().st_size})
     else:
-        click.echo(f"copied to {copy} ({size(copy.stat().st_size)}); use it as sqlite:///{quote(str(copy))}")
+        echo(f"copied to {copy} ({size(copy.stat().st_size)}); use it as sqlite:///{quote(str(copy))}")

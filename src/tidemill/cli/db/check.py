@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tidemill.cli.output import print_json, printable
+from tidemill.cli.output import echo, print_json
 from tidemill.cli.progress import shared
 from tidemill.cli.target import Target, with_target
 
@@ -21,6 +21,6 @@ def check(target: Target) -> int:
         print_json({"whole": not damage, "damage": damage})
     else:
         for sentence in damage:
-            click.echo(printable(sentence))
-        click.echo("the store is damaged: keep a copy of it, and go back to a backup" if damage else "whole")
+            echo(sentence)
+        echo("the store is damaged: keep a copy of it, and go back to a backup" if damage else "whole")
     return 1 if damage else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.app import Tidemill
-from tidemill.cli.output import print_json, size
+from tidemill.cli.output import echo, print_json, size
 from tidemill.cli.progress import shared
 from tidemill.cli.target import Target, with_target
 
@@ -25,4 +25,4 @@ def compact(target: Target) -> None:
     if target.json:
         print_json({"bytes_before": before, "bytes": after})
     else:
-        click.echo(f"{size(before) or 'unknown'} before, {size(after) or 'unknown'} now")
+        echo(f"{size(before) or 'unknown'} before, {size(after) or 'unknown'} now")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.app import Tidemill
-from tidemill.cli.output import note, print_json, printable
+from tidemill.cli.output import echo, note, print_json
 from tidemill.cli.progress import counted
 from tidemill.cli.target import Target, require_outside, with_target
 from tidemill.inspect.copying import Copied
@@ -48,13 +48,13 @@ async def _copied(app: Tidemill, other: Tidemill, *, resume: bool) -> Copied:
 def _tell(copied: Copied) -> None:
     kinds = ("job", "flow", "schedule", "record", "queue", "pool", "arrival")
     words = ", ".join(plural(getattr(copied, f"{kind}s"), kind) for kind in kinds)
-    click.echo(f"copied {words} and {plural(copied.ids, 'remembered id')}")
+    echo(f"copied {words} and {plural(copied.ids, 'remembered id')}")
     if copied.reclaimed:
-        click.echo(f"taken back first, of workers that had died: {plural(copied.reclaimed, 'job')}")
+        echo(f"taken back first, of workers that had died: {plural(copied.reclaimed, 'job')}")
     for sentence in copied.differences:
-        click.echo(printable(sentence))
+        echo(sentence)
     if copied.differences:
-        click.echo(
+        echo(
             "something changed while it was copied: end what writes to the source; jobs that came since then "
             "come with --resume, for those that changed begin anew with an empty store"
         )

@@ -18,9 +18,10 @@ from tidemill.cli.doctor.schedules import about_schedules
 from tidemill.cli.doctor.settings import about_settings
 from tidemill.cli.doctor.store import about_store
 from tidemill.cli.doctor.workers import about_workers, about_workers_here
-from tidemill.cli.output import print_json, printable
+from tidemill.cli.output import echo, print_json
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
+from tidemill.core.terminal_text import one_line
 from tidemill.errors import ConfigurationError, StoreError, TidemillError
 from tidemill.settings import Effective
 
@@ -72,10 +73,10 @@ def _show(findings: Sequence[Finding], settings: Sequence[Effective], *, as_json
         print_json({"findings": findings, "settings": settings})
         return
     for finding in findings:
-        click.echo(f"{finding.level:<4} {finding.about}: {printable(finding.says)}")
+        echo(f"{finding.level:<4} {one_line(finding.about)}: {one_line(finding.says)}")
         if finding.remedy is not None:
-            click.echo(f"     {printable(finding.remedy)}")
+            echo(f"     {one_line(finding.remedy)}")
     if settings:
-        click.echo()
+        echo()
         columns = (Column("setting"), Column("value"), Column("from"))
         print_table(columns, [(s.name, s.value, s.origin) for s in settings])

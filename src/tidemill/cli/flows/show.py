@@ -10,7 +10,7 @@ import msgspec
 from tidemill.app import Tidemill
 from tidemill.cli import complete
 from tidemill.cli.flows.under_way import Jobs, jobs_under_way, state_of
-from tidemill.cli.output import moment, print_fields, print_json, printable
+from tidemill.cli.output import echo, moment, print_fields, print_json
 from tidemill.cli.target import Target, with_target
 from tidemill.core.states import State
 from tidemill.flows.views import FlowView, StepView
@@ -37,9 +37,9 @@ def show(target: Target, id: str) -> None:  # noqa: A002 - the word for it
             "reason": view.reason,
         }
     )
-    click.echo()
+    echo()
     for line in tree(view, jobs):
-        click.echo(printable(line))
+        echo(line)
 
 
 async def _seen(app: Tidemill, flow: str) -> tuple[FlowView, Jobs]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
-from tidemill.cli.output import note, print_json, printable
+from tidemill.cli.output import echo, note, print_json
 from tidemill.cli.target import Target
 
 
@@ -12,7 +10,7 @@ def steered(target: Target, flow: str, done: bool, did: str, could_not: str) -> 
     if target.json:
         print_json({"flow": flow, "changed": done})
     elif done:
-        click.echo(printable(f"{flow} {did}"))
+        echo(f"{flow} {did}")
     if not done:
         note(f"nothing was changed: {flow} {could_not}")
     return 0 if done else 1

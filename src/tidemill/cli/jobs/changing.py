@@ -15,7 +15,7 @@ from tidemill.cli import complete
 from tidemill.cli.asking import agreed
 from tidemill.cli.filtering import Wanted, with_filter
 from tidemill.cli.naming import full_ids, no_such
-from tidemill.cli.output import note, print_json
+from tidemill.cli.output import echo, note, print_json
 from tidemill.cli.progress import counted
 from tidemill.cli.target import Target, with_target
 from tidemill.core.changes import Change
@@ -65,9 +65,9 @@ class Meant:
             _print(changed, missing)
         else:
             for id_ in changed.ids:
-                click.echo(f"{id_} {words.did}")
+                echo(f"{id_} {words.did}")
             for id_ in changed.unchanged_ids:
-                click.echo(f"{id_} {words.could_not}")
+                echo(f"{id_} {words.could_not}")
         if missing:
             note(no_such(missing))
         elif not changed.changed:
@@ -94,7 +94,7 @@ class Meant:
         if self.target.json:
             _print(changed, [])
         else:
-            click.echo(_sentence(changed, words))
+            echo(_sentence(changed, words))
         return 0 if changed.changed else 1
 
     def _agreed(self, matching: int, verb: str) -> bool:

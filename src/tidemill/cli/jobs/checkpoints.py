@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from tidemill.cli.output import moment, printable, size
+from tidemill.cli.output import moment, size
+from tidemill.core.terminal_text import one_line
 from tidemill.inspect.steps import CheckpointView
 
 
@@ -27,4 +28,4 @@ def lines_about(steps: Sequence[CheckpointView]) -> Iterator[str]:
         kept = "" if step.size is None else f", {size(step.size)}"
         again = f", called again without knowing: {step.unknown}" if step.unknown else ""
         when = moment(step.kept if step.kept is not None else step.begun)
-        yield printable(f"  {step.name} ({step.arguments[:8]}){paid} {step.state} {when}{kept}{again}")
+        yield one_line(f"  {step.name} ({step.arguments[:8]}){paid} {step.state} {when}{kept}{again}")

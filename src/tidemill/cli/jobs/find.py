@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from msgspec.structs import replace
 
 from tidemill.app import Tidemill
 from tidemill.cli.filtering import Wanted, with_filter
@@ -10,6 +11,7 @@ from tidemill.cli.groups import Group
 from tidemill.cli.jobs.record import as_data, attempt_of, remark
 from tidemill.cli.numbers import Whole
 from tidemill.cli.output import moment, note, print_json
+from tidemill.cli.secrets import Redaction, with_secrets
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
 from tidemill.contract.reader import Page
@@ -30,7 +32,8 @@ COLUMNS = (
 @click.option("--limit", default=50, show_default=True, type=Whole(1, 10_000), help="How many.")
 @click.option("--cursor", type=int, help="Go on where the last page ended.")
 @with_target
-def jobs(target: Target, *, wanted: Wanted, limit: int, cursor: int | None) -> None:
+@with_secrets
+def jobs(target: Target, *, redaction: Redaction, wanted: Wanted, limit: int, cursor: int | None) -> None:
     """Find jobs, newest first; or look at one, or change some."""
     subcommand = click.get_current_context().invoked_subcommand
     if subcommand is not None:
@@ -39,7 +42,8 @@ def jobs(target: Target, *, wanted: Wanted, limit: int, cursor: int | None) -> N
         return
 
     async def find(app: Tidemill) -> Page:
-        return await app.inspect.find(await wanted.filter(app), limit=limit, cursor=cursor, looks=None)
+        page = await app.inspect.find(await wanted.filter(app), limit=limit, cursor=cursor, looks=None)
+        return replace(page, jobs=tuple(redaction.job(app, job) for job in page.jobs))
 
     page = target.run(find)
     if target.json:

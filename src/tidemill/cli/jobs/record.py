@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
-from tidemill.cli.output import moment, printable
+from tidemill.cli.output import moment
 from tidemill.contract.reader import AttemptRecord, LogLine
 from tidemill.core.batching import Batching
 from tidemill.core.flow_jobs import InFlow
 from tidemill.core.job import Error, Job
 from tidemill.core.needs import Need
 from tidemill.core.states import State
+from tidemill.core.terminal_text import one_line
 from tidemill.core.transitions import POISON
 from tidemill.inspect.words import duration, quantity
 
@@ -59,12 +60,12 @@ def lines_about(
 ) -> Iterator[str]:
     for field, value in record.items():
         if value not in _NOTHING.get(field, (None, "", ())):
-            yield f"{field + ':':<17} {printable(_shown(field, value))}"
+            yield f"{field + ':':<17} {one_line(_shown(field, value))}"
     yield from _tracebacks(record["error"], attempts)
     if log:
         yield "log:"
     for line in log:
-        yield printable(f"  {moment(line.at)} #{line.attempt} {line.line}")
+        yield one_line(f"  {moment(line.at)} #{line.attempt} {line.line}")
 
 
 def _tracebacks(last: Error | None, attempts: Sequence[AttemptRecord]) -> Iterator[str]:
@@ -75,7 +76,7 @@ def _tracebacks(last: Error | None, attempts: Sequence[AttemptRecord]) -> Iterat
     for attempt in attempts:
         by = f" by {attempt.worker}" if attempt.worker else ""
         cause = f": {_sentence(attempt.error)}" if attempt.error else ""
-        yield printable(f"  #{attempt.attempt} {attempt.outcome} {moment(attempt.ended)}{by}{cause}")
+        yield one_line(f"  #{attempt.attempt} {attempt.outcome} {moment(attempt.ended)}{by}{cause}")
         yield from _traceback(attempt.error, seen)
     yield from _traceback(last, seen)
 
@@ -85,7 +86,7 @@ def _traceback(error: Error | None, seen: set[str]) -> Iterator[str]:
         return
     seen.add(error.traceback)
     for line in error.traceback.splitlines():
-        yield printable(f"    {line}")
+        yield one_line(f"    {line}")
 
 
 def _shown(field: str, value: Any) -> str:

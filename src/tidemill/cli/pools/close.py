@@ -6,7 +6,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
-from tidemill.cli.output import moment, print_json
+from tidemill.cli.output import echo, moment, print_json
 from tidemill.cli.queues.ending import Ending, with_ending
 from tidemill.cli.queues.words import who
 from tidemill.cli.target import Target, with_target
@@ -36,4 +36,4 @@ def close(target: Target, name: str, *, key: str | None, ending: Ending, reason:
         print_json({"pool": name, "key": key, "closed": True, "until": end, "reason": reason})
     else:
         whole = name if key is None else f"{name}/{key}"
-        click.echo(f"{whole} is closed" + (f" until {moment(end)}" if end else " until it is opened"))
+        echo(f"{whole} is closed" + (f" until {moment(end)}" if end else " until it is opened"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.cli import complete
-from tidemill.cli.output import print_fields, print_json
+from tidemill.cli.output import echo, print_fields, print_json
 from tidemill.cli.pools.words import (
     amount,
     free,
@@ -41,7 +41,7 @@ def info(target: Target, name: str, *, key: str | None) -> None:
         print_json(pool)
         return
     print_fields(_fields(pool))
-    click.echo()
+    echo()
     print_table(
         LIMITS,
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.cli import complete
-from tidemill.cli.output import print_json
+from tidemill.cli.output import echo, print_json
 from tidemill.cli.target import Target, with_target
 
 
@@ -19,4 +19,4 @@ def open_(target: Target, name: str, *, key: str | None) -> None:
     if target.json:
         print_json({"pool": name, "key": key, "closed": False})
     else:
-        click.echo(f"{name if key is None else f'{name}/{key}'} is open")
+        echo(f"{name if key is None else f'{name}/{key}'} is open")

@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
-from tidemill.cli.output import print_json
+from tidemill.cli.output import echo, print_json
 from tidemill.cli.pools.words import overridden
 from tidemill.cli.queues.ending import Ending, with_ending
 from tidemill.cli.queues.words import who
@@ -38,7 +38,7 @@ def set_(target: Target, name: str, *, words: tuple[str, ...], ending: Ending, r
     if target.json:
         print_json(pool)
     elif pool.override is not None:
-        click.echo(f"{name}: {overridden(pool.override)}")
+        echo(f"{name}: {overridden(pool.override)}")
 
 
 def _amounts(words: tuple[str, ...]) -> dict[str, float]:

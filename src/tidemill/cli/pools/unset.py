@@ -6,6 +6,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
+from tidemill.cli.output import echo
 from tidemill.cli.overriding import tell_unset
 from tidemill.cli.pools.words import overridden
 from tidemill.cli.target import Target, with_target
@@ -28,5 +29,5 @@ def unset(target: Target, name: str, limits: tuple[str, ...]) -> int:
     if not tell_unset(target, f"pool {name!r}", after, names=limits, held=held):
         return 1
     if not target.json:
-        click.echo(f"{name}: {overridden(after.override) if after.override else 'follows the code again'}")
+        echo(f"{name}: {overridden(after.override) if after.override else 'follows the code again'}")
     return 0

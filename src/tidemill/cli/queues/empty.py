@@ -7,7 +7,7 @@ import sys
 import click
 
 from tidemill.cli import asking, complete
-from tidemill.cli.output import note, print_json
+from tidemill.cli.output import echo, note, print_json
 from tidemill.cli.progress import counted
 from tidemill.cli.target import Target, with_target
 from tidemill.core.states import State
@@ -35,7 +35,7 @@ def empty(target: Target, name: str, confirm: str | None) -> int:
     if target.json:
         print_json({"queue": name, "deleted": gone})
     else:
-        click.echo(f"{plural(gone, 'job')} deleted")
+        echo(f"{plural(gone, 'job')} deleted")
     return 0
 
 

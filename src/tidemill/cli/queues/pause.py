@@ -6,7 +6,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
-from tidemill.cli.output import moment, print_json
+from tidemill.cli.output import echo, moment, print_json
 from tidemill.cli.queues.ending import Ending, with_ending
 from tidemill.cli.target import Target, with_target
 
@@ -28,4 +28,4 @@ def pause(target: Target, name: str, *, ending: Ending, reason: str | None) -> N
     if target.json:
         print_json({"queue": name, "paused": True, "until": end, "reason": reason})
     else:
-        click.echo(f"{name} is paused" + (f" until {moment(end)}" if end else " until it is resumed"))
+        echo(f"{name} is paused" + (f" until {moment(end)}" if end else " until it is resumed"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.cli import complete
-from tidemill.cli.output import print_json
+from tidemill.cli.output import echo, print_json
 from tidemill.cli.target import Target, with_target
 
 
@@ -18,4 +18,4 @@ def resume(target: Target, name: str) -> None:
     if target.json:
         print_json({"queue": name, "paused": False})
     else:
-        click.echo(f"{name} is open")
+        echo(f"{name} is open")

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
-from tidemill.cli.output import print_json
+from tidemill.cli.output import echo, print_json
 from tidemill.cli.overriding import assignments
 from tidemill.cli.queues.ending import Ending, with_ending
 from tidemill.cli.queues.words import overridden, who
@@ -42,7 +42,7 @@ def set_(target: Target, name: str, *, words: tuple[str, ...], ending: Ending, r
     if target.json:
         print_json(view)
     elif view.override is not None:
-        click.echo(f"{name}: {overridden(view.override)}")
+        echo(f"{name}: {overridden(view.override)}")
 
 
 def _changes(queue: str, words: tuple[str, ...]) -> Any:

@@ -6,6 +6,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
+from tidemill.cli.output import echo
 from tidemill.cli.overriding import refuse_unknown, tell_unset
 from tidemill.cli.queues.words import overridden, unusual
 from tidemill.cli.target import Target, with_target
@@ -31,5 +32,5 @@ def unset(target: Target, name: str, settings: tuple[str, ...]) -> int:
         return 1
     if not target.json:
         left = overridden(after.override) if after.override else "follows the code again"
-        click.echo(f"{name}: {left} {unusual(after) if after.override is None else ''}".rstrip())
+        echo(f"{name}: {left} {unusual(after) if after.override is None else ''}".rstrip())
     return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from tidemill.app import Tidemill
 from tidemill.cli import complete
-from tidemill.cli.output import moment, print_fields, print_json, printable
+from tidemill.cli.output import echo, moment, print_fields, print_json
 from tidemill.cli.schedules.words import outcome, overridden, rule, state
+from tidemill.cli.secrets import Redaction, with_secrets
 from tidemill.cli.target import Target, with_target
 from tidemill.inspect.words import duration
 from tidemill.schedules.views import ScheduleView
@@ -15,16 +17,21 @@ from tidemill.schedules.views import ScheduleView
 @click.command()
 @click.argument("name", shell_complete=complete.schedules)
 @with_target
-def info(target: Target, name: str) -> None:
+@with_secrets
+def info(target: Target, name: str, *, redaction: Redaction) -> None:
     """Show one schedule, its coming ticks and its last ones."""
-    view = target.run(lambda app: app.schedules.get(name))
+
+    async def look(app: Tidemill) -> ScheduleView:
+        return redaction.schedule(app, await app.schedules.get(name))
+
+    view = target.run(look)
     if target.json:
         print_json(view)
         return
     print_fields(_fields(view))
     for past in reversed(view.history):
         job = f" {past.job}" if past.job else ""
-        click.echo(printable(f"  {moment(past.tick)} {outcome(past)}{job}"))
+        echo(f"  {moment(past.tick)} {outcome(past)}{job}")
 
 
 def _fields(view: ScheduleView) -> dict[str, object]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import click
 
+from tidemill.app import Tidemill
 from tidemill.cli.groups import Group
 from tidemill.cli.numbers import Whole
 from tidemill.cli.output import moment, note, print_json
 from tidemill.cli.schedules.words import last, rule, state
+from tidemill.cli.secrets import Redaction, with_secrets
 from tidemill.cli.table import Column, print_table
 from tidemill.cli.target import Target, with_target
 from tidemill.schedules.schedule import PRESENT, Origin
-from tidemill.schedules.views import ScheduleView
+from tidemill.schedules.views import SchedulePage, ScheduleView
 
 _STATES = [state.value for state in PRESENT]
 _ORIGINS = [origin.value for origin in Origin]
@@ -38,8 +40,15 @@ NONE_YET = "there are no schedules yet; a worker writes those that code declares
 @click.option("--limit", type=Whole(1, 1000), default=100, show_default=True, help="How many at most.")
 @click.option("--cursor", metavar="CURSOR", help="Go on where a page ended.")
 @with_target
+@with_secrets
 def schedules(
-    target: Target, *, states: tuple[str, ...], origin: str | None, limit: int, cursor: str | None
+    target: Target,
+    *,
+    redaction: Redaction,
+    states: tuple[str, ...],
+    origin: str | None,
+    limit: int,
+    cursor: str | None,
 ) -> None:
     """Show the schedules, newest first; or look at one, pause, run, set or remove it."""
     subcommand = click.get_current_context().invoked_subcommand
@@ -49,9 +58,12 @@ def schedules(
                 f"schedules {subcommand} is about one schedule: give its name, and no filter"
             )
         return
-    page = target.run(
-        lambda app: app.schedules.list(states=states or PRESENT, origin=origin, limit=limit, cursor=cursor)
-    )
+
+    async def look(app: Tidemill) -> SchedulePage:
+        found = await app.schedules.list(states=states or PRESENT, origin=origin, limit=limit, cursor=cursor)
+        return SchedulePage(tuple(redaction.schedule(app, view) for view in found.schedules), found.cursor)
+
+    page = target.run(look)
     if target.json:
         print_json(page)
         return

@@ -6,8 +6,9 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
-from tidemill.cli.output import moment, print_json
+from tidemill.cli.output import echo, moment, print_json
 from tidemill.cli.queues.ending import Ending, with_ending
+from tidemill.cli.secrets import Redaction
 from tidemill.cli.target import Target, with_target
 from tidemill.schedules.views import ScheduleView
 
@@ -21,11 +22,12 @@ def pause(target: Target, name: str, *, ending: Ending, reason: str | None) -> N
     """Let ticks pass without a job; they are not caught up."""
 
     async def close(app: Tidemill) -> ScheduleView:
-        return await app.schedules.pause(name, until=await ending.at(app), reason=reason)
+        paused = await app.schedules.pause(name, until=await ending.at(app), reason=reason)
+        return Redaction().schedule(app, paused)
 
     view = target.run(close)
     if target.json:
         print_json(view)
         return
     end = None if view.pause is None else view.pause.until
-    click.echo(f"{name} is paused" + (f" until {moment(end)}" if end else " until it is resumed"))
+    echo(f"{name} is paused" + (f" until {moment(end)}" if end else " until it is resumed"))

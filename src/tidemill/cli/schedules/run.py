@@ -6,7 +6,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
-from tidemill.cli.output import note, print_json
+from tidemill.cli.output import echo, note, print_json
 from tidemill.cli.target import Target, with_target
 
 
@@ -26,4 +26,4 @@ def run(target: Target, name: str) -> None:
     if target.json:
         print_json({"schedule": name, "job": job, "existing": existing})
     else:
-        click.echo(job)
+        echo(job)

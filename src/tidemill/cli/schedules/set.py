@@ -10,11 +10,12 @@ from msgspec import UNSET
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete, times
-from tidemill.cli.output import print_json
+from tidemill.cli.output import echo, print_json
 from tidemill.cli.overriding import assignments
 from tidemill.cli.queues.ending import Ending, with_ending
 from tidemill.cli.queues.words import who
 from tidemill.cli.schedules.words import overridden
+from tidemill.cli.secrets import Redaction
 from tidemill.cli.target import Target, with_target
 from tidemill.schedules.views import ScheduleView
 
@@ -36,13 +37,14 @@ def set_(target: Target, name: str, *, words: tuple[str, ...], ending: Ending, r
     async def put(app: Tidemill) -> ScheduleView:
         end = await ending.at(app)
         until = UNSET if end is None else end
-        return await app.schedules.override(name, by=who(), reason=reason, until=until, **options)
+        changed = await app.schedules.override(name, by=who(), reason=reason, until=until, **options)
+        return Redaction().schedule(app, changed)
 
     view = target.run(put)
     if target.json:
         print_json(view)
     elif view.override is not None:
-        click.echo(f"{name}: {overridden(view.override)}")
+        echo(f"{name}: {overridden(view.override)}")
 
 
 def _options(words: tuple[str, ...]) -> Any:

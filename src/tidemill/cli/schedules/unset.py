@@ -6,6 +6,7 @@ import click
 
 from tidemill.app import Tidemill
 from tidemill.cli import complete
+from tidemill.cli.output import echo
 from tidemill.cli.overriding import refuse_unknown, tell_unset
 from tidemill.cli.schedules.set import READERS
 from tidemill.cli.schedules.words import overridden, rule
@@ -31,5 +32,5 @@ def unset(target: Target, name: str, settings: tuple[str, ...]) -> int:
         return 1
     if not target.json:
         again = f"follows the code again: {rule(after.settings)}"
-        click.echo(f"{name}: {overridden(after.override) if after.override else again}")
+        echo(f"{name}: {overridden(after.override) if after.override else again}")
     return 0

@@ -6,7 +6,7 @@ import click
 
 from tidemill.access.tokens import Issued
 from tidemill.app import Tidemill
-from tidemill.cli.output import moment, note, print_json
+from tidemill.cli.output import echo, moment, note, print_json
 from tidemill.cli.queues.words import who
 from tidemill.cli.target import Target, with_target
 from tidemill.cli.times import duration
@@ -42,7 +42,7 @@ def create(target: Target, name: str, *, role: str, expires: float | None) -> No
     if target.json:
         print_json(made)
         return
-    click.echo(made.secret)
+    echo(made.secret)
     end = f"until {moment(made.token.expires)}" if made.token.expires else "until it is revoked"
     note(f"{name} is {role} with this token, {end}; it is not shown again")
 

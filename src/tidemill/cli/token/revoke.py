@@ -7,7 +7,7 @@ import click
 from tidemill.access.tokens import TokenView
 from tidemill.app import Tidemill
 from tidemill.cli import complete
-from tidemill.cli.output import print_json, printable
+from tidemill.cli.output import echo, print_json
 from tidemill.cli.queues.words import who
 from tidemill.cli.target import Target, with_target
 from tidemill.inspect.words import plural
@@ -24,7 +24,7 @@ def revoke(target: Target, which: str) -> None:
         print_json(revoked)
         return
     users = ", ".join(sorted({token.name for token in revoked}))
-    click.echo(printable(f"revoked {plural(len(revoked), 'token')} of {users}"))
+    echo(f"revoked {plural(len(revoked), 'token')} of {users}")
 
 
 async def _revoke(app: Tidemill, which: str) -> tuple[TokenView, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.cli import complete
-from tidemill.cli.output import note, print_json
+from tidemill.cli.output import echo, note, print_json
 from tidemill.cli.queues.words import who
 from tidemill.cli.target import Target, with_target
 from tidemill.telling.webhook import SECRET, What, declared
@@ -64,5 +64,5 @@ def add(
     if target.json:
         print_json(view)
     else:
-        click.echo(f"{view.name} is told of {', '.join(view.on)}")
+        echo(f"{view.name} is told of {', '.join(view.on)}")
         note(f"workers sign with the environment variable {view.secret}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.cli import complete
-from tidemill.cli.output import print_json
+from tidemill.cli.output import echo, print_json
 from tidemill.cli.target import Target, with_target
 from tidemill.telling.webhooks import not_found
 
@@ -20,4 +20,4 @@ def remove(target: Target, name: str) -> None:
     if target.json:
         print_json({"webhook": name, "removed": True})
     else:
-        click.echo(f"{name} is removed")
+        echo(f"{name} is removed")

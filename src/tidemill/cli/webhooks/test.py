@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemill.cli import complete
-from tidemill.cli.output import note, print_json
+from tidemill.cli.output import echo, note, print_json
 from tidemill.cli.target import Target, with_target
 
 
@@ -18,5 +18,5 @@ def test(target: Target, name: str) -> None:
     if target.json:
         print_json({"webhook": name, "job": job})
     else:
-        click.echo(job)
+        echo(job)
         note(f"what became of it: {target.command('jobs', 'show', job)}")

@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 from msgspec.structs import replace
 
+from tidemill.access.redacting import searches_values
 from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
 from tidemill.core.filters import Filter
 from tidemill.core.states import LIVE, PENDING, State
@@ -91,9 +92,9 @@ async def change_many(asked: Asked, said: Many, change: Change) -> Done:
 
 
 async def _counted(asked: Asked, wanted: Filter) -> tuple[Filter, int]:
-    """Exact: it is to be confirmed. By a text those are meant in which it can be seen: what is changed must
-    not tell of a secret."""
-    if wanted.text is None:
+    """Exact: it is to be confirmed. By a text or a field those are meant in which it can be seen: what is
+    changed must not tell of a secret."""
+    if not searches_values(wanted):
         named = None if wanted.ids is None else tuple(dict.fromkeys(wanted.ids))
         return wanted, (await asked.inspect.count(replace(wanted, ids=named), looks=None)).jobs
     met = tuple([job.id async for job in asked.inspect.each(wanted)])

@@ -73,17 +73,16 @@ async def find(asked: Asked) -> SchedulePage:
         limit=said.limit,
         cursor=said.cursor,
     )
-    return SchedulePage(tuple(_shown(asked, view) for view in page.schedules), page.cursor)
+    return SchedulePage(tuple(await asked.inspect.schedules(page.schedules)), page.cursor)
 
 
 async def get(asked: Asked) -> ScheduleView:
-    return _shown(asked, await asked.app.schedules.get(asked.path["schedule"]))
+    return await _shown(asked, await asked.app.schedules.get(asked.path["schedule"]))
 
 
-def _shown(asked: Asked, view: ScheduleView) -> ScheduleView:
-    """Without the secrets in its arguments."""
-    arguments = asked.inspect.redactor.value(msgspec.json.decode(view.arguments), view.task)
-    return msgspec.structs.replace(view, arguments=msgspec.Raw(msgspec.json.encode(arguments)))
+async def _shown(asked: Asked, view: ScheduleView) -> ScheduleView:
+    [shown] = await asked.inspect.schedules([view])
+    return shown
 
 
 async def upsert(asked: Asked) -> ScheduleView:
@@ -91,7 +90,7 @@ async def upsert(asked: Asked) -> ScheduleView:
     if said.job.id is not UNSET:
         raise ConfigurationError("job.id: each tick makes a job with an id of its own; leave it out")
     job = request_of(asked, said.job)
-    return _shown(asked, await asked.app.schedules.upsert(asked.path["schedule"], job, **_rule(said)))
+    return await _shown(asked, await asked.app.schedules.upsert(asked.path["schedule"], job, **_rule(said)))
 
 
 async def remove(asked: Asked) -> None:
@@ -111,11 +110,11 @@ async def pause(asked: Asked) -> ScheduleView:
     view = await asked.app.schedules.pause(
         asked.path["schedule"], until=asked.body.until, reason=asked.body.reason
     )
-    return _shown(asked, view)
+    return await _shown(asked, view)
 
 
 async def resume(asked: Asked) -> ScheduleView:
-    return _shown(asked, await asked.app.schedules.resume(asked.path["schedule"]))
+    return await _shown(asked, await asked.app.schedules.resume(asked.path["schedule"]))
 
 
 async def run(asked: Asked) -> Sent:
@@ -128,12 +127,12 @@ async def override(asked: Asked) -> ScheduleView:
     view = await asked.app.schedules.override(
         asked.path["schedule"], by=asked.who.name, reason=said.reason, until=said.until, **_rule(said)
     )
-    return _shown(asked, view)
+    return await _shown(asked, view)
 
 
 async def clear(asked: Asked) -> ScheduleView:
     view = await asked.app.schedules.clear_override(asked.path["schedule"], *asked.query.names)
-    return _shown(asked, view)
+    return await _shown(asked, view)
 
 
 def _rule(said: ScheduleRule) -> Any:

@@ -24,7 +24,8 @@ Field = Annotated[
 
 
 class Find(Query, frozen=True, kw_only=True):
-    """Every parameter that is given must match. `since` and `until` are about `time`."""
+    """Every parameter that is given must match. `since` and `until` are about `time`. There are up to 20
+    fields."""
 
     ids: list[Name] | None = field(default=None, name="id")
     id_prefix: Name | None = None
@@ -47,8 +48,8 @@ class FindPage(Find, frozen=True, kw_only=True):
 
 
 class Which(Body, frozen=True, kw_only=True):
-    """Every field that is given must match. `fields` are pairs of a path into the payload and the value
-    there."""
+    """Every field that is given must match. `fields` are up to 20 pairs of a path into the payload and
+    the value there."""
 
     ids: list[Name] | None = None
     id_prefix: Name | None = None

@@ -29,12 +29,12 @@ class SettingRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def schedule(asked: Asked) -> Page:
-    view = await asked.app.schedules.get(asked.path["schedule"])
+    [view] = await asked.inspect.schedules([await asked.app.schedules.get(asked.path["schedule"])])
     return Page(
         "schedule.html",
         {
             "schedule": view,
-            "arguments": asked.inspect.redactor.value(readable(bytes(view.arguments)), view.task),
+            "arguments": readable(bytes(view.arguments)),
             "settings": _rows(view),
             "known": view.task in asked.app.tasks,
         },
