@@ -15,6 +15,7 @@ import msgspec
 
 from tidemill.core.accounts import Account, HandClosure
 from tidemill.core.closing import Closure
+from tidemill.core.departures import Departure
 from tidemill.core.learning import Learned
 from tidemill.core.needs import Need
 from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings
@@ -115,9 +116,15 @@ class Pools(Protocol):
         `until`, and None ends it now."""
         ...
 
-    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
+    async def reserve(
+        self, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None
+    ) -> float | None:
         """P3 More units for a running job: None when they were taken, else how many seconds to wait,
-        infinite when a call must end first. A claim that is not current is given nothing, for ever."""
+        infinite when a call must end first. A claim that is not current is given nothing, for ever.
+        P19 With a `departure` the store does not ask whether the units fit, because the request is made in
+        any case. LATE enters the oldest reservation of that cost again at this moment, in one step, or the
+        oldest of the pool when none has that cost. EXTRA takes the units beside what is reserved. The
+        answer is None; a claim that is not current changes nothing, and neither does an unknown pool."""
         ...
 
     async def observe(self, observations: Sequence[Observation]) -> None:

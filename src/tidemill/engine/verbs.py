@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 from tidemill.contract.jobs import Admission
 from tidemill.core.checkpoints import Beginning, OnUnknown, Step, Try
 from tidemill.core.courses import Advance, Advanced
+from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer
 from tidemill.core.pools import PoolChanges, PoolSettings
@@ -84,10 +85,12 @@ class SteppedVerbs(ABC):
             lambda records: pooling.override(records, pool, changes, by=by, reason=reason, until=until),
         )
 
-    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
+    async def reserve(
+        self, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None
+    ) -> float | None:
         return await self.step(
             plans.change([job]),
-            lambda records: pooling.reserve(records, job, fence, claim, need),
+            lambda records: pooling.reserve(records, job, fence, claim, need, departure),
             repeatable=False,
         )
 
