@@ -34,6 +34,7 @@ from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings
 from tidemill.core.spending import Observation
@@ -183,8 +184,8 @@ class Network:
     ) -> float | None:
         return cast("float | None", await self._call("reserve", job, fence, claim, need, departure))
 
-    async def observe(self, observations: Sequence[Observation]) -> None:
-        await self._call("observe", observations)
+    async def observe(self, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
+        return cast("tuple[PoolNews, ...]", await self._call("observe", observations))
 
     async def close_pool(self, pool: str, **mark: Any) -> None:
         await self._call("close_pool", pool, **mark)

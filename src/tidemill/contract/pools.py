@@ -18,6 +18,7 @@ from tidemill.core.closing import Closure
 from tidemill.core.departures import Departure
 from tidemill.core.learning import Learned
 from tidemill.core.needs import Need
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings
 from tidemill.core.spending import Observation
 from tidemill.core.units import Units
@@ -127,8 +128,8 @@ class Pools(Protocol):
         answer is None; a claim that is not current changes nothing, and neither does an unknown pool."""
         ...
 
-    async def observe(self, observations: Sequence[Observation]) -> None:
-        """P4 As P16, for whoever is not running a job."""
+    async def observe(self, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
+        """P4 As P16, for whoever is not running a job. Answers what happened to pools, as `Settled.news`."""
         ...
 
     async def close_pool(

@@ -16,6 +16,7 @@ from tidemill.core.departures import Departure
 from tidemill.core.job import Job, NewJob
 from tidemill.core.ledger import PLACE, Stopped
 from tidemill.core.needs import Need, together
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import (
     PoolChanges,
     PoolOverride,
@@ -87,7 +88,7 @@ def override(
     records.books.reopen(name)
 
 
-def reserve(
+def reserve(  # noqa: PLR0917 - a claim is named by three values
     records: Records, job_id: str, fence: int, claim: int, need: Need, departure: Departure | None = None
 ) -> float | None:
     """P3, P19."""
@@ -111,9 +112,11 @@ def reserve(
     return None
 
 
-def observe(records: Records, observations: Sequence[Observation]) -> None:
+def observe(records: Records, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
     """P4."""
+    records.books.take_news()
     conclude(records, (), Spent(observations=tuple(observations)), "")
+    return records.books.take_news()
 
 
 def conclude(records: Records, ended: Sequence[ledger.Reserved], spent: Spent | None, job: str) -> bool:

@@ -15,6 +15,7 @@ from tidemill.core.courses import Advance, Advanced
 from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import QueueChanges, QueueSettings, overridden
 from tidemill.core.spending import Observation
@@ -94,13 +95,14 @@ class SteppedVerbs(ABC):
             repeatable=False,
         )
 
-    async def observe(self, observations: Sequence[Observation]) -> None:
-        if observations:
-            await self.step(
-                plans.pools({seen.pool for seen in observations}),
-                lambda records: pooling.observe(records, observations),
-                repeatable=False,
-            )
+    async def observe(self, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
+        if not observations:
+            return ()
+        return await self.step(
+            plans.pools({seen.pool for seen in observations}),
+            lambda records: pooling.observe(records, observations),
+            repeatable=False,
+        )
 
     async def close_pool(
         self,

@@ -41,6 +41,7 @@ from tidemill.telemetry.pool_events import (
     PoolOpened,
     PoolProbed,
     PoolSlowed,
+    UnreservedCall,
 )
 from tidemill.telemetry.schedule_events import ScheduleFired, ScheduleSkipped
 from tidemill.telemetry.worker_events import (
@@ -114,6 +115,7 @@ CATALOGUE: tuple[type[Event], ...] = (
     PoolOpened,
     PoolSlowed,
     FeedbackProblem,
+    UnreservedCall,
 )
 
 __all__ = [
@@ -164,6 +166,7 @@ __all__ = [
     "StoreBack",
     "StoreLost",
     "TaskUnknown",
+    "UnreservedCall",
     "WorkerDied",
     "WorkerEvent",
     "WorkerNotStarted",

@@ -55,3 +55,14 @@ class FeedbackProblem(AttemptEvent, frozen=True, kw_only=True):
     floods: ClassVar[bool] = True
 
     problem: str
+
+
+class UnreservedCall(AttemptEvent, frozen=True, kw_only=True):
+    """A handler made more calls to a pool than were reserved, often by its SDK's own retries: the calls are
+    booked as they leave. Told once for each pool and worker."""
+
+    level: ClassVar[Level] = "warning"
+    sentence: ClassVar[str] = "more calls than reserved"
+
+    pool: str
+    key: str | None

@@ -6,6 +6,8 @@ lane shut by a key is marked with it, so nobody has to compare revisions.
 
 from __future__ import annotations
 
+from typing import Any
+
 import apsw
 import msgspec
 
@@ -202,7 +204,7 @@ class StepLedger:
             self.hold(claim, worker, () if extra is None else (extra,))
             return
         place = (need.pool, need.key or "")
-        rows = self._connection.execute(RESERVATIONS.of_place, (*claim, *place)).fetchall()
+        rows: list[Any] = self._connection.execute(RESERVATIONS.of_place, (*claim, *place)).fetchall()
         held = [reserved_of(*place, reservation, probe, extra) for _, reservation, probe, extra in rows]
         at = departures.late_one(held, need)
         if at is not None:

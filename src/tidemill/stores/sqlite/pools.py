@@ -14,6 +14,7 @@ from tidemill.core.departures import Departure
 from tidemill.core.job import Job, NewJob
 from tidemill.core.ledger import PLACE, Stopped
 from tidemill.core.needs import Need, together
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import (
     PoolChanges,
     PoolOverride,
@@ -98,13 +99,14 @@ def open_again(transaction: Transaction, place: PLACE) -> None:
 
 def observe(
     transaction: Transaction, observations: Sequence[Observation], chance: Callable[[], float]
-) -> None:
+) -> tuple[PoolNews, ...]:
     """P4."""
     ledger = transaction.ledger
     books.conclude(ledger, (), Spent(observations=tuple(observations)), "", ledger.now, chance)
+    return transaction.take_news()
 
 
-def reserve(
+def reserve(  # noqa: PLR0917 - a claim is named by three values
     transaction: Transaction, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None
 ) -> float | None:
     """P3, P19."""

@@ -30,6 +30,7 @@ from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
 from tidemill.core.spending import Observation
@@ -207,8 +208,8 @@ class SqliteStore:
             durable=True,
         )
 
-    async def observe(self, observations: Sequence[Observation]) -> None:
-        await self._writer.submit(
+    async def observe(self, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
+        return await self._writer.submit(
             lambda transaction: pool_verbs.observe(transaction, observations, self._entropy.chance),
             durable=True,
         )

@@ -99,12 +99,12 @@ class TestDepartures:
         await drive.store.declare_pools({"m": POOL})
         await drive.add("a")
         job = await drive.take_one()
-        for place in (("gone", None), ("m", "key"), ("m", None)):
-            elsewhere = Need(*place, ONE_REQUEST)
+        for pool, key in (("gone", None), ("m", "key"), ("m", None)):
+            elsewhere = Need(pool, key, ONE_REQUEST)
             answer = await drive.store.reserve("a", job.fence, job.claim, elsewhere, Departure.LATE)
             assert answer is None
-        for place in (("gone", None), ("m", "key")):
-            elsewhere = Need(*place, ONE_REQUEST)
+        for pool, key in (("gone", None), ("m", "key")):
+            elsewhere = Need(pool, key, ONE_REQUEST)
             answer = await drive.store.reserve("a", job.fence, job.claim, elsewhere, Departure.EXTRA)
             assert answer is None
         assert await drive.used("m", PER_MINUTE) == 0

@@ -13,12 +13,14 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from tidemill.clock import SystemClock
+from tidemill.core.departures import Departure
 from tidemill.core.job import Error
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Fail
 from tidemill.core.retry import Retry
 from tidemill.core.spending import Observation, Usage
 from tidemill.errors import InvalidPayload, StoreUnavailable
+from tidemill.hooks.calls import BEGIN_CALL
 from tidemill.logs import LogSettings, configure
 from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
@@ -96,13 +98,14 @@ class PipeTally:
         self._pipe = pipe
         self._clock = SystemClock()
         self._began, self._wall, self._timeout = self._clock.boot(), run.wall, run.timeout
+        self._late_at = self._began + run.late_in
         self.asking = threading.Lock()
 
-    def used(self, usage: Usage) -> None:
-        self._pipe.send_bytes(encode(Used(usage)))
+    def used(self, usage: Usage, number: int | None = None) -> None:
+        self._pipe.send_bytes(encode(Used(usage, number)))
 
-    def heard(self, seen: Observation) -> None:
-        self._pipe.send_bytes(encode(Heard(seen)))
+    def heard(self, seen: Observation, *, watched: bool = False) -> None:
+        self._pipe.send_bytes(encode(Heard(seen, watched)))
 
     def warned(self, problem: str) -> None:
         self._pipe.send_bytes(encode(Warned(problem)))
@@ -115,6 +118,20 @@ class PipeTally:
 
     async def reserve(self, need: Need) -> float | None:
         return await asyncio.to_thread(self._ask, need)
+
+    def now(self) -> float:
+        return self._clock.boot()
+
+    def late_at(self) -> float:
+        return self._late_at
+
+    async def depart(self, need: Need, departure: Departure) -> None:
+        await asyncio.to_thread(self.depart_sync, need, departure)
+
+    def depart_sync(self, need: Need, departure: Departure) -> None:
+        self.ask(Reserve(need, departure))
+
+    departed = depart_sync
 
     def ask(self, question: Reserve | AskStep) -> ToChild:
         with self.asking:
@@ -188,6 +205,7 @@ def _prepare(place: Place, found: dict[Place, TaskDefinition]) -> Ready:
 
 def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Ended:
     CURRENT.set(run.job)
+    BEGIN_CALL.set(reporter.meter().begin_call)
     try:
         args, kwargs = definition.payload.decode(run.job.payload)
     except InvalidPayload as error:
@@ -210,6 +228,7 @@ def _run(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Ended:
 def _run_call(run: Run, definition: TaskDefinition, reporter: PipeReporter) -> Returned:
     """Its worker has read the payloads before: those that cannot be are not here."""
     CURRENT.set(run.job)
+    BEGIN_CALL.set(reporter.meter().begin_call)
     jobs = (run.job, *run.others)
     batch = tuple(job.id for job in jobs)
     try:

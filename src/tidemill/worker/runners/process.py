@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from queue import Empty, SimpleQueue
 
+from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Outcome
 from tidemill.errors import StoreError
@@ -155,20 +156,23 @@ class IsolatedProcess:
                     attempt.progress(fraction, note)
                 case Line(line) if attempt is not None:
                     attempt.log(line)
-                case Used(usage) if attempt is not None:
-                    attempt.tally().used(usage)
-                case Heard(seen) if attempt is not None:
-                    attempt.tally().heard(seen)
+                case Used(usage, number) if attempt is not None:
+                    attempt.tally().used(usage, number)
+                case Heard(seen, watched) if attempt is not None:
+                    attempt.tally().heard(seen, watched=watched)
                 case Warned(problem) if attempt is not None:
                     attempt.tally().warned(problem)
-                case Reserve(need) if attempt is not None:
-                    pipe.send_bytes(encode(self._reserve(attempt, need)))
+                case Reserve(need, departure) if attempt is not None:
+                    pipe.send_bytes(encode(self._reserve(attempt, need, departure)))
                 case AskStep(question) if attempt is not None:
                     pipe.send_bytes(encode(self._answer_step(attempt, question)))
                 case Ready() | Ended() | Returned():
                     return message
 
-    def _reserve(self, attempt: Attempt, need: Need) -> Reserved:
+    def _reserve(self, attempt: Attempt, need: Need, departure: Departure | None) -> Reserved:
+        if departure is not None:
+            attempt.tally().depart_sync(need, departure)
+            return Reserved()
         asked = asyncio.run_coroutine_threadsafe(attempt.tally().reserve(need), self._loop)
         try:
             return Reserved(asked.result())
