@@ -38,7 +38,9 @@ async def test_httpx(library: Any, style: str) -> None:
 
         async def call(ctx: Context) -> None:
             if style == "whole":
-                assert (await client.post(PATH, json=CHAT)).json()["usage"]["total_tokens"] == 42
+                response = await client.post(PATH, json=CHAT)
+                assert response.json()["usage"]["total_tokens"] == 42
+                assert [line async for line in response.aiter_lines()], "once more, from what it has kept"
                 return
             async with client.stream("POST", PATH, json=STREAM) as response:
                 if style == "streamed":
@@ -97,6 +99,7 @@ async def test_requests() -> None:
             def call(ctx: Context) -> None:
                 url = world.url + PATH
                 answer = session.post(url, json=CHAT, timeout=5)
+                assert list(answer.iter_lines())
                 assert answer.json()["usage"]["total_tokens"] == 42
                 ctx.used(answer)
                 with session.post(url, json=STREAM, timeout=5, stream=True) as response:

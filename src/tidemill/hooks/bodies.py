@@ -23,8 +23,11 @@ class Body:
         self._events = EventUsage() if "event-stream" in content_type else None
         self._kept = bytearray()
         self._end = bytearray()
+        self._is_over = False
 
     def feed(self, piece: bytes) -> None:
+        if self._is_over:
+            return  # a client hands out a body that it has kept once more
         if self._events is not None:
             self._events.feed(piece)
         elif len(self._kept) + len(piece) <= WHOLE_BODY and not self._end:
@@ -35,6 +38,8 @@ class Body:
             del self._end[:-END_OF_BODY]
 
     def content(self) -> Any:
+        """After this nothing more is taken."""
+        self._is_over = True
         if self._events is not None:
             return self._events.found or None
         if self._end:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Place = tuple[str, str | None]
 """A pool, and the key of a keyed one."""
+MAX_UNTOLD = 100
+"""Answers of one attempt that `ctx.used` may still correct."""
 TO_LEAVE = 0.5
 """The share of the jitter after which a request that leaves is late. The rest is for its way."""
 
@@ -60,7 +62,7 @@ class Calls:
         self._reserved: dict[Place, float] = {}
         self._late_at: dict[int, float] = {}  # by the id of a need, which `_needs` keeps from being reused
         self._needs: list[Need] = []
-        self._untold: list[Call] = []
+        self._untold: dict[Call, None] = {}  # answers that the handler has not spoken of, the last one last
 
     def reserved(self, need: Need, late_at: float) -> None:
         """Units were taken for a call of that cost. From `late_at` on its request leaves late."""
@@ -78,11 +80,10 @@ class Calls:
     def departure(self, call: Call, *, first: bool) -> Departure | None:
         """What the pool must know before the request of this call leaves; None when all is well."""
         need, now = call.need, self.tally.now()
-        place = (need.pool, need.key)
         with self._lock:
             if first:
-                left = self._reserved.get(place, 0.0) - 1.0
-                self._reserved[place] = max(left, 0.0)
+                left = self._reserved.get(call.place, 0.0) - 1.0
+                self._reserved[call.place] = max(left, 0.0)
                 if left < 0:
                     call.is_extra, call.late_at = True, now + TO_LEAVE * call.jitter
                     return Departure.EXTRA
@@ -96,18 +97,20 @@ class Calls:
 
     def arrived(self, call: Call) -> None:
         with self._lock:
-            if call not in self._untold and not call.by_hand:
-                self._untold.append(call)
+            if not call.by_hand:
+                self._untold[call] = None
+                if len(self._untold) > MAX_UNTOLD:
+                    del self._untold[next(iter(self._untold))]
 
     def same_as(self, place: Place) -> Call | None:
         """The call that the handler speaks of now: the one whose answer it has just received, else the last
         one of that pool that it has not spoken of yet."""
         last = LAST.get()
         with self._lock:
-            told = [call for call in self._untold if (call.need.pool, call.need.key) == place]
-            found = last if last is not None and last in told else (told[-1] if told else None)
+            candidates = (last, *reversed(self._untold)) if last in self._untold else reversed(self._untold)
+            found = next((call for call in candidates if call and call.place == place), None)
             if found is not None:
-                self._untold.remove(found)
+                del self._untold[found]
         return found
 
 
@@ -117,6 +120,7 @@ class Call:
 
     def __init__(self, calls: Calls, need: Need, jitter: float) -> None:
         self._calls, self.need, self.jitter = calls, need, jitter
+        self.place: Place = (need.pool, need.key)
         self.late_at = float("inf")
         self.is_extra = False
         self.units: Units = {}

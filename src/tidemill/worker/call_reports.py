@@ -76,6 +76,8 @@ class Reports:
         self._metering.tell_pools(news or ())
 
     async def _depart(self, need: Need, departure: Departure) -> None:
+        if self._is_over:
+            return  # a task that the handler left behind: its claim is no longer current
         if departure is Departure.EXTRA:
             self._warn(need)
         job, store = self._job, self._metering.store

@@ -51,7 +51,7 @@ def _openai(body: dict[str, Any], *, with_usage: bool) -> Iterator[Event]:
     choice = body["choices"][0]
     nothing = {"usage": None} if with_usage else {}
     for delta, finish in ((choice["message"], None), ({}, choice["finish_reason"])):
-        choices = [{"index": 0, "delta": delta, "finish_reason": finish}]
+        choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": finish}]
         yield None, {**base, "choices": choices, **nothing}
     if with_usage:
         yield None, {**base, "choices": [], "usage": body["usage"]}
