@@ -129,7 +129,7 @@ class Pools(Protocol):
         ...
 
     async def observe(self, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
-        """P4 As P16, for whoever is not running a job. Answers what happened to pools, as `Settled.news`."""
+        """P4 As P16, for whoever is not running a job. Returns the changes of pools, as `Settled.news`."""
         ...
 
     async def close_pool(

@@ -6,8 +6,8 @@ moment. A client that can see when a request leaves asks for one of two correcti
 - LATE: the units were taken long ago. They are entered again at this moment, in one step. They counted
   from the claim until now and count from now on, so there is no gap in which another call could take
   their place.
-- EXTRA: the request is one more than was reserved, such as a client library's own retry. It is made
-  whatever the answer is, so its units are entered even where the limit has no room for them.
+- EXTRA: the request is one more than was reserved, such as a client library's own retry. The client makes
+  it in any case, so its units are entered even where the limit has no room for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidemill.core.units import Units
 from tidemill.core.windows import Instant
 
 ONE_REQUEST: Units = {"requests": 1.0, "jobs": 0.0, "concurrent": 0.0}
-"""What an extra request takes. The attempt is one job, and its calls follow one another. Other units, such
+"""The units of an extra request. The attempt is one job, and its calls follow one another. Other units, such
 as tokens, are booked at the settlement, when the answer has told them."""
 
 

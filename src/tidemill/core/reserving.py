@@ -164,7 +164,7 @@ def put_by(pool: PoolSettings, state: PoolState, kept: Reservation, now: Instant
 
 def enter_again(pool: PoolSettings, state: PoolState, kept: Reservation, now: Instant) -> Granted:
     """The call leaves only now: its units leave the place they were entered in and are entered at this
-    moment. What is held, or counts until the call ends, does not depend on when the call left."""
+    moment. Units that are held, or that count until the call ends, stay as they are."""
     windows, marks = dict(state.windows), dict(kept.marks)
     for limit, need, mark in _entered(pool, kept):
         if limit.per is not None and need > 0:

@@ -30,11 +30,11 @@ class WatchedCall(Protocol):
         ...
 
     def left(self, requests: int) -> None:
-        """So many requests have left already, as a client without a trace tells afterwards."""
+        """Reports requests that have left already, for clients without a trace."""
         ...
 
     def answered(self, response: Any) -> None:
-        """What the answer says. A later report of the same call takes the place of an earlier one."""
+        """Reports an answer. A later report of the same call replaces an earlier one."""
         ...
 
 

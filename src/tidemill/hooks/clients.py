@@ -1,7 +1,7 @@
 """Finds the HTTP client inside the client that a program has, and adds the hooks of a pool to it.
 
-Clients are told apart by the class they are of, by name and never by import: only a library that the
-program has imported itself is touched.
+A client is recognised by the name of its class and never by import, so a library that the program does not
+use is not needed here.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from tidemill.hooks.bodies import Body
 from tidemill.hooks.calls import CLIENT_ERROR, Answer, WatchedCall, begin_call
 
 _CALL = "tidemill_call"
-"""Where a request keeps its call, among its extensions."""
+"""The extension of a request that holds its call."""
 _LEAVES = (".send_request_headers.started", ".send_request_body.complete")
 """Both: a provider counts a request when its headers arrive, or when all of it has."""
 

@@ -59,7 +59,7 @@ class Tally(Protocol):
     """Where it adds up: the worker's record of the attempt, or the pipe to it. Any thread may tell."""
 
     def used(self, usage: Usage, number: int | None = None) -> None:
-        """With a number it takes the place of what was told under the same number before."""
+        """With a number it replaces the usage that has the same number."""
         ...
 
     def heard(self, seen: Observation, *, watched: bool = False) -> None:
@@ -117,7 +117,7 @@ class Meter:
         self._calls: Calls | None = None
 
     def begin_call(self, pool: Pool) -> WatchedCall | None:
-        """A hook sees a request to that pool. None when nobody can say which key of the pool is meant."""
+        """A hook sees a request to that pool. None when the key of a keyed pool is unknown."""
         try:
             need = self._meant(pool, None)
         except ConfigurationError as error:

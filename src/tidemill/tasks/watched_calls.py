@@ -1,4 +1,4 @@
-"""The requests that hooks see in one attempt, and what each of them means to the attempt's pools.
+"""The requests that hooks see in one attempt, and their effect on the attempt's pools.
 
 A request leaves: when its units are too old they are entered again, and when nothing was reserved for it, it
 is booked. Both happen before it leaves. An answer arrives: what it used is counted, once, also when the
@@ -78,7 +78,7 @@ class Calls:
         return call
 
     def departure(self, call: Call, *, first: bool) -> Departure | None:
-        """What the pool must know before the request of this call leaves; None when all is well."""
+        """The report that the request of this call needs before it leaves, if it needs one."""
         need, now = call.need, self.tally.now()
         with self._lock:
             if first:
@@ -115,8 +115,8 @@ class Calls:
 
 
 class Call:
-    """A `hooks.calls.WatchedCall`. `units` is what its answer told, `by_hand` what the handler told of it,
-    which holds where both speak."""
+    """A `hooks.calls.WatchedCall`. `units` come from its answer, `by_hand` from the handler; where both name
+    a unit, the handler's amount counts."""
 
     def __init__(self, calls: Calls, need: Need, jitter: float) -> None:
         self._calls, self.need, self.jitter = calls, need, jitter
@@ -152,7 +152,7 @@ class Call:
 
     def _count(self, units: Units, refusal: Refusal | None) -> None:
         if refusal is not None:
-            # What a provider refuses it does not do, so the units beside the request come back.
+            # A provider does no work for a refused call, so the units beside the request come back.
             done = {unit: 0.0 for unit in self.need.units if unit not in IMPLIED}
             units = {**done, **units}
         self.units = units

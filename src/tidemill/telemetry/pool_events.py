@@ -58,8 +58,7 @@ class FeedbackProblem(AttemptEvent, frozen=True, kw_only=True):
 
 
 class UnreservedCall(AttemptEvent, frozen=True, kw_only=True):
-    """A handler made more calls to a pool than were reserved, often by its SDK's own retries: the calls are
-    booked as they leave. Told once for each pool and worker."""
+    """More calls were made than reserved, and are booked as they leave. Once for each pool and worker."""
 
     level: ClassVar[Level] = "warning"
     sentence: ClassVar[str] = "more calls than reserved"

@@ -1,5 +1,5 @@
-"""What a pool is told of an attempt's calls before the attempt ends: requests that leave late, requests
-beyond what was reserved, and refusals after which the client tries again by itself."""
+"""Reports to a pool while an attempt runs: requests that leave late, requests beyond the reservation, and
+refusals after which the client tries again by itself."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ T = TypeVar("T")
 STORE_PATIENCE = 1.0
 """Seconds that a request waits for the store. It leaves then in any case: it is not the store's to stop."""
 RETRY_DELAY = 0.25
-"""Seconds until a refusal is told. SDKs wait at least 0.5 s before they try again; an attempt that a refusal
-ends is settled long before, and tells the refusal with its settlement."""
+"""Seconds until a refusal is reported. SDKs wait at least 0.5 s before they try again. An attempt that ends
+with the refusal is settled long before, and its settlement reports the refusal."""
 
 
 class Reports:

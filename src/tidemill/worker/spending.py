@@ -41,8 +41,8 @@ def _tell_nobody(*_: Any, **__: Any) -> None:
 class Metering(msgspec.Struct, frozen=True):
     """What all attempts of a worker share. `wall` is the store's wall time as it was last read, `tell` makes
     events of a job, `thread` is that of the loop. `tell_pools` makes events of what
-    happened to pools, `extra_told` are the pools of which it was told that more
-    calls are made than reserved."""
+    happened to pools, `extra_told` are the pools
+    with an `UnreservedCall`."""
 
     pools: Mapping[str, PoolSettings]
     store: Store
@@ -103,8 +103,8 @@ class Spending:
 
     def heard(self, seen: Observation, *, watched: bool = False) -> None:
         """The last state and the last refusal of each pool: who reads a thousand responses sends two. A
-        client that a hook watches may try again by itself for minutes: its refusal is told before the
-        settlement, and an answer that follows takes it back from there."""
+        watched client may try again by itself for minutes: the pool hears of its refusal before the
+        settlement, and a good answer that follows removes it from the settlement."""
         place = (seen.pool, seen.key)
         if seen.remaining or seen.amounts or seen.refusal is not None:
             self._observations[place, seen.refusal is not None] = seen
