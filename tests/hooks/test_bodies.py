@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemill.feedback import read
@@ -51,6 +51,7 @@ def tokens(content: Any) -> float | None:
 
 
 @given(st.lists(st.integers(0, 1000), max_size=8))
+@settings(deadline=None)
 def test_a_stream_is_read_however_it_is_cut(cuts: list[int]) -> None:
     assert tokens(fed(ANTHROPIC, cuts)) == 40
     assert tokens(fed(RESPONSES, cuts)) == 11
@@ -69,6 +70,7 @@ def test_a_line_that_is_too_long_is_passed_over() -> None:
 @given(
     st.lists(st.integers(0, 2 * WHOLE_BODY), max_size=4), st.sampled_from([10, WHOLE_BODY, 2 * WHOLE_BODY])
 )
+@settings(deadline=None)
 def test_of_a_long_body_the_usage_at_its_end_is_found(cuts: list[int], length: int) -> None:
     raw = json.dumps({"vector": "x" * length, "usage": {"total_tokens": 42}}).encode()
     assert tokens(fed(raw, cuts, "application/json")) == 42

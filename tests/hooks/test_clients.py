@@ -16,8 +16,8 @@ from tidemill import ConfigurationError, Context
 from tidemill.testing.providers import OpenAI
 
 SAID = {"x-input-tokens": "30", "x-output-tokens": "12"}
-CHAT = {"model": "gpt", "messages": [{"role": "user", "content": "Hello"}]}
-STREAM = {**CHAT, "stream": True, "stream_options": {"include_usage": True}}
+CHAT: Any = {"model": "gpt", "messages": [{"role": "user", "content": "Hello"}]}
+STREAM: Any = {**CHAT, "stream": True, "stream_options": {"include_usage": True}}
 HTTPX: list[Any] = [httpx, httpx2]
 PATH = "/v1/chat/completions"
 

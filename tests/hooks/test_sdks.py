@@ -30,7 +30,7 @@ def anthropic_client(world: Metered, **options: Any) -> Any:
 def genai_client(world: Metered) -> Any:
     from google import genai
 
-    options = {"base_url": world.url, "headers": SAID}
+    options: Any = {"base_url": world.url, "headers": SAID}
     return world.pool.watch(genai.Client(api_key="any", http_options=options))
 
 
