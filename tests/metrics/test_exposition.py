@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.inspect.support import Hand
 from tests.metrics.reading import Read
@@ -137,6 +138,24 @@ async def test_names_of_any_kind_are_read_back_and_no_label_is_a_job_or_a_key(mi
     assert not [value for value in shown.values if "host-" in value]
     assert shown.of("tidemill_pool_keys", pool="site") <= 20
     assert shown.kinds.items() <= {each.name: each.kind for each in CATALOGUE}.items()
+
+
+async def test_the_client_of_prometheus_reads_the_same(mill: Mill) -> None:
+    """The library's parser judges our text: every sample of ours, by name, labels and value."""
+    await mill.work(range(1, 30))
+    text_of_metrics = await mill.app.exposition()
+    families = list(text_string_to_metric_families(text_of_metrics))
+    theirs = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+    ours = Read(text_of_metrics)
+    assert theirs == ours.samples
+    # The library takes the suffix of a counter for part of its type.
+    kinds = {family.name + ("_total" if family.type == "counter" else ""): family.type for family in families}
+    assert kinds == ours.kinds
+    assert ODD in ours.values
 
 
 async def test_a_bucket_holds_those_below_it_and_the_last_all_of_them(mill: Mill) -> None:

@@ -29,10 +29,12 @@ from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Tr
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
 from tidemill.core.demand import Demand
+from tidemill.core.departures import Departure
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings
 from tidemill.core.spending import Observation
@@ -177,11 +179,13 @@ class Network:
     async def override_pool(self, pool: str, changes: PoolChanges | None, **mark: Any) -> None:
         await self._call("override_pool", pool, changes, **mark)
 
-    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
-        return cast("float | None", await self._call("reserve", job, fence, claim, need))
+    async def reserve(
+        self, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None
+    ) -> float | None:
+        return cast("float | None", await self._call("reserve", job, fence, claim, need, departure))
 
-    async def observe(self, observations: Sequence[Observation]) -> None:
-        await self._call("observe", observations)
+    async def observe(self, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
+        return cast("tuple[PoolNews, ...]", await self._call("observe", observations))
 
     async def close_pool(self, pool: str, **mark: Any) -> None:
         await self._call("close_pool", pool, **mark)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from tests.telling.support import SECRET
+from tidemill.clock import SystemClock
 from tidemill.errors import ConfigurationError, SignatureInvalid
 from tidemill.telling import verify
 from tidemill.telling.signing import signed
@@ -27,6 +31,20 @@ def test_the_specifications_own_example_verifies() -> None:
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105 - published
     found = verify(b'{"test": 2432232314}', headers, secret, clock=ManualClock(1614265330.0))
     assert found.id == "msg_p5jXN8AQM9LWM0D4loKWxJek"
+
+
+@pytest.mark.parametrize("secret", ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", SECRET])
+def test_the_library_of_standard_webhooks_agrees(secret: str) -> None:
+    """It verifies what we sign, and we verify what it signs. It goes by the real time."""
+    judge = Webhook(secret if secret.startswith("whsec_") else secret.encode())
+    clock = SystemClock()
+    ours = signed(secret, "webhook-1", int(clock.wall()), BODY)
+    assert judge.verify(BODY, ours) == {"event": "feed.refreshed"}
+    with pytest.raises(WebhookVerificationError):
+        judge.verify(BODY + b" ", ours)
+    at = datetime.fromtimestamp(int(clock.wall()), UTC)
+    theirs = {**ours, "webhook-signature": judge.sign("webhook-1", at, BODY.decode())}
+    assert verify(BODY, theirs, secret, clock=clock).id == "webhook-1"
 
 
 def test_what_was_signed_verifies(clock: ManualClock) -> None:

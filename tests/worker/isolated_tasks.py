@@ -20,6 +20,7 @@ from tidemill.core.limits import Limit
 from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.retry import Retry
 from tidemill.errors import SnoozeFor
+from tidemill.hooks.calls import Answer, begin_call
 from tidemill.tasks.classifiers import Classifiers
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition, define
@@ -197,3 +198,13 @@ def _picky() -> None:
 
 _picky.__qualname__ = "picky"  # found under the name a decorator would have bound
 picky = Decorated(define(_picky, name="picky", retry=Retry(give_up_on=(LookupError,))))
+
+
+def watches(ctx: Context) -> None:
+    """Two requests where one was reserved, as a hook sees them; the second is told again by hand."""
+    for tokens in (40, 50):
+        call = begin_call(API)
+        assert call is not None
+        call.leaves_sync()
+        call.answered(Answer(200, {}, {"usage": {"total_tokens": tokens}}))
+    ctx.used(tokens=60)

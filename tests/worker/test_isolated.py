@@ -28,7 +28,7 @@ from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.context import Context
 from tidemill.tasks.costs import needs_of
 from tidemill.tasks.definition import Middleware, TaskDefinition, define
-from tidemill.telemetry.events import Event, FeedbackProblem, JobReleased, PoolClosed
+from tidemill.telemetry.events import Event, FeedbackProblem, JobReleased, PoolClosed, UnreservedCall
 from tidemill.telemetry.signals import Signals
 from tidemill.worker import Worker, WorkerOptions
 
@@ -407,6 +407,15 @@ async def test_what_an_isolated_handler_uses_and_spends_is_booked(store: MemoryS
     waits = await get(store, "b")
     assert (waits.state, waits.attempts) == (State.READY, 0)
     assert [need.pool for need in waits.extra] == ["other"]
+
+
+async def test_what_a_hook_sees_in_an_isolated_process_is_booked(store: MemoryStore) -> None:
+    task = isolated(isolated_tasks.watches, pool=isolated_tasks.API, cost={"tokens": 900})
+    events = await run_with_pools(store, (task, "a"))
+    assert (await get(store, "a")).state is State.DONE
+    assert (await used(store))["api: tokens"] == 40 + 60
+    [event] = [event for event in events if isinstance(event, UnreservedCall)]
+    assert (event.pool, event.job) == ("api", "a")
 
 
 async def test_i16_a_refusal_in_an_isolated_process_closes_the_pool(store: MemoryStore) -> None:

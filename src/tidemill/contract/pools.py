@@ -15,8 +15,10 @@ import msgspec
 
 from tidemill.core.accounts import Account, HandClosure
 from tidemill.core.closing import Closure
+from tidemill.core.departures import Departure
 from tidemill.core.learning import Learned
 from tidemill.core.needs import Need
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings
 from tidemill.core.spending import Observation
 from tidemill.core.units import Units
@@ -122,13 +124,19 @@ class Pools(Protocol):
         `until`, and None ends it now."""
         ...
 
-    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
+    async def reserve(
+        self, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None
+    ) -> float | None:
         """P3 More units for a running job: None when they were taken, else how many seconds to wait,
-        infinite when a call must end first. A claim that is not current is given nothing, for ever."""
+        infinite when a call must end first. A claim that is not current is given nothing, for ever.
+        P21 With a `departure` the store does not ask whether the units fit, because the request is made in
+        any case. LATE enters the oldest reservation of that cost again at this moment, in one step, or the
+        oldest of the pool when none has that cost. EXTRA takes the units beside what is reserved. The
+        answer is None; a claim that is not current changes nothing, and neither does an unknown pool."""
         ...
 
-    async def observe(self, observations: Sequence[Observation]) -> None:
-        """P4 As P16, for whoever is not running a job."""
+    async def observe(self, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
+        """P4 As P16, for whoever is not running a job. Returns the changes of pools, as `Settled.news`."""
         ...
 
     async def close_pool(

@@ -164,6 +164,24 @@ def put_by(pool: PoolSettings, state: PoolState, kept: Reservation, now: Instant
     return Granted(replace(state, windows=windows, held=held), replace(kept, marks=marks, held=own))
 
 
+def enter_again(pool: PoolSettings, state: PoolState, kept: Reservation, now: Instant) -> Granted:
+    """The call leaves only now: its units leave the place they were entered in and are entered at this
+    moment. Units that are held, or that count until the call ends, stay as they are."""
+    windows, marks = dict(state.windows), dict(kept.marks)
+    for limit, need, mark in _entered(pool, kept):
+        if limit.per is not None and need > 0:
+            window = state.window(limit)
+            if _is_known(state, kept, limit):
+                window = window.returned(limit, need, mark, now)
+            windows[limit.name], marks[limit.name] = window.taken(limit, need, now, pool.guards)
+    return Granted(replace(state, windows=windows), replace(kept, marks=marks, boot=state.boot))
+
+
+def take_anyway(pool: PoolSettings, state: PoolState, units: Units, now: Instant) -> Granted:
+    """Takes units without asking whether they fit: the call is made in any case."""
+    return _taken(pool, state, units, now)
+
+
 def redeclared(kept: Reservation, names: frozenset[str]) -> Reservation:
     """P1. What was entered in a limit that is gone is in none that is declared later."""
     marks = {name: mark for name, mark in kept.marks.items() if name in names}

@@ -8,8 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.clock import Clock
-from tidemill.core import accounts, extras, ledger, usage
+from tidemill.core import accounts, departures, extras, ledger, usage
 from tidemill.core.accounts import Account, Denied
+from tidemill.core.departures import Departure
 from tidemill.core.ledger import PLACE, Reserved
 from tidemill.core.needs import Need
 from tidemill.core.pool_history import Remark
@@ -146,6 +147,17 @@ class Books:
                 self.hold(claim, (taken,))
                 return True
         return False
+
+    def depart(self, claim: Claim, need: Need, departure: Departure) -> None:
+        """P21. A reservation that was entered again is the newest of its claim."""
+        if departure is Departure.EXTRA:
+            extra = departures.book_extra(self, need, self.now())
+            self.hold(claim, () if extra is None else (extra,))
+            return
+        held = self.reserved.get(claim, [])
+        at = departures.late_one(held, need)
+        if at is not None:
+            held.append(departures.enter_late(self, held.pop(at), self.now()))
 
     def leave(self, claim: Claim, worker: str, lease: float) -> None:
         if claim in self.reserved:

@@ -12,9 +12,11 @@ from tidemill.core import accounts, breaker, learning, ledger, reserving, usage
 from tidemill.core.accounts import HandClosure
 from tidemill.core.calls import needs_alone
 from tidemill.core.claims import is_current
+from tidemill.core.departures import Departure
 from tidemill.core.job import Job, NewJob
 from tidemill.core.ledger import PLACE, Stopped
 from tidemill.core.needs import Need, together
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import (
     PoolChanges,
     PoolOverride,
@@ -86,14 +88,20 @@ def override(
     records.books.reopen(name)
 
 
-def reserve(records: Records, job_id: str, fence: int, claim: int, need: Need) -> float | None:
-    """P3."""
+def reserve(  # noqa: PLR0917 - a claim is named by three values
+    records: Records, job_id: str, fence: int, claim: int, need: Need, departure: Departure | None = None
+) -> float | None:
+    """P3, P21."""
     books = records.books
-    if problem := problem_with_need(books, need):
+    problem = None if departure else problem_with_need(books, need)
+    if problem:
         raise ConfigurationError(problem)
     job = records.jobs.get(job_id)
     if job is None or not is_current(job, fence, claim):
         return math.inf
+    if departure is not None:
+        books.depart((job_id, fence, claim), need, departure)
+        return None
     exchanged = books.exchange((job_id, fence, claim), need)
     if exchanged is not False:
         return None if exchanged is True else exchanged
@@ -104,9 +112,11 @@ def reserve(records: Records, job_id: str, fence: int, claim: int, need: Need) -
     return None
 
 
-def observe(records: Records, observations: Sequence[Observation]) -> None:
+def observe(records: Records, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
     """P4."""
+    records.books.take_news()
     conclude(records, (), Spent(observations=tuple(observations)), "")
+    return records.books.take_news()
 
 
 def conclude(records: Records, ended: Sequence[ledger.Reserved], spent: Spent | None, job: str) -> bool:

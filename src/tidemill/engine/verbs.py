@@ -12,8 +12,10 @@ from msgspec import UNSET, UnsetType
 from tidemill.contract.jobs import Admission
 from tidemill.core.checkpoints import Beginning, OnUnknown, Step, Try
 from tidemill.core.courses import Advance, Advanced
+from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import QueueChanges, QueueSettings, overridden
 from tidemill.core.spending import Observation
@@ -84,20 +86,23 @@ class SteppedVerbs(ABC):
             lambda records: pooling.override(records, pool, changes, by=by, reason=reason, until=until),
         )
 
-    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
+    async def reserve(
+        self, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None
+    ) -> float | None:
         return await self.step(
             plans.change([job]),
-            lambda records: pooling.reserve(records, job, fence, claim, need),
+            lambda records: pooling.reserve(records, job, fence, claim, need, departure),
             repeatable=False,
         )
 
-    async def observe(self, observations: Sequence[Observation]) -> None:
-        if observations:
-            await self.step(
-                plans.pools({seen.pool for seen in observations}),
-                lambda records: pooling.observe(records, observations),
-                repeatable=False,
-            )
+    async def observe(self, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
+        if not observations:
+            return ()
+        return await self.step(
+            plans.pools({seen.pool for seen in observations}),
+            lambda records: pooling.observe(records, observations),
+            repeatable=False,
+        )
 
     async def close_pool(
         self,

@@ -164,7 +164,7 @@ def _decoded(value: Any) -> tuple[Any, str]:
     if not isinstance(value, str | bytes | bytearray) or not value:
         return None, ""
     if len(value) > WHOLE_BODY:
-        return _ends(value), _text(value[:LONGEST_TEXT])
+        return usage_at_ends(value), _text(value[:LONGEST_TEXT])
     try:
         decoded = msgspec.json.decode(value)
     except Exception:  # noqa: BLE001 - also a RecursionError of nested brackets
@@ -174,7 +174,7 @@ def _decoded(value: Any) -> tuple[Any, str]:
     return None, _text(value[:LONGEST_TEXT])
 
 
-def _ends(value: str | bytes | bytearray) -> Any:
+def usage_at_ends(value: str | bytes | bytearray) -> Any:
     for part in (_text(value[-END_OF_BODY:]), _text(value[:END_OF_BODY])):
         for match in list(_USAGE_IN_TEXT.finditer(part))[-MOST_USAGES:]:
             try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -18,15 +19,18 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from tidemill.core.departures import Departure
 from tidemill.core.needs import Need, together
 from tidemill.core.pools import PoolSettings
 from tidemill.core.refusals import Refusal
 from tidemill.core.spending import Observation, Usage
 from tidemill.core.units import IMPLIED, Units
 from tidemill.errors import ConfigurationError, SnoozeFor, StoreError
+from tidemill.hooks.calls import CLIENT_ERROR, WatchedCall
 from tidemill.tasks.classifiers import Classifiers
 from tidemill.tasks.costs import problem_with_units, units_for
 from tidemill.tasks.pools import Pool, PoolUse
+from tidemill.tasks.watched_calls import TO_LEAVE, Calls
 
 SHORT_WAIT = 5.0
 """A wait in the middle of a handler keeps its slot; a longer one gives the job back."""
@@ -48,13 +52,20 @@ class WaitsForUnits(SnoozeFor):
 
 
 _INSIDE: ContextVar[Need | None] = ContextVar("tidemill_spend", default=None)
+_FIRST_CALL = threading.Lock()
 
 
 class Tally(Protocol):
     """Where it adds up: the worker's record of the attempt, or the pipe to it. Any thread may tell."""
 
-    def used(self, usage: Usage) -> None: ...
-    def heard(self, seen: Observation) -> None: ...
+    def used(self, usage: Usage, number: int | None = None) -> None:
+        """With a number it replaces the usage that has the same number."""
+        ...
+
+    def heard(self, seen: Observation, *, watched: bool = False) -> None:
+        """`watched`: a hook saw the answer, and the client may try again by itself."""
+        ...
+
     def warned(self, problem: str) -> None:
         """What the handler told is of no use, or a classifier of the application failed."""
         ...
@@ -69,6 +80,24 @@ class Tally(Protocol):
 
     async def reserve(self, need: Need) -> float | None:
         """As `contract.pools.Pools.reserve`, for this claim."""
+        ...
+
+    def now(self) -> float:
+        """Seconds of a clock that never goes back."""
+        ...
+
+    def late_at(self) -> float:
+        """From when on a request that leaves is late, for the units taken with the claim, by `now`."""
+        ...
+
+    async def depart(self, need: Need, departure: Departure) -> None:
+        """Tell the pool of a request that is about to leave; returns when it knows, or after a short wait."""
+        ...
+
+    def depart_sync(self, need: Need, departure: Departure) -> None: ...
+
+    def departed(self, need: Need, departure: Departure) -> None:
+        """`depart` for a request that has left already: returns at once."""
         ...
 
 
@@ -88,6 +117,29 @@ class Meter:
         """The refusal that the handler reported with `ctx.used`, unless a later answer succeeded. Only of
         pools that the job needs: no other holds it back, and it would start again at once."""
         self._spends: tuple[Need, ...] = ()
+        self._calls: Calls | None = None
+
+    def begin_call(self, pool: Pool) -> WatchedCall | None:
+        """A hook sees a request to that pool. None when the key of a keyed pool is unknown."""
+        try:
+            need = self._meant(pool, None)
+        except ConfigurationError as error:
+            self._tally.warned(str(error).replace("used:", "watch:", 1))
+            return None
+        if need is None:
+            return None
+        return self._watched().begin(need, pool.settings.guards.jitter)
+
+    def _watched(self) -> Calls:
+        with _FIRST_CALL:
+            if self._calls is None:
+                self._calls = Calls(self._tally, self._told_by)
+                for need in self._needs:
+                    self._calls.reserved(need, self._tally.late_at())
+            return self._calls
+
+    def _told_by(self, need: Need, source: Any) -> tuple[Units, Refusal | None]:
+        return self._read(need, source, watched=True), self._answered.get((need.pool, need.key))
 
     def used(self, pool: Any, response: Any, key: str | None, units: Units) -> None:
         """As `Context.used`: a lone argument may be either. What nobody counts or can read is a mistake, and
@@ -102,12 +154,21 @@ class Meter:
             self._tally.warned("used: the task has no pool, so nobody counts it; give it one with pool=…")
             return
         self._doubt(need, units)
+        told = units
         if response is None:
             self.reported = None  # a call was made whose answer is known
         else:
             units = {**self._read(need, response, by_hand=True), **units}
-        if units:
+        if not units:
+            return
+        call = None if self._calls is None else self._calls.same_as((need.pool, need.key))
+        if call is None:
             self._tally.used(Usage(pool=need.pool, key=need.key, units=units))
+        else:
+            # The hook has counted this call and each of its retries as a request.
+            if "requests" not in told:
+                units.pop("requests", None)
+            call.corrected(units)
 
     def refused(self, error: BaseException) -> Refusal | None:
         """What a provider meant by the exception that ended the handler, told unless it was before. Never
@@ -128,7 +189,8 @@ class Meter:
     async def spend(self, pool: Pool, key: str | None, units: Units) -> AsyncIterator[None]:
         need = _needed(pool, key, units)
         self._meet(pool)
-        await self._reserve(need)
+        late_at = await self._reserve(need)
+        self._watched().reserved(need, late_at)
         self._spends = together(self._spends, (need,))
         before = _INSIDE.set(need)
         try:
@@ -143,16 +205,18 @@ class Meter:
         """What a claim takes, for a job that was not made with it: before its handler runs."""
         for need, use in zip(needs, uses, strict=True):
             self._meet(use.pool)
-            await self._reserve(need)
+            late_at = await self._reserve(need)
+            self._watched().reserved(need, late_at)
             self._spends = together(self._spends, (need,))
         self._needs = needs
 
-    async def _reserve(self, need: Need) -> None:
+    async def _reserve(self, need: Need) -> float:
+        """From when on a request with these units leaves late."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + min(SHORT_WAIT, self._tally.left())
         jitter = self._pools[need.pool].guards.jitter
         while True:
-            asked = loop.time()
+            asked, began = loop.time(), self._tally.now()
             try:
                 wait = await self._tally.reserve(need)
             except StoreError:
@@ -160,7 +224,7 @@ class Meter:
             else:
                 # Units that arrived too late count for a call that can no longer be made in time.
                 if wait is None and loop.time() - asked <= jitter:
-                    return
+                    return began + TO_LEAVE * jitter
             wait = ASK_AGAIN if wait is None else wait
             if loop.time() + wait > give_up:
                 raise _come_back(self._waits_for(need), need, wait)
@@ -209,7 +273,7 @@ class Meter:
                     f"used: no limit of pool {need.pool!r} counts {unit}; it counts {', '.join(counted)}"
                 )
 
-    def _read(self, need: Need, source: Any, *, by_hand: bool = False) -> Units:
+    def _read(self, need: Need, source: Any, *, by_hand: bool = False, watched: bool = False) -> Units:
         """What was used, by a response or an exception; what it says about the pool is told."""
         from tidemill.feedback import observation, read
 
@@ -221,7 +285,10 @@ class Meter:
         if (settings := self._pools.get(need.pool)) is not None:
             seen = observation(need.pool, settings, reading, need.key)
         seen = self._whole(seen, source)
-        if seen.remaining or seen.amounts or seen.refusal is not None:
+        if watched:
+            if seen.refusal is not None or _succeeded(source):
+                self._tally.heard(seen, watched=True)
+        elif seen.remaining or seen.amounts or seen.refusal is not None:
             self._tally.heard(seen)
         elif by_hand and reading.usage is None and isinstance(source, _NO_RESPONSE):
             self._tally.warned(
@@ -246,6 +313,10 @@ class Meter:
         if before is None or seen.refusal is None or before.status != seen.refusal.status:
             return seen
         return replace(seen, refusal=before)
+
+
+def _succeeded(answer: Any) -> bool:
+    return bool(answer.status_code < CLIENT_ERROR)
 
 
 def _links(error: BaseException | None) -> list[BaseException]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from tidemill.core.daytime import TimeOfDay
 from tidemill.core.limits import Limit
@@ -14,6 +14,7 @@ from tidemill.core.windows import Guards
 from tidemill.errors import ConfigurationError
 from tidemill.tasks.classifiers import Classifiers, Classify
 
+C = TypeVar("C")
 Cost = (
     Mapping[str, float]
     | Mapping[str, Mapping[str, float]]
@@ -54,6 +55,17 @@ class Pool:
 
     def __repr__(self) -> str:
         return f"<Pool {self.name}: {', '.join(_said(limit) for limit in self.settings.limits)}>"
+
+    def watch(self, client: C) -> C:
+        """Add hooks to a client of openai, anthropic, google-genai, httpx, httpx2, aiohttp or requests, and
+        return the same client: `client = gemini.watch(genai.Client())`.
+
+        The pool then sees every request that the client sends inside a handler: when it leaves, its status,
+        its rate-limit headers and its usage, also of streams and of the client's own retries. You need no
+        `ctx.used`. Outside of a handler the hooks do nothing."""
+        from tidemill.hooks import watch
+
+        return watch(self, client)
 
     def by(self, key: Callable[..., str]) -> PoolUse:
         """Which of a keyed pool's windows a job needs, computed from the task's arguments:

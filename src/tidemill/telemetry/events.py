@@ -45,6 +45,7 @@ from tidemill.telemetry.pool_events import (
     PoolOpened,
     PoolProbed,
     PoolSlowed,
+    UnreservedCall,
 )
 from tidemill.telemetry.schedule_events import ScheduleFired, ScheduleSkipped
 from tidemill.telemetry.worker_events import (
@@ -124,6 +125,7 @@ CATALOGUE: tuple[type[Event], ...] = (
     PoolOpened,
     PoolSlowed,
     FeedbackProblem,
+    UnreservedCall,
 )
 
 __all__ = [
@@ -179,6 +181,7 @@ __all__ = [
     "StoreLost",
     "SuspectNotIsolated",
     "TaskUnknown",
+    "UnreservedCall",
     "WorkerDied",
     "WorkerEvent",
     "WorkerNotStarted",

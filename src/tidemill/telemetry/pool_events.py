@@ -55,3 +55,13 @@ class FeedbackProblem(AttemptEvent, frozen=True, kw_only=True):
     floods: ClassVar[bool] = True
 
     problem: str
+
+
+class UnreservedCall(AttemptEvent, frozen=True, kw_only=True):
+    """More calls were made than reserved, and are booked as they leave. Once for each pool and worker."""
+
+    level: ClassVar[Level] = "warning"
+    sentence: ClassVar[str] = "more calls than reserved"
+
+    pool: str
+    key: str | None

@@ -26,6 +26,7 @@ from tidemill.core.outcomes import Done, Fail, Outcome
 from tidemill.core.queues import DAY
 from tidemill.core.retry import NEVER
 from tidemill.errors import ConfigurationError, GiveUp, SnoozeFor
+from tidemill.hooks.calls import BEGIN_CALL
 from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
@@ -168,11 +169,12 @@ class inline(Looking):  # noqa: N801 - read as the function it is called like
             call: Callable[[], Awaitable[Any]] = partial(_call, definition, job, context)
             for around in reversed(self._app.middlewares):
                 call = partial(around, context, call)
-            before = CURRENT.set(job)
+            before, calls = CURRENT.set(job), BEGIN_CALL.set(news.spending.meter.begin_call)
             try:
                 return await call()
             finally:
                 CURRENT.reset(before)
+                BEGIN_CALL.reset(calls)
 
 
 def _failed(failed: Failed) -> tuple[Outcome, BaseException]:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidemill.clock import Clock, Entropy
@@ -31,6 +32,7 @@ from tidemill.worker.hands import Hands
 from tidemill.worker.heartbeat import Heartbeat, Identity
 from tidemill.worker.options import WorkerOptions
 from tidemill.worker.pace import Pace
+from tidemill.worker.pool_telling import tell
 from tidemill.worker.producer import Producer
 from tidemill.worker.pulse import InThread, OnLoop
 from tidemill.worker.pump import Pump
@@ -81,7 +83,12 @@ class Crew:
             signals, worker, clock, self._loop.time(), secrets or TaskSecrets(tasks)
         )
         self._metering = Metering(
-            pools, store, lambda: emitter.wall(self._loop.time()), self._loop, emitter.job_event
+            pools,
+            store,
+            lambda: emitter.wall(self._loop.time()),
+            self._loop,
+            emitter.job_event,
+            tell_pools=partial(tell, emitter),
         )
         self._draining = False
         self._strangers: set[str] = set()

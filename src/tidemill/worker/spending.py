@@ -12,6 +12,7 @@ import msgspec
 
 from tidemill.contract.store import Store
 from tidemill.core.claims import Claimed
+from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done, Outcome
 from tidemill.core.pools import PoolSettings
@@ -19,8 +20,10 @@ from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.spending import Observation, Spent, Usage
 from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Guards
+from tidemill.hooks.calls import BEGIN_CALL
 from tidemill.tasks.classifiers import Classifiers
 from tidemill.tasks.metering import Meter
+from tidemill.worker.call_reports import Reports
 
 Whose = tuple[str, str | None]
 """A pool, and the key of a keyed one."""
@@ -37,7 +40,9 @@ def _tell_nobody(*_: Any, **__: Any) -> None:
 
 class Metering(msgspec.Struct, frozen=True):
     """What all attempts of a worker share. `wall` is the store's wall time as it was last read, `tell` makes
-    events of a job, `thread` is that of the loop."""
+    events of a job, `thread` is that of the loop. `tell_pools` makes events of what
+    happened to pools, `extra_told` are the pools
+    with an `UnreservedCall`."""
 
     pools: Mapping[str, PoolSettings]
     store: Store
@@ -45,6 +50,8 @@ class Metering(msgspec.Struct, frozen=True):
     loop: asyncio.AbstractEventLoop
     tell: Callable[..., None] = _tell_nobody
     thread: int = msgspec.field(default_factory=threading.get_ident)
+    tell_pools: Callable[..., None] = _tell_nobody
+    extra_told: set[str] = msgspec.field(default_factory=set)
 
     def start_by(self, job: Claimed, sent: float) -> float:
         """When the handler must have begun: the store took its units at `sent` or later, and counts with
@@ -78,20 +85,38 @@ class Spending:
         self.problems: list[str] = []
         self._reserved = list(needs)
         self._usages: list[Usage] = []
+        self._numbered: dict[int, Usage] = {}
+        self._reports = Reports(metering, job)
         self._observations: dict[tuple[Whose, bool], Observation] = {}
 
     def begin(self) -> bool:
         """The handler is about to run. False when its units are too old for that."""
         self.late = max(0.0, self._metering.loop.time() - self._start_by)
         self.made = self.made or not self.late
+        BEGIN_CALL.set(self.meter.begin_call)
         return not self.late
 
-    def used(self, usage: Usage) -> None:
-        self._usages.append(usage)
+    def used(self, usage: Usage, number: int | None = None) -> None:
+        if number is None:
+            self._usages.append(usage)
+        else:
+            self._numbered[number] = usage
 
-    def heard(self, seen: Observation) -> None:
-        """The last state and the last refusal of each pool: who reads a thousand responses sends two."""
-        self._observations[(seen.pool, seen.key), seen.refusal is not None] = seen
+    def heard(self, seen: Observation, *, watched: bool = False) -> None:
+        """The last state and the last refusal of each pool: who reads a thousand responses sends two. A
+        watched client may try again by itself for minutes: the pool hears of its refusal before the
+        settlement, and a good answer that follows removes it from the settlement."""
+        place = (seen.pool, seen.key)
+        if seen.remaining or seen.amounts or seen.refusal is not None:
+            self._observations[place, seen.refusal is not None] = seen
+        if not watched:
+            return
+        if seen.refusal is not None:
+            self._reports.refused(seen)
+        else:
+            self.answered = True
+            if self._reports.was_told(place):
+                self._observations.pop((place, True), None)
 
     def warned(self, problem: str) -> None:
         if len(self.problems) < MOST_PROBLEMS:
@@ -117,11 +142,34 @@ class Spending:
             self._reserved.append(need)
         return wait
 
+    def now(self) -> float:
+        return self._metering.loop.time()
+
+    def late_at(self) -> float:
+        return self._start_by
+
+    async def depart(self, need: Need, departure: Departure) -> None:
+        self._leaves(need, departure)
+        await self._reports.depart(need, departure)
+
+    def depart_sync(self, need: Need, departure: Departure) -> None:
+        self._leaves(need, departure)
+        self._reports.depart_sync(need, departure)
+
+    def departed(self, need: Need, departure: Departure) -> None:
+        self._leaves(need, departure)
+        self._reports.departed(need, departure)
+
+    def _leaves(self, need: Need, departure: Departure) -> None:
+        if departure is Departure.EXTRA:
+            self._reserved.append(need)
+
     @property
     def refusals(self) -> list[tuple[Observation, Refusal]]:
         return [(seen, seen.refusal) for seen in self._observations.values() if seen.refusal is not None]
 
     def spent(self, outcome: Outcome | None) -> Spent:
+        self._reports.end()
         if not self.made:
             return Spent(made=False)
         finished = self.answered or isinstance(outcome, Done)
@@ -147,7 +195,7 @@ class Spending:
     def _summed(self, told: dict[Whose, list[Units]]) -> list[Usage]:
         """Per pool, beside what is `told` already. Of a pool that was reserved more often than was told of,
         the largest reservations count whole: a call nobody spoke of was made all the same."""
-        for usage in self._usages:
+        for usage in (*self._usages, *self._numbered.values()):
             told.setdefault((usage.pool, usage.key), []).append(usage.units)
         reserved: dict[Whose, list[Units]] = {}
         for need in self._reserved:

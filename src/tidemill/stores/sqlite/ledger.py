@@ -6,12 +6,15 @@ lane shut by a key is marked with it, so nobody has to compare revisions.
 
 from __future__ import annotations
 
+from typing import Any
+
 import apsw
 import msgspec
 
 from tidemill.contract.wakeups import queue_topic
-from tidemill.core import accounts, extras
+from tidemill.core import accounts, departures, extras
 from tidemill.core.accounts import Account, Denied
+from tidemill.core.departures import Departure
 from tidemill.core.ledger import PLACE, Reserved
 from tidemill.core.needs import SEPARATOR, Need
 from tidemill.core.pool_history import Remark
@@ -193,6 +196,20 @@ class StepLedger:
             self._connection.execute(RESERVATIONS.keep, (text_of(rest.reservation), *claim, number))
         self.hold(claim, worker, (taken,))
         return True
+
+    def depart(self, claim: Claim, worker: str, need: Need, departure: Departure) -> None:
+        """P21. A reservation that was entered again is the newest of its claim."""
+        if departure is Departure.EXTRA:
+            extra = departures.book_extra(self, need, self.now)
+            self.hold(claim, worker, () if extra is None else (extra,))
+            return
+        place = (need.pool, need.key or "")
+        rows: list[Any] = self._connection.execute(RESERVATIONS.of_place, (*claim, *place)).fetchall()
+        held = [reserved_of(*place, reservation, probe, extra) for _, reservation, probe, extra in rows]
+        at = departures.late_one(held, need)
+        if at is not None:
+            self._connection.execute(RESERVATIONS.end_one, (*claim, rows[at][0]))
+            self.hold(claim, worker, (departures.enter_late(self, held[at], self.now),))
 
     # -- who asked for the step
 

@@ -10,9 +10,11 @@ from tidemill.core import ledger as books
 from tidemill.core.accounts import HandClosure
 from tidemill.core.calls import needs_alone
 from tidemill.core.claims import is_current
+from tidemill.core.departures import Departure
 from tidemill.core.job import Job, NewJob
 from tidemill.core.ledger import PLACE, Stopped
 from tidemill.core.needs import Need, together
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import (
     PoolChanges,
     PoolOverride,
@@ -97,20 +99,27 @@ def open_again(transaction: Transaction, place: PLACE) -> None:
 
 def observe(
     transaction: Transaction, observations: Sequence[Observation], chance: Callable[[], float]
-) -> None:
+) -> tuple[PoolNews, ...]:
     """P4."""
     ledger = transaction.ledger
     books.conclude(ledger, (), Spent(observations=tuple(observations)), "", ledger.now, chance)
+    return transaction.take_news()
 
 
-def reserve(transaction: Transaction, job: str, fence: int, claim: int, need: Need) -> float | None:
-    """P3."""
+def reserve(  # noqa: PLR0917 - a claim is named by three values
+    transaction: Transaction, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None
+) -> float | None:
+    """P3, P21."""
     ledger = transaction.ledger
-    if problem := problem_with(transaction, need):
+    problem = None if departure else problem_with(transaction, need)
+    if problem:
         raise ConfigurationError(problem)
     running = transaction.by_id([job]).get(job)
     if running is None or not is_current(running, fence, claim):
         return math.inf
+    if departure is not None:
+        ledger.depart((job, fence, claim), running.worker or "", need, departure)
+        return None
     exchanged = ledger.exchange((job, fence, claim), running.worker or "", need)
     if exchanged is not False:
         return None if exchanged is True else exchanged

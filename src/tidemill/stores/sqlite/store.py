@@ -25,10 +25,12 @@ from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Tr
 from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
 from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
 from tidemill.core.demand import Demand
+from tidemill.core.departures import Departure
 from tidemill.core.filters import Filter
 from tidemill.core.job import Group, Job
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer
+from tidemill.core.pool_news import PoolNews
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.queues import Inserted, QueueChanges, QueueSettings, overridden
 from tidemill.core.spending import Observation
@@ -220,13 +222,16 @@ class SqliteStore:
         set_ = partial(pool_verbs.override, pool=pool, changes=changes, by=by, reason=reason, until=until)
         await self._writer.submit(set_, durable=True)
 
-    async def reserve(self, job: str, fence: int, claim: int, need: Need) -> float | None:
+    async def reserve(
+        self, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None
+    ) -> float | None:
         return await self._writer.submit(
-            lambda transaction: pool_verbs.reserve(transaction, job, fence, claim, need), durable=True
+            lambda transaction: pool_verbs.reserve(transaction, job, fence, claim, need, departure),
+            durable=True,
         )
 
-    async def observe(self, observations: Sequence[Observation]) -> None:
-        await self._writer.submit(
+    async def observe(self, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
+        return await self._writer.submit(
             lambda transaction: pool_verbs.observe(transaction, observations, self._entropy.chance),
             durable=True,
         )

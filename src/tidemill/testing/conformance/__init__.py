@@ -43,6 +43,7 @@ _TOPICS = (
     "courses",
     "declaring",
     "demanding",
+    "departures",
     "driver",
     "flow_keeping",
     "inserting",
@@ -105,6 +106,7 @@ from tidemill.testing.conformance.declaring import (  # noqa: E402
     TestPoolViews,
 )
 from tidemill.testing.conformance.demanding import TestAccounts, TestDemand  # noqa: E402
+from tidemill.testing.conformance.departures import TestDepartures  # noqa: E402
 from tidemill.testing.conformance.fixtures import clock, drive, entropy, store  # noqa: E402
 from tidemill.testing.conformance.flow_keeping import TestKeptFlows  # noqa: E402
 from tidemill.testing.conformance.inserting import TestInsert, TestRememberedIds  # noqa: E402
@@ -186,6 +188,7 @@ __all__ = [
     "TestCourseRings",
     "TestDeclaredPools",
     "TestDemand",
+    "TestDepartures",
     "TestExpiry",
     "TestFields",
     "TestFilters",

@@ -131,6 +131,14 @@ class TestRefusals:
         drive.clock.advance(2)
         assert len(await drive.take()) == 1, "the probe"
 
+    async def test_p4_what_an_observation_did_is_its_answer(self, drive: Driver) -> None:
+        await begin(drive)
+        told = refusing("m", Reason.STATED, resets_at=drive.clock.wall() + 100).observations
+        [closed] = await drive.store.observe(told)
+        assert (closed.what, closed.pool, closed.job) == (Happened.CLOSED, "m", "")
+        assert await drive.store.observe(told) == (), "it is closed already"
+        assert await drive.store.observe([]) == ()
+
     async def test_p17_what_happened_to_a_pool_is_told_once(self, drive: Driver) -> None:
         await begin(drive)
         refused = [await drive.take_one(), await drive.take_one()]

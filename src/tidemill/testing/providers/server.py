@@ -17,6 +17,7 @@ import msgspec
 from tidemill.testing.providers.asked import Answer, Request
 from tidemill.testing.providers.ledger import Ledger
 from tidemill.testing.providers.provider import MADE_UP, Provider, Served
+from tidemill.testing.providers.streams import streamed
 from tidemill.testing.providers.wire import NotHTTP, encoded, read_request, written
 
 HOST = "127.0.0.1"
@@ -85,7 +86,8 @@ class Server:
             if served.answer is None:
                 writer.transport.abort()
                 return False
-            await _deliver(served, served.answer, reader, writer)
+            pieces = streamed(request, served.answer) or [written(served.answer)]
+            await _deliver(served, pieces, reader, writer)
         await writer.drain()
         return request.headers.get("connection", "").lower() != "close"
 
@@ -103,13 +105,14 @@ class Server:
 
 
 async def _deliver(
-    served: Served, answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    served: Served, pieces: list[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """A caller that hung up meanwhile never learns what it paid for."""
     if reader.at_eof() or writer.is_closing():
         raise ConnectionResetError("the caller has gone")
-    writer.write(written(answer))
-    await writer.drain()
+    for piece in pieces:
+        writer.write(piece)
+        await writer.drain()
     if served.bill is not None:
         served.bill.answered = True
 

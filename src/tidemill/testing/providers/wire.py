@@ -1,5 +1,5 @@
-"""As much of HTTP/1.1 as a client of an API needs: requests with a length, answers with a length, one
-connection for many calls."""
+"""As much of HTTP/1.1 as a client of an API needs: requests with a length, answers with a length or in
+chunks, one connection for many calls."""
 
 from __future__ import annotations
 
@@ -48,11 +48,14 @@ def written(answer: Answer) -> bytes:
 
 
 def encoded(status: int, headers: dict[str, str], body: bytes) -> bytes:
+    return encoded_head(status, headers | {"content-length": str(len(body))}) + body
+
+
+def encoded_head(status: int, headers: dict[str, str]) -> bytes:
     known = {one.value: one.phrase for one in HTTPStatus}
     lines = [f"HTTP/1.1 {status} {known.get(status, 'Overloaded')}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
-    lines += [f"content-length: {len(body)}", "", ""]
-    return "\r\n".join(lines).encode("latin-1") + body
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 def _body(raw: bytes) -> dict[str, Any]:

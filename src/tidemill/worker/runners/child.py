@@ -19,6 +19,7 @@ from tidemill.core.job import Error
 from tidemill.core.outcomes import Fail
 from tidemill.core.retry import Retry
 from tidemill.errors import InvalidPayload
+from tidemill.hooks.calls import BEGIN_CALL
 from tidemill.logs import configure
 from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
@@ -181,6 +182,7 @@ class Child:
         self, run: Run, definition: TaskDefinition, reporter: ChildReporter
     ) -> Ended | StopReply:
         CURRENT.set(run.job)
+        BEGIN_CALL.set(reporter.meter().begin_call)
         try:
             args, kwargs = definition.payload.decode(run.job.payload)
         except InvalidPayload as error:
@@ -212,6 +214,7 @@ class Child:
         jobs = (run.job, *run.others)
         CURRENT.set(run.job)
         TOGETHER.set(jobs)
+        BEGIN_CALL.set(reporter.meter().begin_call)
         batch = tuple(job.id for job in jobs)
         try:
             items = [item for job in jobs for item in definition.payload.decode(job.payload)[0]]

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 
 from tidemill.clock import SystemClock
 from tidemill.core.claims import Settlement
+from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done
 from tidemill.core.spending import Observation, Usage
@@ -155,12 +156,13 @@ class ChildTally:
         self._pipe = pipe
         self._clock = SystemClock()
         self._began, self._wall, self._timeout = self._clock.boot(), run.wall, run.timeout
+        self._late_at = self._began + run.late_in
 
-    def used(self, usage: Usage) -> None:
-        self._pipe.send(Used(usage))
+    def used(self, usage: Usage, number: int | None = None) -> None:
+        self._pipe.send(Used(usage, number))
 
-    def heard(self, seen: Observation) -> None:
-        self._pipe.send(Heard(seen))
+    def heard(self, seen: Observation, *, watched: bool = False) -> None:
+        self._pipe.send(Heard(seen, watched))
 
     def warned(self, problem: str) -> None:
         self._pipe.send(Warned(problem))
@@ -177,6 +179,21 @@ class ChildTally:
             problem = answer.problem if isinstance(answer, Reserved) else None
             raise StoreUnavailable(problem or f"the worker answered {type(answer).__name__} to Reserve")
         return answer.wait
+
+    def now(self) -> float:
+        return self._clock.boot()
+
+    def late_at(self) -> float:
+        return self._late_at
+
+    async def depart(self, need: Need, departure: Departure) -> None:
+        await asyncio.wrap_future(self._pipe.ask(Reserve(need, departure)))
+
+    def depart_sync(self, need: Need, departure: Departure) -> None:
+        self._pipe.ask(Reserve(need, departure)).result()
+
+    def departed(self, need: Need, departure: Departure) -> None:
+        self._pipe.ask(Reserve(need, departure))
 
 
 class StepAnswers:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import functools
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -214,6 +215,7 @@ def _message(definition: TaskDefinition, attempt: Attempt, chance: float) -> Run
         pools={need.pool: metering.pools[need.pool] for need in job.needs if need.pool in metering.pools},
         wall=metering.wall(),
         timeout=attempt.timeout,
+        late_in=attempt.tally().late_at() - metering.loop.time() if job.needs else math.inf,
         others=tuple(others),
     )
 

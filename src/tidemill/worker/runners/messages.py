@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from tidemill.core.claims import Claimed, Settlement
+from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done, Outcome
 from tidemill.core.pools import PoolSettings
@@ -56,7 +59,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     """`chance` is the worker's random number for the retry's jitter. `policy` is the task's retry
     policy without its matchers, for a plain function whose definition only the worker knows. `pools` are
     those the job needs, `wall` is the store's wall time as the message leaves, `timeout` in seconds.
-    `others` share the job's call."""
+    A request that leaves after `late_in` seconds leaves late. `others` share the job's call."""
 
     job: Claimed
     chance: float
@@ -64,6 +67,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     pools: dict[str, PoolSettings]
     wall: float
     timeout: float
+    late_in: float = math.inf
     others: tuple[Claimed, ...] = ()
 
 
@@ -122,10 +126,12 @@ class Line(msgspec.Struct, frozen=True, tag="line"):
 
 class Used(msgspec.Struct, frozen=True, tag="used"):
     usage: Usage
+    number: int | None = None
 
 
 class Heard(msgspec.Struct, frozen=True, tag="heard"):
     seen: Observation
+    watched: bool = False
 
 
 class Warned(msgspec.Struct, frozen=True, tag="warned"):
@@ -136,6 +142,7 @@ class Warned(msgspec.Struct, frozen=True, tag="warned"):
 
 class Reserve(msgspec.Struct, frozen=True, tag="reserve"):
     need: Need
+    departure: Departure | None = None
 
 
 class AskStep(msgspec.Struct, frozen=True, tag="ask step"):

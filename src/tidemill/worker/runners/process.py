@@ -21,6 +21,7 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
+from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Outcome
 from tidemill.errors import StoreError
@@ -238,15 +239,18 @@ class IsolatedProcess:
 
     def _answer(self, attempt: Attempt, question: Question) -> ToChild:
         match question:
-            case Reserve(need):
-                return self._reserve(attempt, need)
+            case Reserve(need, departure):
+                return self._reserve(attempt, need, departure)
             case AskStep(asked):
                 return self._answer_step(attempt, asked)
             case Commit(outcome):
                 attempt.committed = outcome
                 return CommitReply(attempt.settlement(outcome))
 
-    def _reserve(self, attempt: Attempt, need: Need) -> Reserved:
+    def _reserve(self, attempt: Attempt, need: Need, departure: Departure | None) -> Reserved:
+        if departure is not None:
+            attempt.tally().depart_sync(need, departure)
+            return Reserved()
         asked = asyncio.run_coroutine_threadsafe(attempt.tally().reserve(need), self._loop)
         try:
             return Reserved(asked.result())
@@ -299,10 +303,10 @@ def _note(attempt: Attempt, news: Progress | Line | Used | Heard | Warned | Roll
             attempt.progress(fraction, note)
         case Line(line):
             attempt.log(line)
-        case Used(usage):
-            attempt.tally().used(usage)
-        case Heard(seen):
-            attempt.tally().heard(seen)
+        case Used(usage, number):
+            attempt.tally().used(usage, number)
+        case Heard(seen, watched):
+            attempt.tally().heard(seen, watched=watched)
         case Warned(problem):
             attempt.tally().warned(problem)
         case Rollback():

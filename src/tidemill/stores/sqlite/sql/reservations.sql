@@ -35,6 +35,10 @@ DELETE FROM unheard WHERE since <= ?;
 SELECT number, reservation, probe FROM reservations
 WHERE job = ? AND fence = ? AND claim = ? AND pool = ? AND key = ? AND extra ORDER BY number LIMIT 1;
 
+-- name: of_place  (job, fence, claim, pool, key) the oldest first
+SELECT number, reservation, probe, extra FROM reservations
+WHERE job = ? AND fence = ? AND claim = ? AND pool = ? AND key = ? ORDER BY number;
+
 -- name: keep  (reservation, job, fence, claim, number)
 UPDATE reservations SET reservation = ?, probe = 0 WHERE job = ? AND fence = ? AND claim = ? AND number = ?;
 

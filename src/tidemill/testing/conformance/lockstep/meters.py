@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from tidemill.core.claims import Claimed
+from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.spending import Observation
@@ -42,10 +43,10 @@ class Meters(Pair):
             self.both(lambda store: store.open_pool(pool, key=key))
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), need=some.single_needs)
-    def reserve(self, data: st.DataObject, need: Need) -> None:
+    @rule(data=st.data(), need=some.single_needs, departure=st.sampled_from((None, None, *Departure)))
+    def reserve(self, data: st.DataObject, need: Need, departure: Departure | None) -> None:
         held: Claimed = data.draw(st.sampled_from(self.claims))
-        self.both(lambda store: store.reserve(held.id, held.fence, held.claim, need))
+        self.both(lambda store: store.reserve(held.id, held.fence, held.claim, need, departure))
 
     @rule(observations=st.lists(some.observations, max_size=2))
     def observe(self, observations: list[Observation]) -> None:

@@ -19,7 +19,10 @@ from tidemill.testing.providers.asked import (
 from tidemill.testing.providers.dialects.dialect import Dialect, Told, positive, texts_in
 from tidemill.testing.providers.options import Reason
 
-PATH = re.compile(r"/v1(?:beta)?/models/([^/:]+):(generateContent|embedContent|batchEmbedContents)")
+PATH = re.compile(
+    r"/v1(?:beta)?/models/([^/:]+):(generateContent|streamGenerateContent|embedContent|batchEmbedContents)"
+)
+CHAT = ("generateContent", "streamGenerateContent")
 FINISHED = {"stop": "STOP", "length": "MAX_TOKENS", "blocked": "SAFETY"}
 ABOUT = "https://ai.google.dev/gemini-api/docs/rate-limits"
 RPC = "type.googleapis.com/google.rpc."
@@ -52,7 +55,7 @@ class Gemini(Dialect):
         model, verb = found.groups()
         body = request.body
         match verb:
-            case "generateContent":
+            case "generateContent" | "streamGenerateContent":
                 texts = texts_in(body.get("systemInstruction")) + texts_in(body.get("contents"))
             case "embedContent":
                 texts = texts_in(body.get("content"))
@@ -62,7 +65,7 @@ class Gemini(Dialect):
             text = "* GenerateContentRequest.contents: contents is not specified\n"
             raise BadRequest(Answer(400, {}, _error(400, "INVALID_ARGUMENT", text)))
         most = positive(body.get("generationConfig", {}).get("maxOutputTokens"))
-        chat = verb == "generateContent"
+        chat = verb in CHAT
         return Asked(
             kind="chat" if chat else "embed",
             model=model,

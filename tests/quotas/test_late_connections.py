@@ -1,0 +1,64 @@
+"""A provider that delays every tenth connection by a second: longer than the jitter, and still no refusal."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.quotas.late_tasks import AMOUNT, WINDOW
+from tests.quotas.processes import Processes, ended
+from tests.quotas.slow_tls import SlowTLS
+from tests.servers.certificates import Certificate
+from tidemill import Limit, Retention, Tidemill
+from tidemill.clock import SystemClock
+from tidemill.testing.providers import OpenAI, Options, Provider, Quota, Server, best_drain
+
+PROCESSES = 3
+RUNS = int(os.environ.get("TIDEMILL_LATE_RUNS", "0"))
+"""3 in `make chaos`, of 140 calls each; else one short run."""
+CALLS = 140 if RUNS else 60
+LATENCY = 0.1
+SHORT_RUN = 1.5
+"""In a short run the delay of the last call alone is a tenth of the time."""
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(180)]
+
+
+@pytest.mark.parametrize("run", range(RUNS or 1))
+async def test_i14_requests_that_leave_late_are_not_refused(run: int, tmp_path: Path) -> None:
+    quotas = [Quota.rolling("requests", AMOUNT, per=WINDOW)]
+    options = Options(jitter=0.0, latency=(LATENCY, LATENCY))
+    provider = Provider(OpenAI(), quotas, options, clock=SystemClock(), seed=run)
+    async with (
+        Server(provider) as server,
+        SlowTLS(Certificate(tmp_path).context(), int(server.url.rpartition(":")[2])) as front,
+    ):
+        states = await _drained(f"sqlite:///{tmp_path / 'jobs.db'}", front.url, tmp_path / "output.txt")
+    took = provider.ledger.arrivals[-1].at - provider.ledger.arrivals[0].at + LATENCY
+    best = best_drain(quotas, CALLS, latency=LATENCY)
+    print(f"{CALLS} calls, {front.delayed} late: T = {took:.1f} s, T/T_opt = {took / best:.3f}")
+    assert provider.ledger.refused == []
+    assert states == {"done": CALLS}
+    assert front.delayed >= CALLS // 10
+    assert took / best <= (1.2 if RUNS else SHORT_RUN)
+
+
+async def _drained(store: str, url: str, output: Path) -> Counter[str]:
+    """By worker processes; this application only enqueues and looks."""
+    app = Tidemill(store)
+    app.queue("default", keep_done=Retention(), keep_failed=Retention())
+
+    @app.task(name="ask", pool=app.pool("api", Limit.requests(AMOUNT, per=WINDOW)))
+    async def ask(number: int) -> None: ...
+
+    async with app:
+        processes = Processes("tests.quotas.late_tasks", {"LATE_STORE": store, "LATE_URL": url}, output)
+        try:
+            await processes.start(PROCESSES)
+            await app.enqueue_many(ask.job(number) for number in range(CALLS))
+            return await ended(app, CALLS, processes)
+        finally:
+            await processes.stop()
