@@ -94,9 +94,7 @@ class JobReleased(AttemptEvent, frozen=True, kw_only=True):
 
 
 class StartMissed(AttemptEvent, frozen=True, kw_only=True):
-    """A job was handed back uncharged because its handler could not start in time: after its claim more than
-    half of the pool's jitter had passed, by `late` seconds. A slow store, a busy event loop or slow
-    middleware does that; a larger `jitter=` of the pool allows for it."""
+    """A job was handed back uncharged: it came `late` seconds too late to start within half of a jitter."""
 
     level: ClassVar[Level] = "warning"
     sentence: ClassVar[str] = "job handed back: too late to start"

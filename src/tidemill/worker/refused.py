@@ -13,8 +13,8 @@ from tidemill.tasks.metering import Meter
 from tidemill.worker.translate import Ends, describe
 
 MAX_EXCUSES = 3
-"""So many attempts of a job in a row may end by a refusal that its handler only reported. Then what it raised
-counts: a fallback provider that is called without `ctx.used`, and a bug behind it, would loop for ever."""
+"""How many attempts of a job in a row a reported refusal may decide. Then the handler's error counts: a
+fallback provider that is called without `ctx.used`, and a bug behind it, would loop for ever."""
 
 
 class Decision(msgspec.Struct, frozen=True):

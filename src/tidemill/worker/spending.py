@@ -180,8 +180,8 @@ class Spending:
         )
 
     def _rejected(self) -> dict[Whose, list[Units]]:
-        """What refused calls used: their request, and nothing else of what was reserved. Not where one
-        reservation is for several calls, nor where an answer broke off: it may have been counted."""
+        """The usage of refused calls: a request, and no other unit. Calls that share a reservation are left
+        out, and answers that broke off: the provider may have counted their tokens."""
         found: dict[Whose, list[Units]] = {}
         for seen, refusal in self.refusals:
             needs = [need for need in self._reserved if (need.pool, need.key) == (seen.pool, seen.key)]

@@ -260,7 +260,7 @@ async def overloaded(drive: Driver, *held: Claimed) -> list[Answer]:
 
 class TestWaits:
     async def test_p20_a_claim_says_how_long_it_waited_and_a_repetition_does_not(self, drive: Driver) -> None:
-        """Those who hold a lock for long are in the tests of each store."""
+        """The tests of each store have long locks."""
         await begin(drive, 2)
         claims = await drive.claim(limit=1)
         assert claims.waited is not None
