@@ -106,7 +106,9 @@ class Counts:
         print(f"\n{len(self.survivors)} survivors")
         for survivor in sorted(self.survivors):
             print(survivor)
-        print(f"\n{'package':10} {'mutants':>8} {'caught':>8} {'survived':>9} {'equivalent':>11} {'caught of the rest':>19}")
+        print(
+            f"\n{'package':10} {'mutants':>8} {'caught':>8} {'survived':>9} {'equivalent':>11} {'caught of the rest':>19}"
+        )
         packages = sorted({package for package, _ in self.verdicts})
         for package in [*packages, "all"]:
             caught, survived, equivalent = (
@@ -127,9 +129,14 @@ def main() -> None:
         root = copies[0].root
         watched = [str(path.relative_to(root)) for path in _sources(root, PACKAGES)]
         tests = list(recorded(copies[0], watched, asked.tests or TESTS))
-        wanted = [path for path in watched if not asked.only or any(path.startswith(one) for one in asked.only)]
+        wanted = [
+            path for path in watched if not asked.only or any(path.startswith(one) for one in asked.only)
+        ]
         chosen = choose([one for path in wanted for one in mutants_of(root, path)], asked.seed, asked.mutants)
-        print(f"{len(tests)} tests, {len(chosen)} mutants, {time.monotonic() - began:.0f} s to prepare", flush=True)
+        print(
+            f"{len(tests)} tests, {len(chosen)} mutants, {time.monotonic() - began:.0f} s to prepare",
+            flush=True,
+        )
         counts = Counts()
         try:
             _run(chosen, tests, copies, counts, asked)
@@ -141,11 +148,17 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     read = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     read.add_argument("--mutants", type=int, default=300, help="how many")
-    read.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="repeats a choice")
-    read.add_argument("--only", action="append", default=[], help="a path that mutants must begin with; may repeat")
+    read.add_argument(
+        "--seed", type=int, default=random.SystemRandom().randrange(10**6), help="repeats a choice"
+    )
+    read.add_argument(
+        "--only", action="append", default=[], help="a path that mutants must begin with; may repeat"
+    )
     read.add_argument("--tests", action="append", default=[], help="a test file or folder to use; may repeat")
     read.add_argument("--seconds", type=float, default=float("inf"), help="start no mutant after so long")
-    read.add_argument("--budget", type=float, default=90.0, help="seconds of tests for one mutant, as recorded")
+    read.add_argument(
+        "--budget", type=float, default=90.0, help="seconds of tests for one mutant, as recorded"
+    )
     read.add_argument("--jobs", type=int, default=1, help="mutants at once")
     return read.parse_args()
 

@@ -52,12 +52,16 @@ def covering(tests: Sequence[CoveringTest], mutant: Mutant) -> list[CoveringTest
     """
     first, last = mutant.lines
     mask = -1 if mutant.at_import else ((1 << (last - first + 1)) - 1) << first
-    return sorted((test for test in tests if test.lines.get(mutant.path, 0) & mask), key=lambda test: test.rank)
+    return sorted(
+        (test for test in tests if test.lines.get(mutant.path, 0) & mask), key=lambda test: test.rank
+    )
 
 
 def recorded(tree: Tree, watched: Sequence[str], folders: Sequence[str]) -> Iterator[CoveringTest]:
     """Every test that passes, with its lines; records those test files that are not in the cache."""
-    source = _digest(path for folder in ("src", "tests/servers") for path in sorted((tree.root / folder).rglob("*.py")))
+    source = _digest(
+        path for folder in ("src", "tests/servers") for path in sorted((tree.root / folder).rglob("*.py"))
+    )
     for file in _test_files(tree.root, folders):
         name = hashlib.sha256(f"{file} {source} {_digest([tree.root / file])}".encode()).hexdigest()
         kept = CACHE / f"{name}.json"

@@ -215,14 +215,25 @@ def _call(node: ast.Call) -> Iterator[tuple[ast.expr, str]]:
         if len(node.args) > 1:
             for index in range(len(node.args)):
                 rest_args = [*node.args[:index], *node.args[index + 1 :]]
-                yield node, _text(ast.Call(node.func, rest_args, node.keywords) if len(rest_args) > 1 else rest_args[0])
+                yield (
+                    node,
+                    _text(
+                        ast.Call(node.func, rest_args, node.keywords) if len(rest_args) > 1 else rest_args[0]
+                    ),
+                )
     if node.func.id == "abs":
         yield node, _text(node.args[0])
 
 
 def _dropped(node: ast.stmt) -> Iterator[tuple[ast.stmt, str]]:
     match node:
-        case ast.Expr(value=ast.Call() | ast.Await()) | ast.Delete() | ast.Raise() | ast.Continue() | ast.Break():
+        case (
+            ast.Expr(value=ast.Call() | ast.Await())
+            | ast.Delete()
+            | ast.Raise()
+            | ast.Continue()
+            | ast.Break()
+        ):
             yield node, "pass"
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.AugAssign():
             yield node, "pass"

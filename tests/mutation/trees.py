@@ -18,7 +18,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-IMPORTED = ("apsw", "asyncio", "concurrent.futures", "hypothesis.strategies", "http.client", "msgspec", "sqlite3")
+IMPORTED = (
+    "apsw",
+    "asyncio",
+    "concurrent.futures",
+    "hypothesis.strategies",
+    "http.client",
+    "msgspec",
+    "sqlite3",
+)
 # What `os.waitstatus_to_exitcode` cannot say: the time was over.
 TIMED_OUT = 1000
 
@@ -87,7 +95,9 @@ class Tree:
         os.environ["PYTHONPATH"] = f"{self.root / 'src'}{os.pathsep}{self.root}"
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         sys.dont_write_bytecode = True
-        for name in [name for name in sys.modules if name.partition(".")[0].startswith(("tests", "tidemill"))]:
+        for name in [
+            name for name in sys.modules if name.partition(".")[0].startswith(("tests", "tidemill"))
+        ]:
             del sys.modules[name]
         sys.path[:0] = [str(self.root / "src"), str(self.root)]
 

@@ -32,14 +32,15 @@ steps = st.lists(
 
 
 def drive(limit: Limit, asked: list[Asked], start: float) -> list[Call]:
-    """Take whatever fits, give back what was not used, and say what reached the provider."""
+    """Take whatever fits by the room or by the wait, as `reserve` does, give back what was not used, and say what
+    reached the provider."""
     window: Kept = fresh(limit)
     calls, boot = [], 1000.0
     unused: list[tuple[int, float, float]] = []
     for number, (gap, units, jitter, used, later) in enumerate(asked):
         boot += gap
         now = Instant(start + boot, boot)
-        if units <= window.room(limit, now, GUARDS):
+        if units <= window.room(limit, now, GUARDS) or window.wait(limit, units, now, GUARDS) == 0:
             window, mark = window.taken(limit, units, now, GUARDS)
             share = 1.0 if used is None else used
             unused.append((number + later, units * (1 - share), mark))
@@ -79,9 +80,14 @@ def test_a_bucket_never_empties_the_providers(asked: list[Asked]) -> None:
 @settings(max_examples=200, deadline=None)
 def test_a_calendar_counter_holds_on_every_local_day(zone: str, data: st.DataObject) -> None:
     limit = Limit.requests(12, per=Day(zone))
-    start = data.draw(st.integers(1_767_000_000, 1_799_000_000))  # all of 2026
-    asked = [(step[0] * 300, *step[1:]) for step in data.draw(steps)]
-    skew = data.draw(st.floats(-4.0, 4.0))  # the provider's clock is not ours
+    start: float = data.draw(st.integers(1_767_000_000, 1_799_000_000))  # all of 2026
+    asked: list[Asked] = [(step[0] * 300, *step[1:]) for step in data.draw(steps)]
+    skew = data.draw(
+        st.sampled_from([-GUARDS.midnight, 0.0, GUARDS.midnight])
+    )  # the provider's clock is not ours
+    if data.draw(st.booleans()):  # the first call comes where only the jitter keeps it back
+        start = period_at(Day(zone), start).end - 1000.0 - GUARDS.midnight - 0.4
+        asked.insert(0, (0.0, 6.0, GUARDS.jitter, None, 0))
     days: dict[float, float] = {}
     for arrives, units in drive(limit, asked, start):
         day = period_at(Day(zone), start + arrives + skew).start
