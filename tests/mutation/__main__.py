@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import time
 import tomllib
@@ -22,7 +23,7 @@ import pytest
 from tests.mutation.coverage import QUIET, CoveringTest, covering, recorded
 from tests.mutation.mutants import Mutant, choose, mutants_of
 from tests.mutation.plugin import Selection, register_profile
-from tests.mutation.trees import TIMED_OUT, Run, Tree, import_packages, trees
+from tests.mutation.trees import Run, Tree, import_packages, trees
 
 PROJECT = Path(__file__).parents[2]
 PACKAGES = ("core", "engine", "worker", "feedback")
@@ -124,6 +125,7 @@ def main() -> None:
     asked = _arguments()
     began = time.monotonic()
     print(f"seed {asked.seed}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # removes the copies
     import_packages()
     with trees(PROJECT, asked.jobs) as copies:
         root = copies[0].root
@@ -132,7 +134,8 @@ def main() -> None:
         wanted = [
             path for path in watched if not asked.only or any(path.startswith(one) for one in asked.only)
         ]
-        chosen = choose([one for path in wanted for one in mutants_of(root, path)], asked.seed, asked.mutants)
+        every = [one for path in wanted for one in mutants_of(root, path)]
+        chosen = _repeated(every, asked.again) if asked.again else choose(every, asked.seed, asked.mutants)
         print(
             f"{len(tests)} tests, {len(chosen)} mutants, {time.monotonic() - began:.0f} s to prepare",
             flush=True,
@@ -151,6 +154,7 @@ def _arguments() -> argparse.Namespace:
     read.add_argument(
         "--seed", type=int, default=random.SystemRandom().randrange(10**6), help="repeats a choice"
     )
+    read.add_argument("--again", type=Path, help="the survivors in the output of an earlier run, and no others")
     read.add_argument(
         "--only", action="append", default=[], help="a path that mutants must begin with; may repeat"
     )
@@ -161,6 +165,10 @@ def _arguments() -> argparse.Namespace:
     )
     read.add_argument("--jobs", type=int, default=1, help="mutants at once")
     return read.parse_args()
+
+
+def _repeated(every: Sequence[Mutant], output: Path) -> list[Mutant]:
+    return [one for one in every if f"survived {one}  (" in output.read_text()]
 
 
 def _run(

@@ -1,6 +1,6 @@
 """Which tests run which lines, recorded once for each test file and kept in a temporary folder.
 
-A record holds until the source or that test file changes.
+A record holds until that test file or one of the watched source files changes.
 """
 
 from __future__ import annotations
@@ -59,12 +59,9 @@ def covering(tests: Sequence[CoveringTest], mutant: Mutant) -> list[CoveringTest
 
 def recorded(tree: Tree, watched: Sequence[str], folders: Sequence[str]) -> Iterator[CoveringTest]:
     """Every test that passes, with its lines; records those test files that are not in the cache."""
-    source = _digest(
-        path for folder in ("src", "tests/servers") for path in sorted((tree.root / folder).rglob("*.py"))
-    )
-    for file in _test_files(tree.root, folders):
-        name = hashlib.sha256(f"{file} {source} {_digest([tree.root / file])}".encode()).hexdigest()
-        kept = CACHE / f"{name}.json"
+    for file in _files(tree.root, folders, "test_*.py"):
+        name = f"{file} {_digest(tree.root, [*watched, file, *_suite(tree.root, file)])}"
+        kept = CACHE / f"{hashlib.sha256(name.encode()).hexdigest()}.json"
         if not kept.exists():
             print(f"recording {file}", flush=True)
             _record(tree, watched, file, kept)
@@ -75,11 +72,12 @@ def recorded(tree: Tree, watched: Sequence[str], folders: Sequence[str]) -> Iter
 
 
 def _record(tree: Tree, watched: Sequence[str], file: str, kept: Path) -> None:
+    kept.parent.mkdir(parents=True, exist_ok=True)
+
     def run() -> int:
         register_profile()
         record = LineRecord(tree.root, watched)
         pytest.main([one for one in QUIET if one != "-x"] + [file], plugins=[record])
-        kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(record.tests))
         return 0
 
@@ -87,19 +85,26 @@ def _record(tree: Tree, watched: Sequence[str], file: str, kept: Path) -> None:
     while process.poll() is None:
         time.sleep(0.02)
     if not kept.exists():
-        print(f"no lines of {file}: its tests are not used")
+        print(f"no lines of {file}: its tests are not used", flush=True)
+        kept.write_text("{}")
 
 
-def _test_files(root: Path, folders: Sequence[str]) -> list[str]:
+def _suite(root: Path, file: str) -> list[str]:
+    """Where the tests of a file stand when they are not in it."""
+    folder = "src/tidemill/testing/conformance"
+    return _files(root, [folder], "*.py") if file.startswith("tests/conformance") else []
+
+
+def _files(root: Path, folders: Sequence[str], pattern: str) -> list[str]:
     found: list[Path] = []
     for folder in folders:
         path = root / folder
-        found += [path] if path.is_file() else sorted(path.rglob("test_*.py"))
+        found += [path] if path.is_file() else sorted(path.rglob(pattern))
     return [str(path.relative_to(root)) for path in found]
 
 
-def _digest(paths: Iterator[Path] | Sequence[Path]) -> str:
+def _digest(root: Path, files: Sequence[str]) -> str:
     whole = hashlib.sha256()
-    for path in paths:
-        whole.update(path.read_bytes())
+    for file in files:
+        whole.update((root / file).read_bytes())
     return whole.hexdigest()

@@ -137,6 +137,9 @@ def test_a_big_call_knows_when_the_ramp_lets_it_in() -> None:
     answer = accounts.ask(pool, replace(full, breaker=account.breaker), Ask("b", {"tokens": 500}, 5), at(40))
     assert isinstance(answer, Denied)
     assert 20 < answer.wait < 22, "what is in the window must pass as well"
+    answer = accounts.ask(pool, replace(full, breaker=account.breaker), Ask("c", {"tokens": 800}, 5), at(40))
+    assert isinstance(answer, Denied)
+    assert 20 < answer.wait < 22, "it passes while the ramp is waited for"
 
 
 def test_n6_what_is_over_is_cleared_and_a_persons_mark_stays() -> None:

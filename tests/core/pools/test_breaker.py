@@ -29,7 +29,7 @@ from tidemill.core.breaker import (
     tidied,
     unprobed,
 )
-from tidemill.core.calendars import Day, Month
+from tidemill.core.calendars import Calendar, Day, Month, Week, period_at
 from tidemill.core.closing import Seen, day_used
 from tidemill.core.daytime import TimeOfDay
 from tidemill.core.limits import Limit
@@ -174,6 +174,30 @@ def test_a_days_quota_is_back_after_midnight_in_the_providers_zone(met: str, res
     """N4: also where the day has 23 or 25 hours."""
     breaker = trip(Refusal(reason=Reason.DAY_QUOTA), now=at(0, local(met)))
     assert closed_until(breaker) == local(resumes)
+
+
+@given(
+    tokens=st.sampled_from([Day("UTC"), Week("Asia/Shanghai"), Month("UTC")]),
+    requests=st.sampled_from([Day(ANGELES), Week("UTC"), Month("Asia/Shanghai")]),
+    start=st.integers(1_767_000_000, 1_799_000_000),
+)
+def test_a_refusal_that_names_its_unit_waits_for_that_units_calendar(
+    tokens: Calendar, requests: Calendar, start: int
+) -> None:
+    """A month of tokens that is used up does not open at midnight because requests are counted by the day."""
+    pool = PoolSettings(limits=(Limit.tokens(1e6, per=tokens), Limit.requests(250, per=requests)))
+    for unit, calendar in (("tokens", tokens), ("requests", requests)):
+        breaker = trip(Refusal(reason=Reason.DAY_QUOTA, unit=unit), pool, now=at(0, start))
+        assert closed_until(breaker) == period_at(calendar, start).end + 300
+
+
+def test_a_refusal_that_names_no_unit_waits_for_the_next_day() -> None:
+    pool = PoolSettings(
+        limits=(Limit.tokens(1e6, per=Month(ANGELES)), Limit.requests(250, per=Day(ANGELES)))
+    )
+    for unit in (None, "characters"):
+        breaker = trip(Refusal(reason=Reason.DAY_QUOTA, unit=unit), pool)
+        assert closed_until(breaker) == local("2026-11-17T00:05")
 
 
 def test_a_day_of_25_hours_is_waited_out() -> None:

@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tidemill.core import accounts
 from tidemill.core.accounts import Account, HandClosure, Taken
@@ -82,6 +83,25 @@ def test_a_large_call_takes_its_whole_place() -> None:
     pool = known(Limit.tokens(10, per="minute"))
     three = Line(work=(Work(30.0, (Need("api", None, {"tokens": 3.0}),)),), priority=5)
     assert seconds(pool, three) == [pytest.approx(9 * 60.6, rel=0.01)]
+
+
+def test_a_window_that_is_taken_as_a_flow_counts_half_a_slot_too() -> None:
+    """Of so many windows the half slot of each adds up: 3 s in a thousand windows."""
+    [took] = seconds(known(Limit.requests(3, per="second")), line(3000))
+    assert took == pytest.approx(999 * 1.5 * (1 + 1 / 512), rel=3e-4)
+
+
+def test_what_is_kept_back_from_one_line_is_not_from_a_more_urgent_one() -> None:
+    """Three urgent calls of three fit into ten units, whatever part of them the others must leave alone."""
+    settings = PoolSettings(limits=(Limit.tokens(10, per="minute"),), held_back=0.5, urgent=1)
+    pool = replace(known(Limit.tokens(10, per="minute")), declared=settings, settings=settings)
+    urgent, other = (
+        Line(work=(Work(calls, (Need("api", None, {"tokens": 3.0}),)),), priority=priority)
+        for calls, priority in ((9.0, 1), (1.0, 5))
+    )
+    for lines in ([urgent, other], [other, urgent]):
+        took = dict(zip((one.priority for one in lines), seconds(pool, *lines), strict=True))
+        assert took[1] == pytest.approx(2 * 60.6, rel=0.01)
 
 
 def test_calls_at_once_go_by_how_long_they_take() -> None:

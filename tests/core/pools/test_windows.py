@@ -204,6 +204,21 @@ def test_what_comes_back_late_to_a_bucket_is_not_had_twice(calls: list[tuple[flo
         assert level >= -1e-6
 
 
+@given(st.lists(st.floats(0.0, 20.0), min_size=2, max_size=8).map(sorted))
+def test_what_comes_back_to_a_bucket_goes_without_one_inflow_only(ends: list[float]) -> None:
+    """Calls that were under way together lose what flowed in meanwhile once, and not once each."""
+    limit = Limit.tokens(1200, per="minute", shape="bucket")
+    window: Kept = fresh(limit)
+    for _ in ends:
+        window, mark = window.taken(limit, 420.0, Instant(1000.0, 1000.0), GUARDS)
+    last = Instant(0.0, 1000.0 + ends[-1])
+    before = window.room(limit, last, GUARDS)
+    for end in ends:
+        window = window.returned(limit, 420.0, mark, Instant(0.0, 1000.0 + end))
+    came_back = window.room(limit, last, GUARDS) - before
+    assert came_back == pytest.approx(420.0 * len(ends) - ends[-1] * 20)
+
+
 @given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, GUARDS.jitter)), max_size=60), st.integers(1, 600))
 @settings(max_examples=300, deadline=None)
 def test_a_pace_holds_where_a_minute_is_enforced_as_seconds(gaps: list[Call], amount: int) -> None:
