@@ -116,7 +116,7 @@ async def test_of_a_cancel(
 async def test_of_a_cancel_that_another_writer_forestalled(
     app: Tidemill, studio: Studio, kit: AsyncKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request is lost and the flow goes on to its next revision: that is not the cancel that was asked for."""
+    """The request is lost, and the next revision of the flow is not the cancel that was asked for."""
     handle = await dub(app, studio)
     inner, lost = MemoryStore.advance, list[Advance]()
 

@@ -49,7 +49,7 @@ class TestChains:
     async def test_a_step_with_a_payload_above_what_goes_at_once_is_made_alone(
         self, app: Tidemill, kit: AsyncKit
     ) -> None:
-        """A task may take more than a flow sends in one go: such a job goes by itself, and the others after it."""
+        """A task may take more than a flow sends in one go: such a job goes by itself."""
 
         @app.task(retry=ONCE)
         async def write() -> list[str]:

@@ -1,7 +1,7 @@
-"""`python -m tests.mutation [--mutants 300] [--seed N] [--only path] [--seconds S] [--jobs 1]`: the mutation run.
+"""`python -m tests.mutation [--mutants 300] [--seed N] [--only path] [--seconds S] [--jobs 1]`
 
-Changes one line at a time in a copy of the project, runs the tests that run that line, and prints the changes that
-no test noticed. A mutant that runs too long counts as noticed.
+Changes one line at a time in a copy of the project, runs the tests that run that line, and prints the changes
+that no test noticed. A mutant that runs too long counts as noticed.
 """
 
 from __future__ import annotations
@@ -12,18 +12,13 @@ import signal
 import sys
 import time
 import tomllib
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
-from tests.mutation.coverage import QUIET, CoveringTest, covering, recorded
+from tests.mutation.coverage import CoveringTest, recorded
 from tests.mutation.mutants import Mutant, choose, mutants_of
-from tests.mutation.plugin import Selection, register_profile
-from tests.mutation.trees import Run, Tree, import_packages, trees
+from tests.mutation.trees import Tree, import_packages, trees
+from tests.mutation.trials import Counts, Trial, Verdict, trial_of
 
 PROJECT = Path(__file__).parents[2]
 PACKAGES = ("core", "engine", "worker", "feedback")
@@ -45,80 +40,6 @@ TESTS = (
     "tests/client",
 )
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
-FIRST_SECONDS, FIRST_FILES = 4.0, 4
-
-
-class Verdict(StrEnum):
-    CAUGHT = "caught"
-    SURVIVED = "survived"
-    EQUIVALENT = "equivalent"
-
-
-@dataclass(slots=True)
-class Trial:
-    """One mutant on its way through the batches of tests that run its line."""
-
-    mutant: Mutant
-    batches: list[list[CoveringTest]]
-    tests: int
-    tree: Tree
-    run: Run | None = None
-
-    def start(self) -> None:
-        batch = self.batches.pop(0)
-        names = [test.name for test in batch]
-        files = list(dict.fromkeys(test.file for test in batch))
-
-        def run() -> int:
-            register_profile()
-            return int(pytest.main([*QUIET, *files], plugins=[Selection(names)]))
-
-        self.run = self.tree.start(run, 30 + 4 * sum(test.seconds for test in batch))
-
-    def verdict(self) -> Verdict | None:
-        """None while tests still run."""
-        if self.run is None:
-            return Verdict.SURVIVED
-        code = self.run.poll()
-        if code is None:
-            return None
-        if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            if not self.batches:
-                return Verdict.SURVIVED
-            self.start()
-            return None
-        return Verdict.CAUGHT
-
-
-@dataclass(slots=True)
-class Counts:
-    """The verdicts per package."""
-
-    verdicts: Counter[tuple[str, Verdict]] = field(default_factory=Counter)
-    survivors: list[str] = field(default_factory=list)
-
-    def add(self, mutant: Mutant, verdict: Verdict, tests: int) -> None:
-        self.verdicts[mutant.path.split("/")[2], verdict] += 1
-        if verdict is Verdict.SURVIVED:
-            self.survivors.append(f"{mutant}  ({tests} tests ran the line)")
-            print(f"survived {self.survivors[-1]}", flush=True)
-
-    def report(self) -> None:
-        print(f"\n{len(self.survivors)} survivors")
-        for survivor in sorted(self.survivors):
-            print(survivor)
-        print(
-            f"\n{'package':10} {'mutants':>8} {'caught':>8} {'survived':>9} {'equivalent':>11} {'caught of the rest':>19}"
-        )
-        packages = sorted({package for package, _ in self.verdicts})
-        for package in [*packages, "all"]:
-            caught, survived, equivalent = (
-                sum(self.verdicts[one, verdict] for one in (packages if package == "all" else [package]))
-                for verdict in Verdict
-            )
-            share = 100 * caught / max(1, caught + survived)
-            whole = caught + survived + equivalent
-            print(f"{package:10} {whole:8} {caught:8} {survived:9} {equivalent:11} {share:17.1f} %")
 
 
 def main() -> None:
@@ -154,7 +75,7 @@ def _arguments() -> argparse.Namespace:
     read.add_argument(
         "--seed", type=int, default=random.SystemRandom().randrange(10**6), help="repeats a choice"
     )
-    read.add_argument("--again", type=Path, help="the survivors in the output of an earlier run, and no others")
+    read.add_argument("--again", type=Path, help="the output of a run: tries its survivors only")
     read.add_argument(
         "--only", action="append", default=[], help="a path that mutants must begin with; may repeat"
     )
@@ -187,7 +108,7 @@ def _run(
             if (mutant.path, mutant.original, mutant.mutated) in allowed:
                 counts.add(mutant, Verdict.EQUIVALENT, 0)
             else:
-                trials.append(_trial(mutant, tests, free.pop(), asked.budget))
+                trials.append(trial_of(mutant, tests, free.pop(), asked.budget))
         for trial in list(trials):
             verdict = trial.verdict()
             if verdict is not None:
@@ -196,31 +117,6 @@ def _run(
                 trials.remove(trial)
                 free.append(trial.tree)
         time.sleep(0.02)
-
-
-def _trial(mutant: Mutant, tests: Sequence[CoveringTest], tree: Tree, budget: float) -> Trial:
-    found = covering(tests, mutant)
-    trial = Trial(mutant, list(_batches(found, budget)), len(found), tree)
-    if trial.batches:
-        tree.change(mutant.path, mutant.source(tree.root))
-        trial.start()
-    return trial
-
-
-def _batches(found: Sequence[CoveringTest], budget: float) -> Iterator[list[CoveringTest]]:
-    """A short batch from few files, which catches most mutants, and one with the rest up to the budget."""
-    first: list[CoveringTest] = []
-    rest: list[CoveringTest] = []
-    seconds = 0.0
-    files: set[str] = set()
-    for test in found:
-        seconds += test.seconds
-        if seconds <= FIRST_SECONDS and (test.file in files or len(files) < FIRST_FILES):
-            files.add(test.file)
-            first.append(test)
-        elif seconds <= budget:
-            rest.append(test)
-    yield from (batch for batch in (first, rest) if batch)
 
 
 def equivalents() -> list[dict[str, str]]:

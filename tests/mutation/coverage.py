@@ -23,13 +23,13 @@ from tests.mutation.trees import Tree
 CACHE = Path(tempfile.gettempdir()) / "tidemill-mutants-lines"
 QUIET = ["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not alone"]
 RECORD_SECONDS = 1200.0
-# Below this many seconds a test is cheap, and which of the cheap ones comes first is decided by their subject.
+# Below this many seconds a test is cheap, and the narrower of two cheap ones comes first.
 CHEAP_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class CoveringTest:
-    """`width` is how many lines of the source the test runs: a narrow test is more likely to be about the line."""
+    """`width` is how many lines of the source the test runs: a narrow test is likely to be about the line."""
 
     name: str
     seconds: float

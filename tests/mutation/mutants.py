@@ -164,6 +164,20 @@ def _lines_of(statement: ast.stmt, node: ast.expr | ast.stmt) -> tuple[int, int]
 def changes(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
     """What may replace which node; the text stands in brackets where it has to."""
     match node:
+        case ast.If() | ast.IfExp():
+            yield node.test, f"(not {_text(node.test)})"
+        case ast.comprehension():
+            yield from ((condition, "True") for condition in node.ifs)
+        case ast.Call():
+            yield from _call(node)
+        case ast.expr():
+            yield from _expression(node)
+    if isinstance(node, ast.stmt):
+        yield from _dropped(node)
+
+
+def _expression(node: ast.expr) -> Iterator[tuple[ast.expr, str]]:
+    match node:
         case ast.Compare():
             for index, operator in enumerate(node.ops):
                 other = COMPARISONS[type(operator)]()
@@ -173,19 +187,10 @@ def changes(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
             yield from _boolean(node)
         case ast.UnaryOp(op=ast.Not()):
             yield node, _text(node.operand)
-        case ast.If() | ast.IfExp():
-            yield node.test, f"(not {_text(node.test)})"
-        case ast.comprehension():
-            for condition in node.ifs:
-                yield condition, "True"
         case ast.BinOp() if type(node.op) in ARITHMETIC and not _is_text(node):
             yield node, _text(ast.BinOp(node.left, ARITHMETIC[type(node.op)](), node.right))
         case ast.Constant():
             yield from _constant(node)
-        case ast.Call():
-            yield from _call(node)
-        case ast.stmt():
-            yield from _dropped(node)
 
 
 def _boolean(node: ast.BoolOp) -> Iterator[tuple[ast.expr, str]]:

@@ -1,4 +1,4 @@
-"""The pytest plugins of a mutation run: one records which lines each test runs, one picks and orders tests."""
+"""The pytest plugins of a mutation run: one records the lines of each test, one picks and orders tests."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_i26_nothing_is_reclaimed_by_an_old_look_at_the_clocks(virtually: Virtua
 
 
 def test_a_duty_is_ours_from_when_it_was_asked_for(virtually: Virtually) -> None:
-    """The store counts the lease from some moment before its answer: counted from the answer, two would lead."""
+    """The store counts the lease from before its answer: counted from the answer, two would lead."""
 
     async def scenario(bench: Bench) -> None:
         class Slow(MemoryStore):

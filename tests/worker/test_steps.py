@@ -244,7 +244,7 @@ def test_a_cancelled_attempt_keeps_what_it_had_paid_for(virtually: Virtually) ->
 
 
 def test_a_step_that_was_begun_for_a_cancelled_attempt_is_forgotten(virtually: Virtually) -> None:
-    """The store has it begun when the attempt is cancelled, and nothing was called: the next attempt calls."""
+    """The store has it begun when the attempt is cancelled, and nothing was called: the next one calls."""
 
     async def scenario(bench: Bench) -> None:
         class Slow(MemoryStore):

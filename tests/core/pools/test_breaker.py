@@ -192,9 +192,7 @@ def test_a_refusal_that_names_its_unit_waits_for_that_units_calendar(
 
 
 def test_a_refusal_that_names_no_unit_waits_for_the_next_day() -> None:
-    pool = PoolSettings(
-        limits=(Limit.tokens(1e6, per=Month(ANGELES)), Limit.requests(250, per=Day(ANGELES)))
-    )
+    pool = PoolSettings(limits=(Limit.tokens(1e6, per=Month(ANGELES)), Limit.requests(250, per=Day(ANGELES))))
     for unit in (None, "characters"):
         breaker = trip(Refusal(reason=Reason.DAY_QUOTA, unit=unit), pool)
         assert closed_until(breaker) == local("2026-11-17T00:05")

@@ -69,8 +69,8 @@ class Clocks:
 def test_i26_no_day_is_used_twice_when_the_wall_is_set(
     asked: list[tuple[float | tuple[str, float], float, int, float]], skew: float
 ) -> None:
-    """The provider's clock was never set, and is up to five seconds from ours. If the wall that was set is the
-    right one, what is taken after that keeps its days too."""
+    """The provider's clock was never set, and is up to five seconds from ours. If the wall that was set is
+    the right one, what is taken after that keeps its days too."""
     clocks, state = Clocks(), PoolState()
     by_provider: Counter[float] = Counter()
     by_shown: Counter[float] = Counter()
@@ -93,8 +93,8 @@ def test_i26_no_day_is_used_twice_when_the_wall_is_set(
 def test_a_calendars_wait_is_never_too_long_when_the_wall_is_set(
     asked: list[tuple[float | tuple[str, float], float, int, float]], units: float
 ) -> None:
-    """It is above 0 where the room is too small, the units do not fit before it is over, and whoever asks again
-    after it gets them in the end."""
+    """It is above 0 where the room is too small, the units do not fit before it is over, and after a few such
+    waits they do."""
     clocks, window = Clocks(), CalendarCount()
     for move, set_by, taken, _ in asked:
         clocks.go_on(move)
@@ -120,7 +120,7 @@ def test_i26_between_the_turns_of_both_walls_nothing_is_taken() -> None:
 
 
 def test_nothing_is_taken_that_may_arrive_on_the_next_day() -> None:
-    """The guard before midnight holds for a provider whose clock is ahead and a call that takes its jitter."""
+    """The guard before midnight is for a provider whose clock is ahead and a call that takes its jitter."""
     end = period_at(Day("UTC"), NOON).end
     for before, free in ((5.6, AMOUNT), (5.4, 0)):
         now = Instant(end - before, 1000.0)

@@ -32,7 +32,7 @@ steps = st.lists(
 
 
 def drive(limit: Limit, asked: list[Asked], start: float) -> list[Call]:
-    """Take whatever fits by the room or by the wait, as `reserve` does, give back what was not used, and say what
+    """Take what fits by the room or by the wait, as `reserve` does, give back what was not used, and say what
     reached the provider."""
     window: Kept = fresh(limit)
     calls, boot = [], 1000.0

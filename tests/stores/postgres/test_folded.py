@@ -234,7 +234,7 @@ async def test_j36_a_job_whose_time_is_over_while_it_runs_makes_no_claim_slow(
 
 
 async def test_i5_a_claim_of_another_number_does_not_settle_a_job_that_is_unfolded(store: Store) -> None:
-    """After a database was set back a fence may have been given twice: then only the claim tells them apart."""
+    """After a database was set back a fence may be given twice: then only the claim tells them apart."""
     jobs = await claimed(store, "a", "b")
     await store.extend(heartbeat(*jobs))
     others = [replace(job, claim=job.claim + 1) for job in jobs]
