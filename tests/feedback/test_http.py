@@ -8,6 +8,7 @@ import pytest
 
 from tidemill.core.refusals import Reason
 from tidemill.feedback import Stated, read
+from tidemill.feedback.parsing import LONGEST
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
 
@@ -113,3 +114,24 @@ def test_retry_after_wins_over_ratelimit() -> None:
     assert alone is not None
     assert both is not None
     assert (alone.retry_after, both.retry_after) == (30, 5)
+
+
+@pytest.mark.parametrize("reset", [10**9, 10**14])
+def test_a_reset_beyond_a_year_is_a_mistake_of_its_sender(reset: int) -> None:
+    limits = (
+        {"RateLimit": f'"default";r=0;t={reset}'},
+        {"RateLimit": f"limit=100, remaining=0, reset={reset}"},
+        {"RateLimit-Limit": "100", "RateLimit-Remaining": "0", "RateLimit-Reset": f"{reset}"},
+    )
+    for headers in limits:
+        [stated] = read((200, headers, None), now=0.0).stated
+        assert stated.resets_at is None or stated.resets_at <= LONGEST
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 413, 503, 529])
+@pytest.mark.parametrize("after", ["5", "100000"])
+def test_a_hint_changes_no_reason_that_the_status_says(status: int, after: str) -> None:
+    alone, hinted = (read((status, headers, ""), now=NOW).refusal for headers in ({}, {"Retry-After": after}))
+    assert alone is not None
+    assert hinted is not None
+    assert (hinted.reason, hinted.retry_after) == (alone.reason, float(after))

@@ -12,7 +12,8 @@ from tidemill.core.accounts import Account, Denied, HandClosure, Taken
 from tidemill.core.breaker import Breaker
 from tidemill.core.calendars import Day
 from tidemill.core.limits import Limit
-from tidemill.core.pools import PoolSettings
+from tidemill.core.pool_news import news_of
+from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.reserving import Ask, room
 from tidemill.core.spending import Observation
@@ -154,3 +155,24 @@ def test_n6_what_is_over_is_cleared_and_a_persons_mark_stays() -> None:
 def taken(answer: Taken | Denied) -> Taken:
     assert isinstance(answer, Taken)
     return answer
+
+
+@pytest.mark.parametrize("amount", [0.0, -1.0, math.inf, math.nan])
+def test_an_override_must_be_a_number_above_0(amount: float) -> None:
+    problem = PoolChanges(amounts={"requests per minute": amount}).problem(POOL)
+    assert problem == f"requests per minute: must be above 0, is {amount}; close the pool to allow nothing"
+    assert PoolChanges(amounts={"requests per minute": 0.5}).problem(POOL) is None
+
+
+def test_a_pool_that_opens_on_a_ramp_it_was_on_before_begins_none() -> None:
+    closed = refused(Account(), Refusal(reason=Reason.RATE, retry_after=5), 0)
+    opened = replace(closed, breaker=replace(closed.breaker, closures=()))
+
+    def ramps(before: float | None, after: float | None) -> list[bool]:
+        old = replace(closed, breaker=replace(closed.breaker, ramp=before))
+        new = replace(opened, breaker=replace(opened.breaker, ramp=after))
+        return [news.ramp for news in news_of(("gemini", None), "a", old, new)]
+
+    assert ramps(None, 50.0) == [True]
+    assert ramps(50.0, 50.0) == [False]
+    assert ramps(None, None) == [False]

@@ -132,6 +132,13 @@ def test_a_hint_is_a_floor_whatever_the_reason(
         now = Instant(closed_until(breaker), now.boot + closed_until(breaker) - now.wall)
 
 
+@pytest.mark.parametrize(
+    ("hour", "minute", "good"), [(0, 0, True), (23, 59, True), (24, 0, False), (0, 60, False)]
+)
+def test_a_time_of_day_goes_from_midnight_to_the_last_minute(hour: int, minute: int, good: bool) -> None:
+    assert (TimeOfDay(hour, minute).problem() is None) is good
+
+
 def test_which_reasons_spend_an_attempt() -> None:
     for reason in Reason:
         spent = spends_attempt(Breaker(), Refusal(reason=reason), at(0))
@@ -519,6 +526,14 @@ def test_i26_a_day_ends_when_both_clocks_say_so_and_no_hour_later(by: float, lon
         assert closure.holds(at(seconds).wall + by) is holds
     again = stepped(stepped(breaker, 5, by), ends + 1, by)
     assert not again.closures[0].holds(at(ends + 1).wall + by), "looking at it changes nothing"
+
+
+def test_i26_a_stated_time_of_day_holds_by_the_wall_too() -> None:
+    """A wall that was set back may have been wrong when the time was stated; for an hour at most."""
+    breaker = trip(Refusal(reason=Reason.STATED, resets_at=START + 1800))
+    for seconds, holds in ((1801, True), (1800 + 599, True), (1800 + 602, False)):
+        (closure,) = stepped(breaker, seconds, -600.0).closures
+        assert closure.holds(at(seconds).wall - 600) is holds
 
 
 def test_i26_after_another_boot_the_wall_decides() -> None:
