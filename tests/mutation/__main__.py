@@ -29,6 +29,7 @@ TESTS = (
     "tests/feedback",
     "tests/conformance/test_memory.py",
     "tests/conformance/test_sqlite.py",
+    "tests/access/test_redacting.py",
     "tests/forecast",
     "tests/stores/memory",
     "tests/worker",

@@ -78,7 +78,7 @@ class LineRecord:
             return (yield)
         finally:
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
             test["seconds"] = round(time.perf_counter() - began, 4)
             test["lines"] = self._bits()
 

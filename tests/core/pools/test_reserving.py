@@ -252,3 +252,17 @@ def test_a_job_given_back_takes_the_place_of_its_line() -> None:
     answer = reserve(pool, state, older, at(61))
     assert isinstance(answer, Granted)
     assert answer.state.hold is None
+
+
+@pytest.mark.parametrize("end", [settle, release, count_anew])
+def test_a_call_that_costs_nothing_of_a_limit_gives_nothing_back_to_it(end: object) -> None:
+    """It may still cost something of another limit."""
+    state = granted(MODEL, PoolState(), 5_000).state
+    free = granted(MODEL, state, 0)
+    if end is settle:
+        after = settle(MODEL, free.state, free.reservation, {"tokens": 0.0}, at(1))
+    elif end is release:
+        after = release(MODEL, free.state, free.reservation, at(1))
+    else:
+        after = count_anew(MODEL, free.state, free.reservation, at(1))
+    assert room(MODEL, after, at(1))[PER_MINUTE] == 5_000
