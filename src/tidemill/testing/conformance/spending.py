@@ -169,6 +169,15 @@ class TestLostHolders:
         await drive.store.reclaim(["w"])
         assert (await drive.pool("m")).reservations == 0
 
+    async def test_p14_a_cancelled_runs_units_end_with_the_boot(self, drive: Driver) -> None:
+        """Its worker ended with the boot, and no lease of that time says when."""
+        await begin(drive)
+        await drive.amend(Cancel(), "a")
+        drive.clock.reboot()
+        await drive.reopen()
+        await drive.store.reclaim()
+        assert (await drive.pool("m")).reservations == 0
+
     async def test_p14_i14_another_boot_gives_nothing_back(self, drive: Driver) -> None:
         """What a window of another boot has left nobody knows; what is held at once is known."""
         job = await begin(drive)
