@@ -31,7 +31,7 @@ def at(seconds: float) -> Instant:
 
 
 def test_what_a_call_holds_of_a_limit_that_is_taken_out_is_let_go() -> None:
-    """The reservation forgets it, so nobody would give it back when the limit is declared again."""
+    """The reservation forgets it, so it could not return the units to a limit that is declared again."""
     pool, without = PoolSettings(limits=LIMITS), PoolSettings(limits=LIMITS[:1])
     account, kept = _taken(pool)
     for before, after in ((pool, without), (without, pool)):

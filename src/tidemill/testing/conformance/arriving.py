@@ -71,7 +71,7 @@ class TestAdmit:
     async def test_j20_i3_an_id_that_is_remembered_makes_no_second_job(
         self, drive: Driver, arrive: Arrive
     ) -> None:
-        """Its job was pruned; what comes of it now, a job or a refusal, would be a second one."""
+        """The store pruned the job and remembers its id: another job or a refusal would be a second one."""
         await drive.store.declare({"q": QueueSettings(keep_done=Retention(age=0.0))})
         await drive.ended("a")
         assert (await drive.store.prune()).pruned == 1

@@ -128,7 +128,7 @@ class TestDeclaredPools:
         assert await drive.take() == []
 
     async def test_p1_i14_a_limit_taken_out_and_back_during_a_call_starts_unused(self, drive: Driver) -> None:
-        """What the call holds of it until its end is let go with it."""
+        """The pool releases the units that the call holds of this limit."""
         held = PoolSettings(
             limits=(Limit.requests(10, per="minute"), Limit.tokens(1000, per="minute", charge="completed"))
         )

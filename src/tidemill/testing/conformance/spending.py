@@ -170,7 +170,7 @@ class TestLostHolders:
         assert (await drive.pool("m")).reservations == 0
 
     async def test_p14_a_cancelled_runs_units_end_with_the_boot(self, drive: Driver) -> None:
-        """Its worker ended with the boot, and no lease of that time says when."""
+        """The worker died with the boot, so no lease of that boot has to be waited for."""
         await begin(drive)
         await drive.amend(Cancel(), "a")
         drive.clock.reboot()
