@@ -210,6 +210,17 @@ class TestObservations:
         assert await drive.settle(job, spent=Spent(observations=(seen,))) is Answer.STALE
         assert await drive.take() == []
 
+    async def test_p16_a_job_without_units_may_tell_of_a_pool_once(self, drive: Driver) -> None:
+        await drive.store.declare_pools({"m": PoolSettings(limits=(Limit.requests(10, per="minute"),))})
+        await drive.add("a")
+        job = await drive.take_one()
+        seen = Observation(pool="m", remaining={"requests per minute": 4})
+        assert await drive.settle(job, spent=Spent(observations=(seen,))) is Answer.OK
+        assert await drive.used("m", "requests per minute") == 6
+        drive.clock.advance(61)
+        assert await drive.settle(job, spent=Spent(observations=(seen,))) is Answer.AGAIN
+        assert await drive.used("m", "requests per minute") == 0
+
     async def test_p16_a_refund_is_booked_before_the_provider_is_believed(self, drive: Driver) -> None:
         job = await begin(drive)
         seen = Observation(pool="m", remaining={TOKENS: 8_800})
