@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -135,3 +136,15 @@ def test_a_hint_changes_no_reason_that_the_status_says(status: int, after: str) 
     assert alone is not None
     assert hinted is not None
     assert (hinted.reason, hinted.retry_after) == (alone.reason, float(after))
+
+
+@pytest.mark.parametrize("waits", [("5", "60", "30"), ("60", "5", "30")])
+def test_of_several_refusals_of_one_kind_the_longest_wait_counts(waits: tuple[str, ...]) -> None:
+    def refused(after: str) -> Exception:
+        error = Exception("refused")
+        error.response = SimpleNamespace(status_code=429, headers={"Retry-After": after})  # type: ignore[attr-defined]
+        return error
+
+    found = read(ExceptionGroup("several", [refused(after) for after in waits]), now=NOW).refusal
+    assert found is not None
+    assert found.retry_after == 60

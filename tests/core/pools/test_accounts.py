@@ -7,7 +7,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from tidemill.core import accounts, usage
+from tidemill.core import accounts, ledger, usage
 from tidemill.core.accounts import Account, Denied, HandClosure, Taken
 from tidemill.core.breaker import Breaker
 from tidemill.core.calendars import Day
@@ -16,7 +16,7 @@ from tidemill.core.pool_news import news_of
 from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.reserving import Ask, room
-from tidemill.core.spending import Observation
+from tidemill.core.spending import Observation, Spent, Usage
 from tidemill.core.windows import Instant
 
 POOL = PoolSettings(
@@ -176,3 +176,13 @@ def test_a_pool_that_opens_on_a_ramp_it_was_on_before_begins_none() -> None:
     assert ramps(None, 50.0) == [True]
     assert ramps(50.0, 50.0) == [False]
     assert ramps(None, None) == [False]
+
+
+@pytest.mark.parametrize(("used", "left"), [(100.0, 900.0), (30.0, 970.0), (150.0, 900.0)])
+def test_what_was_left_at_the_claim_grows_by_what_the_call_did_not_use(used: float, left: float) -> None:
+    pool = PoolSettings(limits=(Limit.tokens(1000, per="minute"),))
+    answer = taken(accounts.ask(pool, Account(), Ask("a", {"tokens": 100}, 5), at(0)))
+    ended = [ledger.Reserved("m", None, answer.reservation)]
+    spent = Spent(usages=(Usage(pool="m", units={"tokens": used}),))
+    assert ledger._left(pool, ended, spent) == {"tokens per minute": left}
+    assert ledger._left(pool, ended, Spent()) == {"tokens per minute": 900.0}
