@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidemill.core.refusals import Reason
+from tidemill.core.refusals import Reason, Refusal
 from tidemill.feedback import Stated, read
+from tidemill.feedback.classify import _gravity
 from tidemill.feedback.parsing import LONGEST
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
@@ -148,3 +149,10 @@ def test_of_several_refusals_of_one_kind_the_longest_wait_counts(waits: tuple[st
     found = read(ExceptionGroup("several", [refused(after) for after in waits]), now=NOW).refusal
     assert found is not None
     assert found.retry_after == 60
+
+
+def test_of_two_stated_resets_the_later_one_counts() -> None:
+    early, late = (Refusal(reason=Reason.STATED, resets_at=NOW + seconds) for seconds in (60, 3600))
+    assert max((late, early), key=_gravity) is late
+    assert max((early, late), key=_gravity) is late
+    assert _gravity(Refusal(reason=Reason.STATED)) < _gravity(early)
