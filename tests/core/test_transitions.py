@@ -227,3 +227,13 @@ def test_an_unknown_task_is_tried_ever_less_often_for_a_day() -> None:
     assert waits[-1] == 30.0
     assert now - NOW >= transitions.UNKNOWN_TASK_PATIENCE
     assert (job.reason, job.attempts) == (transitions.UNKNOWN_TASK, 0)
+
+
+def test_i4_a_job_that_is_retried_by_hand_begins_anew() -> None:
+    """Nothing of the earlier run counts against it, not even how long its task was unknown."""
+    failed = transitions.settled(running(unknown_for=5.0), Fail(OOPS), SETTINGS, NOW)
+    again = changed(RetryNow(), failed, NOW + 1)
+    assert again is not None
+    assert (again.state, again.generation) == (State.READY, failed.generation + 1)
+    assert (again.attempts, again.crashes, again.unknown_for, again.claim) == (0, 0, 0.0, 0)
+    assert (again.error, again.finished, again.started, again.reason) == (None, None, None, None)

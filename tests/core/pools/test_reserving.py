@@ -266,3 +266,17 @@ def test_a_call_that_costs_nothing_of_a_limit_gives_nothing_back_to_it(end: obje
     else:
         after = count_anew(MODEL, free.state, free.reservation, at(1))
     assert room(MODEL, after, at(1))[PER_MINUTE] == 5_000
+
+
+def test_a_place_is_kept_for_the_call_that_needs_the_larger_share_of_a_limit() -> None:
+    """Two of three places are a larger share than 5 000 of 10 000 tokens."""
+    pool = PoolSettings(limits=(Limit.tokens(10_000, per="minute"), Limit.concurrent(3)))
+    full = PoolState()
+    for _ in range(3):
+        answer = reserve(pool, full, Ask("first", {"tokens": 100}, 5), at(0))
+        assert isinstance(answer, Granted)
+        full = answer.state
+    slots = refused(pool, full, Ask("slots", {"tokens": 100, "concurrent": 2}, 5)).state
+    tokens = refused(pool, slots, Ask("tokens", {"tokens": 5_000}, 5)).state
+    assert tokens.hold is not None
+    assert tokens.hold.job == "slots"
