@@ -6,9 +6,11 @@ CHAOS_SECONDS ?= 240
 CHAOS_RATE ?= 500
 HISTORIES ?= 10000
 LOCKSTEP ?= 1000
+MUTANTS ?= 300
+JOBS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run-setup demo test check lint types layers docs api screenshots format bench bench-quota bench-pages chaos lock clean
+.PHONY: help setup run-setup demo test check lint types layers docs api screenshots format bench bench-quota bench-pages chaos mutants lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +78,9 @@ chaos: setup  ## the long run: kills and stops on every store, simulated histori
 		tests/quotas tests/schedules tests/flows/test_processes.py tests/flows/test_wide.py tests/stores/redis/test_short_steps.py tests/web/test_fuzz.py \
 		tests/apps/music/test_acceptance.py \
 		$(foreach store,sqlite redis postgres,tests/conformance/test_$(store).py::test_lockstep_with_memory)
+
+mutants: setup  ## change single lines of core, engine, worker and feedback and list what no test notices (MUTANTS, JOBS, ARGS)
+	@$(BIN)/python -m tests.mutation --mutants $(MUTANTS) --jobs $(JOBS) $(ARGS)
 
 lock:  ## resolve pyproject.toml into the constraints files; what is pinned stays while it fits
 	@scripts/lock

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tidemill.core import needs
 from tidemill.core.batching import MOST_ITEMS, Batching, by_calls, longest, needs_of_call, prefix, ripe_in
+from tidemill.core.demand import sampled
 from tidemill.core.job import Group, NewJob, lane_of, problem_with
 from tidemill.core.needs import Need, is_of_batches, key_of
 
@@ -144,3 +145,18 @@ def test_j13_a_rule_that_cannot_work_is_refused(rule: Batching, field: str) -> N
 def test_j13_a_task_of_batches_has_no_separator_in_its_name() -> None:
     job = NewJob(id="a", task="em\x1fbed", payload=b"{}", batching=Batching(max_items=2))
     assert "task" in (problem_with(Group("q", (job,))) or "")
+
+
+@pytest.mark.parametrize(("amount", "good"), [(0.0, True), (1.5, True), (-0.1, False), (float("inf"), False)])
+def test_what_a_call_costs_beside_its_items_is_0_or_more(amount: float, good: bool) -> None:
+    assert (Batching(max_items=2, call={"m": {"tokens": amount}}).problem() is None) is good
+
+
+@pytest.mark.parametrize(("lanes", "jobs"), [(0, 1000), (1, 1000), (10, 100), (200, 5), (10**6, 5)])
+def test_of_many_lanes_fewer_jobs_each_are_looked_at(lanes: int, jobs: int) -> None:
+    assert sampled(lanes) == jobs
+
+
+def test_a_key_must_not_hold_what_separates_the_parts_of_a_lane() -> None:
+    told = problem_with(Group("q", (NewJob(id="a", task="t", payload=b"{}", key="a\x1fb"),)))
+    assert told == "key: must not hold the character U+001F (job 'a')"

@@ -33,6 +33,9 @@ def test_boxes_stand_apart_and_within_the_picture(steps: Steps) -> None:
     for box in drawing.boxes:
         assert 0 < box.x < box.x + box.width < drawing.width
         assert 0 < box.y < box.y + box.height < drawing.height
+    assert min(box.x for box in drawing.boxes) == drawing.width - max(
+        box.x + box.width for box in drawing.boxes
+    )
     columns: dict[float, list[float]] = {}
     for box in drawing.boxes:
         columns.setdefault(box.x, []).append(box.y)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.core.lanes import OpenLane, pick
+from tidemill.core.lanes import PASS_AT_ONCE, OpenLane, pick
 
 
 class Entry(msgspec.Struct, frozen=True, order=True):
@@ -104,3 +105,22 @@ def test_a_long_lane_costs_what_is_taken_from_it() -> None:
 
     assert len(pick(setting.open_lanes(), 10, 0, fetch, lambda _: False).jobs) == 10
     assert sum(fetched) <= 22
+
+
+@pytest.mark.parametrize("most", [1, 3, 10])
+def test_no_more_jobs_are_taken_than_asked_for_however_many_calls_may_be(most: int) -> None:
+    setting = Setting(
+        {name: [Entry(0, seq) for seq in range(9)] for name in "ab"}, {"a": 0, "b": 0}, {"a": 9, "b": 9}
+    )
+    picked = pick(setting.open_lanes(), 10, 0, setting.fetch, lambda _: False, most=most)
+    assert len(picked.jobs) == most
+
+
+@pytest.mark.parametrize(("expired", "stopped"), [(PASS_AT_ONCE - 1, False), (PASS_AT_ONCE + 5, True)])
+def test_a_claim_stops_after_so_many_that_it_passes(expired: int, stopped: bool) -> None:
+    """A million expired jobs are not one step's work."""
+    jobs = [Entry(0, seq, expired=seq < expired) for seq in range(expired + 1)]
+    setting = Setting({"a": jobs}, {"a": 0}, {"a": 5})
+    picked = pick(setting.open_lanes(), 5, 0, setting.fetch, lambda entry: entry.expired)
+    assert (picked.stopped, len(picked.passed)) == (stopped, min(expired, PASS_AT_ONCE))
+    assert len(picked.jobs) == (not stopped)

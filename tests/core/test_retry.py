@@ -39,7 +39,7 @@ def test_a_huge_attempt_number_waits_for_the_cap_at_most(shape: Shape) -> None:
 @given(
     policy=st.builds(
         Retry,
-        attempts=st.integers(1, 20),
+        attempts=st.integers(21, 40),
         first=st.floats(0, 100),
         factor=st.floats(1, 5),
         cap=st.floats(0, 1000),
@@ -47,7 +47,7 @@ def test_a_huge_attempt_number_waits_for_the_cap_at_most(shape: Shape) -> None:
         jitter=st.floats(0, 1),
         priority_penalty=st.integers(0, 50_000),
     ),
-    attempt=st.integers(1, 30),
+    attempt=st.integers(1, 20),
     priority=st.integers(*PRIORITY_RANGE),
     chance=st.floats(0, 1, exclude_max=True),
 )
@@ -55,14 +55,21 @@ def test_a_decision_waits_no_less_than_the_policy_and_stays_in_range(
     policy: Retry, attempt: int, priority: int, chance: float
 ) -> None:
     decision = decide(policy, FAILURE, attempt, priority, chance)
-    if attempt >= policy.attempts:
-        assert decision.delay is None
-        assert decision.priority == priority
-        return
     wait = wait_before(policy, attempt)
     assert decision.delay is not None
     assert wait <= decision.delay <= wait * (1 + policy.jitter)
-    assert priority <= decision.priority <= PRIORITY_RANGE[1]
+    assert decision.priority == min(priority + policy.priority_penalty, PRIORITY_RANGE[1])
+
+
+@given(attempts=st.integers(1, 20), more=st.integers(0, 10), priority=st.integers(*PRIORITY_RANGE))
+def test_after_the_last_attempt_there_is_no_other(attempts: int, more: int, priority: int) -> None:
+    decision = decide(Retry(attempts=attempts, priority_penalty=3), FAILURE, attempts + more, priority, 0.5)
+    assert (decision.delay, decision.priority) == (None, priority)
+
+
+def test_a_penalty_ends_at_the_least_urgent_priority() -> None:
+    last = PRIORITY_RANGE[1]
+    assert decide(Retry(priority_penalty=2), FAILURE, 1, last - 1, 0.0).priority == last
 
 
 def test_attempts_count_the_first_run() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from tidemill.core import transitions
 from tidemill.core.changes import (
@@ -53,6 +53,29 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
 changes: st.SearchStrategy[Change] = st.sampled_from(
     (Cancel(), Archive(), RetryNow(), RunNow(), Reprioritise(1), Delete())
 )
+
+
+MERGED = {
+    "task",
+    "payload",
+    "priority",
+    "due",
+    "expires",
+    "lane",
+    "needs",
+    "batching",
+    "part",
+    "extra",
+    "state",
+    "attempts",
+}
+"""What a merge changes of the holder."""
+
+
+def _fields(whose: str) -> dict[str, object]:
+    """A value of its own for every field, but for those a test of merges gives itself."""
+    names = [name for name in Job.__struct_fields__ if name not in ("state", "priority", "due")]
+    return {name: f"{whose} {name}" for name in names}
 
 
 def fresh(**options: object) -> Job:
@@ -158,6 +181,25 @@ def test_merging_takes_the_newest_payload_the_more_urgent_and_the_earlier(
     assert merged.state is (State.READY if State.READY in (holder.state, request.state) else State.SCHEDULED)
 
 
+def test_j14_every_field_of_a_merge_is_the_holders_or_the_requests() -> None:
+    """Two jobs that differ in every field; a field that is added later has to be placed here."""
+    holder = Job(**_fields("holder"), state=State.SCHEDULED, priority=3, due=NOW + 60)  # type: ignore[arg-type]
+    request = Job(**_fields("request"), state=State.READY, priority=5, due=NOW)  # type: ignore[arg-type]
+    after = asdict(transitions.merged(holder, request))
+    taken = {name for name in after if name in MERGED and after[name] == getattr(request, name)}
+    kept = {name for name in after if name not in MERGED and after[name] == getattr(holder, name)}
+    assert taken == MERGED - {"priority", "part", "extra", "attempts"}
+    assert kept == set(after) - MERGED
+    assert (after["priority"], after["part"], after["extra"], after["attempts"]) == (3, "", (), 0)
+
+
+@given(mine=st.none() | st.floats(1, 5000), theirs=st.none() | st.floats(1, 5000))
+def test_j14_a_merged_job_expires_with_its_newest_request(mine: float | None, theirs: float | None) -> None:
+    """The newest data is not cancelled because older data of the same key has expired."""
+    holder, request = fresh(expires=mine, delay=10.0), fresh(expires=theirs, delay=10.0)
+    assert transitions.merged(holder, request).expires == request.expires
+
+
 def test_a_waiting_successor_stays_waiting_when_merged_into() -> None:
     successor = transitions.waiting_for(fresh(), "holder")
     assert transitions.merged(successor, fresh()).state is State.WAITING
@@ -185,3 +227,13 @@ def test_an_unknown_task_is_tried_ever_less_often_for_a_day() -> None:
     assert waits[-1] == 30.0
     assert now - NOW >= transitions.UNKNOWN_TASK_PATIENCE
     assert (job.reason, job.attempts) == (transitions.UNKNOWN_TASK, 0)
+
+
+def test_i4_a_job_that_is_retried_by_hand_begins_anew() -> None:
+    """Nothing of the earlier run counts against it, not even how long its task was unknown."""
+    failed = transitions.settled(running(unknown_for=5.0), Fail(OOPS), SETTINGS, NOW)
+    again = changed(RetryNow(), failed, NOW + 1)
+    assert again is not None
+    assert (again.state, again.generation) == (State.READY, failed.generation + 1)
+    assert (again.attempts, again.crashes, again.unknown_for, again.claim) == (0, 0, 0.0, 0)
+    assert (again.error, again.finished, again.started, again.reason) == (None, None, None, None)

@@ -79,3 +79,9 @@ def test_a_key_that_cannot_work_is_told_by_field(unique: Unique, field: str) -> 
     assert problem is not None
     assert problem.startswith(field)
     assert Unique("k" * 200, period=1.0).problem() is None
+
+
+@pytest.mark.parametrize("seconds", [0.5, timedelta(milliseconds=1), 1, 10**6])
+def test_a_key_may_last_for_any_time_above_0(seconds: float | timedelta) -> None:
+    assert Unique("k", period=seconds).problem() is None
+    assert Unique("k", at_most=seconds).problem() is None

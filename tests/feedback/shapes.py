@@ -33,7 +33,9 @@ ANTHROPIC_429 = {
 }
 
 
-def gemini_error(*violations: tuple[str, str], delay: str | None = None, message: str = "") -> dict[str, Any]:
+def gemini_error(
+    *violations: tuple[str, str], delay: str | dict[str, int] | None = None, message: str = ""
+) -> dict[str, Any]:
     """Violations are pairs of quotaId and quotaValue."""
     details: list[dict[str, Any]] = []
     if violations:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
-from tidemill.core.refusals import Reason
+from tidemill.core.refusals import Reason, Refusal
 from tidemill.feedback import Stated, read
+from tidemill.feedback.classify import _gravity
+from tidemill.feedback.parsing import LONGEST
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
 
@@ -113,3 +116,43 @@ def test_retry_after_wins_over_ratelimit() -> None:
     assert alone is not None
     assert both is not None
     assert (alone.retry_after, both.retry_after) == (30, 5)
+
+
+@pytest.mark.parametrize("reset", [10**9, 10**14])
+def test_a_reset_beyond_a_year_is_a_mistake_of_its_sender(reset: int) -> None:
+    limits = (
+        {"RateLimit": f'"default";r=0;t={reset}'},
+        {"RateLimit": f"limit=100, remaining=0, reset={reset}"},
+        {"RateLimit-Limit": "100", "RateLimit-Remaining": "0", "RateLimit-Reset": f"{reset}"},
+    )
+    for headers in limits:
+        [stated] = read((200, headers, None), now=0.0).stated
+        assert stated.resets_at is None or stated.resets_at <= LONGEST
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 413, 503, 529])
+@pytest.mark.parametrize("after", ["5", "100000"])
+def test_a_hint_changes_no_reason_that_the_status_says(status: int, after: str) -> None:
+    alone, hinted = (read((status, headers, ""), now=NOW).refusal for headers in ({}, {"Retry-After": after}))
+    assert alone is not None
+    assert hinted is not None
+    assert (hinted.reason, hinted.retry_after) == (alone.reason, float(after))
+
+
+@pytest.mark.parametrize("waits", [("5", "60", "30"), ("60", "5", "30")])
+def test_of_several_refusals_of_one_kind_the_longest_wait_counts(waits: tuple[str, ...]) -> None:
+    def refused(after: str) -> Exception:
+        error = Exception("refused")
+        error.response = SimpleNamespace(status_code=429, headers={"Retry-After": after})  # type: ignore[attr-defined]
+        return error
+
+    found = read(ExceptionGroup("several", [refused(after) for after in waits]), now=NOW).refusal
+    assert found is not None
+    assert found.retry_after == 60
+
+
+def test_of_two_stated_resets_the_later_one_counts() -> None:
+    early, late = (Refusal(reason=Reason.STATED, resets_at=NOW + seconds) for seconds in (60, 3600))
+    assert max((late, early), key=_gravity) is late
+    assert max((early, late), key=_gravity) is late
+    assert _gravity(Refusal(reason=Reason.STATED)) < _gravity(early)

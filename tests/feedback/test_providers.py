@@ -46,6 +46,13 @@ def test_gemini_a_minute() -> None:
     assert (found.reason, found.unit, found.retry_after) == (Reason.RATE, "requests", 20)
 
 
+@pytest.mark.parametrize("status", ["UNAVAILABLE", "PERMISSION_DENIED"])
+def test_gemini_a_hint_comes_with_every_refusal(status: str) -> None:
+    body = gemini_error(delay="20.04s", message="later")
+    body["error"]["status"] = status
+    assert refusal(503, body).retry_after == 20.04
+
+
 def test_gemini_names_the_unit() -> None:
     found = refusal(429, gemini_error((TOKENS_PER_MINUTE, "250000")))
     assert (found.reason, found.unit, found.retry_after) == (Reason.RATE, "input_tokens", None)

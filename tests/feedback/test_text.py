@@ -8,6 +8,7 @@ import pytest
 
 from tidemill.core.refusals import Reason, Refusal
 from tidemill.feedback import read
+from tidemill.feedback.unpack import MOST_MEMBERS, members
 
 NOW = 1_800_000_000.0
 
@@ -108,3 +109,21 @@ def test_an_answer_may_speak_of_rate_limits() -> None:
 @pytest.mark.parametrize("status", [200, 500, 404])
 def test_words_change_no_other_status(status: int) -> None:
     assert read((status, {}, "429 rate limit, quota exceeded per day"), now=NOW).refusal is None
+
+
+class _Throttled(ConnectionError):
+    """As a library makes them: of a builtin kind, with words of its API."""
+
+
+def test_words_of_a_librarys_error_count_and_those_of_our_own_mistakes_do_not() -> None:
+    said = "rate limit exceeded, retry in 7 seconds"
+    assert read(_Throttled(said), now=0.0).refusal is not None
+    for mistake in (KeyError(said), TypeError(said), ConnectionError(said)):
+        assert read(mistake, now=0.0).refusal is None
+
+
+def test_of_a_large_group_of_errors_a_bounded_number_is_read() -> None:
+    errors = [ValueError(f"{number}") for number in range(MOST_MEMBERS + 5)]
+    group = ExceptionGroup("many", [*errors[:2], ExceptionGroup("inner", errors[2:])])
+    assert list(members(group)) == errors[:MOST_MEMBERS]
+    assert list(members(errors[0])) == errors[:1]

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from tests.flows.support import Studio, dub, state
 from tidemill import Tidemill
-from tidemill.core.courses import Advance, Advanced
+from tidemill.core.courses import Advance, Advanced, Kind
 from tidemill.core.graph_state import ENDED, FlowState
 from tidemill.errors import StoreUnavailable
 from tidemill.flows.doubts import Doubts
@@ -110,6 +111,32 @@ async def test_of_a_cancel(
     assert await handle.cancel("enough")
     assert len(lost) == 1
     assert [(one.flow, one.state) for one in told] == [("dub/v", "cancelled")]
+
+
+async def test_of_a_cancel_that_another_writer_forestalled(
+    app: Tidemill, studio: Studio, kit: AsyncKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is lost, and the next revision of the flow is not the cancel that was asked for."""
+    handle = await dub(app, studio)
+    inner, lost = MemoryStore.advance, list[Advance]()
+
+    async def advance(self: MemoryStore, advances: Sequence[Advance]) -> list[Advanced]:
+        [one] = advances
+        if lost or one.next is None or one.next.state is not FlowState.CANCELLED:
+            return await inner(self, advances)
+        lost.append(one)
+        [course] = await self.courses(Kind.FLOW, [one.id])
+        assert course is not None
+        touched = replace(one.next, state=course.state, record=course.record)
+        assert (await inner(self, [replace(one, next=touched)]))[0].done
+        raise StoreUnavailable("no answer came")
+
+    monkeypatch.setattr(MemoryStore, "advance", advance)
+    assert await handle.cancel("enough")
+    assert len(lost) == 1
+    assert await state(handle) is FlowState.CANCELLED
+    await kit.run_for(60, check=False)
+    assert studio.ran == []
 
 
 async def test_of_a_flow_that_ends_as_it_begins(

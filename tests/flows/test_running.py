@@ -19,7 +19,7 @@ from tidemill import (
     Tidemill,
     whole,
 )
-from tidemill.core.courses import Advance, Advanced
+from tidemill.core.courses import BYTES_AT_ONCE, Advance, Advanced
 from tidemill.core.filters import Filter
 from tidemill.core.flow_jobs import RESULT_BYTES
 from tidemill.core.states import State
@@ -45,6 +45,26 @@ class TestChains:
         assert await handle.result() == {"video": "v1", "speech": speech}
         assert await handle.result("transcribe") == speech
         assert await handle.result(audio) == "v1.wav"
+
+    async def test_a_step_with_a_payload_above_what_goes_at_once_is_made_alone(
+        self, app: Tidemill, kit: AsyncKit
+    ) -> None:
+        """A task may take more than a flow sends in one go: such a job goes by itself."""
+
+        @app.task(retry=ONCE)
+        async def write() -> list[str]:
+            return ["x" * (RESULT_BYTES - 100), "short"]
+
+        @app.task(retry=ONCE, max_bytes=2 * BYTES_AT_ONCE)
+        async def measure(text: str, rest: str) -> int:
+            return len(text) + len(rest)
+
+        rest = "y" * (BYTES_AT_ONCE - RESULT_BYTES // 2)
+        flow = app.flow("long", key="v1")
+        flow.map(measure, text=flow.add(write), rest=whole(rest))
+        handle = await flow.enqueue()
+        await kit.run_until_idle()
+        assert await handle.result() == [RESULT_BYTES - 100 + len(rest), 5 + len(rest)]
 
     async def test_v10_a_job_is_there_only_when_it_may_run(
         self, app: Tidemill, studio: Studio, kit: AsyncKit

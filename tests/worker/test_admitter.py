@@ -140,6 +140,14 @@ def test_a_bad_arrival_is_refused_naming_the_field(parts: dict[str, bytes], prob
     assert re.match(problem, refused(**parts)), refused(**parts)
 
 
+def test_a_payload_may_be_as_long_as_the_task_says() -> None:
+    padding = b"x" * (TASK.max_bytes - len(b'{"number":1,"host":""}'))
+    payload = b'{"number":1,"host":"%s"}' % padding
+    assert admitted(payload=payload)[1].payload == payload
+    longer = refused(payload=payload.replace(b"x", b"xx", 1))
+    assert longer == "PayloadTooLarge: payload: has 101 bytes, the task takes at most 100"
+
+
 def test_a_key_function_that_raises_refuses_the_arrival() -> None:
     broken = define(add, name="add", key=lambda number, host: {}[host])
     admission = judge(arrival(), {"add": broken}, 1001.0)

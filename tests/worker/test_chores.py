@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
+
+import pytest
 
 from tests.worker.bench import Bench, Virtually
+from tidemill.contract.coordinator import Led
 from tidemill.core.changes import Cancel
 from tidemill.core.claims import ClaimRequest, Share
 from tidemill.core.filters import Filter
 from tidemill.core.queues import DAY, QueueSettings, Retention
 from tidemill.core.states import State
 from tidemill.errors import StoreUnavailable
-from tidemill.telemetry.events import JobsDroppedEarly
+from tidemill.stores.memory import MemoryStore
+from tidemill.telemetry.events import ClocksParted, JobsDroppedEarly
 from tidemill.worker.bookkeeper import Bookkeeper
 from tidemill.worker.chores import every
 from tidemill.worker.duty import Duty
@@ -90,6 +96,74 @@ def test_i26_nothing_is_reclaimed_for_a_lease_after_the_clocks_parted(virtually:
             await asyncio.sleep(5)
             await look(bench, reclaimer)
         assert loop_time() - began == 30
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("apart", [-3.0, 3.0])
+def test_i26_clocks_that_part_either_way_are_noticed(virtually: Virtually, apart: float) -> None:
+    """A store's clock that falls back says as little of its leases as one that runs ahead."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        job = await bench.enqueue("noop")
+        await claim_and_die(bench, lease=1)
+        await asyncio.sleep(5)
+        loop = asyncio.get_running_loop()
+        reclaimer = Reclaimer(bench.store, lease=30, emitter=bench.emitter())
+        reclaimer.watch(await bench.store.read_clock(), loop.time())
+        clock_boot = bench.clock.boot
+        bench.clock.boot = lambda: clock_boot() + apart  # type: ignore[method-assign]
+        for _ in range(29):
+            await look(bench, reclaimer)
+            assert (await bench.job(job)).state is State.RUNNING
+            await asyncio.sleep(1)
+        assert [event.seconds for event in bench.told(ClocksParted)] == [pytest.approx(apart)]
+        await asyncio.sleep(2)
+        await look(bench, reclaimer)
+        assert (await bench.job(job)).state is State.READY
+
+    virtually(scenario)
+
+
+def test_i26_nothing_is_reclaimed_by_an_old_look_at_the_clocks(virtually: Virtually) -> None:
+    """They may have parted since: without a look of just now nothing is taken from anybody."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.task(noop)
+        job = await bench.enqueue("noop")
+        await claim_and_die(bench, lease=1)
+        reclaimer = Reclaimer(bench.store, lease=30, emitter=bench.emitter())
+        await reclaimer.reclaim()
+        reclaimer.watch(await bench.store.read_clock(), asyncio.get_running_loop().time())
+        await asyncio.sleep(5)
+        await reclaimer.reclaim()
+        assert (await bench.job(job)).state is State.RUNNING
+        await look(bench, reclaimer)
+        assert (await bench.job(job)).state is State.READY
+
+    virtually(scenario)
+
+
+def test_a_duty_is_ours_from_when_it_was_asked_for(virtually: Virtually) -> None:
+    """The store counts the lease from before its answer: counted from the answer, two would lead."""
+
+    async def scenario(bench: Bench) -> None:
+        class Slow(MemoryStore):
+            async def lead(self, names: Sequence[str], worker: str, lease: float) -> Led:
+                led = await super().lead(names, worker, lease)
+                await asyncio.sleep(3)
+                return led
+
+        slow: Any = Slow.__new__(Slow)
+        slow.__dict__.update(bench.store.another().__dict__)
+        leader = Leader(slow, "a", bench.emitter(), every=4.0)
+        duty = leader.duty("duty")
+        running = asyncio.create_task(leader.run())
+        await asyncio.sleep(3.5)
+        assert duty.ours
+        assert duty.until == leader.lease
+        running.cancel()
 
     virtually(scenario)
 

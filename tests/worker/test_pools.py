@@ -17,7 +17,14 @@ from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.errors import SnoozeFor
 from tidemill.tasks.context import Context
-from tidemill.telemetry.events import JobReleased, JobRetrying, PoolClosed, PoolOpened, StartMissed
+from tidemill.telemetry.events import (
+    JobReleased,
+    JobRetrying,
+    OutcomeRefused,
+    PoolClosed,
+    PoolOpened,
+    StartMissed,
+)
 from tidemill.testing.virtual import VirtualLoop
 
 MINUTE = 60.0
@@ -267,6 +274,28 @@ def test_a_repeated_claim_is_as_old_as_the_first(virtually: Virtually) -> None:
     virtually(scenario)
 
 
+@pytest.mark.parametrize("jitters", [(0.5, 10.0), (10.0, 0.5)])
+def test_i14_of_several_pools_the_strictest_says_when_a_handler_must_start(
+    virtually: Virtually, jitters: tuple[float, float]
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        pools = [
+            await bench.pool(f"api-{number}", Limit.requests(1, per="minute"), jitter=jitter)
+            for number, jitter in enumerate(jitters)
+        ]
+        bench.task(_calls(provider), pool=pools)
+        await bench.enqueue("call")
+        line = Unreliable(bench.store)
+        line.slow = 0.3
+        bench.start(bench.worker(store=line))
+        await asyncio.sleep(5)
+        assert provider.arrivals == []
+        assert {event.reason for event in bench.told(JobReleased)} == {"too late"}
+
+    virtually(scenario)
+
+
 def test_units_are_too_old_behind_slow_middleware_too(virtually: Virtually) -> None:
     """Even one that keeps every exception to itself."""
 
@@ -330,6 +359,8 @@ def test_i6_what_a_cancelled_job_used_is_booked(virtually: Virtually) -> None:
         await asyncio.sleep(5)
         assert (await bench.job(job)).state is State.CANCELLED
         assert await bench.used("api") == {"tokens per minute": 10, "calls at once": 0}
+        assert (worker.stats.lost, worker.stats.stale) == (1, 0), "lost, and not refused as well"
+        assert bench.told(OutcomeRefused) == []
         worker.stop()
         await running
 

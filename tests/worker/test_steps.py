@@ -243,6 +243,40 @@ def test_a_cancelled_attempt_keeps_what_it_had_paid_for(virtually: Virtually) ->
     virtually(scenario)
 
 
+def test_a_step_that_was_begun_for_a_cancelled_attempt_is_forgotten(virtually: Virtually) -> None:
+    """The store has it begun when the attempt is cancelled, and nothing was called: the next one calls."""
+
+    async def scenario(bench: Bench) -> None:
+        class Slow(MemoryStore):
+            slow = True
+
+            async def begin_step(
+                self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry"
+            ) -> Beginning:
+                begun = await super().begin_step(job, by, step, on_unknown)
+                if self.slow:
+                    self.slow = False
+                    await asyncio.sleep(5)
+                return begun
+
+        slow: Any = Slow.__new__(Slow)
+        slow.__dict__.update(bench.store.another().__dict__)
+        ask = Calls()
+
+        async def work(ctx: Context) -> int:
+            return await ctx.step("ask", ask, 1, paid=True, on_unknown="park")
+
+        bench.task(work, timeout=2, retry=Retry(attempts=2, first=20, jitter=0))
+        job = await bench.enqueue("work")
+        bench.start(bench.worker(store=slow))
+        await bench.ended(job)
+        ended = await bench.job(job)
+        assert (ended.state, ended.attempts, ask.made) == (State.DONE, 2, [1])
+        assert bench.told(StepUnknown) == []
+
+    virtually(scenario)
+
+
 class LosesReplies(MemoryStore):
     """Every verb on steps is done, and its first reply never comes."""
 

@@ -7,16 +7,17 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from tidemill.core import accounts, usage
+from tidemill.core import accounts, ledger, usage
 from tidemill.core.accounts import Account, Denied, HandClosure, Taken
 from tidemill.core.breaker import Breaker
 from tidemill.core.calendars import Day
 from tidemill.core.foreign import CallFacts
 from tidemill.core.limits import Limit
-from tidemill.core.pools import PoolSettings
+from tidemill.core.pool_news import news_of
+from tidemill.core.pools import PoolChanges, PoolSettings
 from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.reserving import Ask, room
-from tidemill.core.spending import Observation
+from tidemill.core.spending import Observation, Spent, Usage
 from tidemill.core.windows import Instant
 
 POOL = PoolSettings(
@@ -145,6 +146,9 @@ def test_a_big_call_knows_when_the_ramp_lets_it_in() -> None:
     answer = accounts.ask(pool, replace(full, breaker=account.breaker), Ask("b", {"tokens": 500}, 5), at(40))
     assert isinstance(answer, Denied)
     assert 20 < answer.wait < 22, "what is in the window must pass as well"
+    answer = accounts.ask(pool, replace(full, breaker=account.breaker), Ask("c", {"tokens": 800}, 5), at(40))
+    assert isinstance(answer, Denied)
+    assert 20 < answer.wait < 22, "it passes while the ramp is waited for"
 
 
 def test_n6_what_is_over_is_cleared_and_a_persons_mark_stays() -> None:
@@ -159,3 +163,34 @@ def test_n6_what_is_over_is_cleared_and_a_persons_mark_stays() -> None:
 def taken(answer: Taken | Denied) -> Taken:
     assert isinstance(answer, Taken)
     return answer
+
+
+@pytest.mark.parametrize("amount", [0.0, -1.0, math.inf, math.nan])
+def test_an_override_must_be_a_number_above_0(amount: float) -> None:
+    problem = PoolChanges(amounts={"requests per minute": amount}).problem(POOL)
+    assert problem == f"requests per minute: must be above 0, is {amount}; close the pool to allow nothing"
+    assert PoolChanges(amounts={"requests per minute": 0.5}).problem(POOL) is None
+
+
+def test_a_pool_that_opens_on_a_ramp_it_was_on_before_begins_none() -> None:
+    closed = refused(Account(), Refusal(reason=Reason.RATE, retry_after=5), 0)
+    opened = replace(closed, breaker=replace(closed.breaker, closures=()))
+
+    def ramps(before: float | None, after: float | None) -> list[bool]:
+        old = replace(closed, breaker=replace(closed.breaker, ramp=before))
+        new = replace(opened, breaker=replace(opened.breaker, ramp=after))
+        return [news.ramp for news in news_of(("gemini", None), "a", old, new)]
+
+    assert ramps(None, 50.0) == [True]
+    assert ramps(50.0, 50.0) == [False]
+    assert ramps(None, None) == [False]
+
+
+@pytest.mark.parametrize(("used", "left"), [(100.0, 900.0), (30.0, 970.0), (150.0, 900.0)])
+def test_what_was_left_at_the_claim_grows_by_what_the_call_did_not_use(used: float, left: float) -> None:
+    pool = PoolSettings(limits=(Limit.tokens(1000, per="minute"),))
+    answer = taken(accounts.ask(pool, Account(), Ask("a", {"tokens": 100}, 5), at(0)))
+    ended = [ledger.Reserved("m", None, answer.reservation)]
+    spent = Spent(usages=(Usage(pool="m", units={"tokens": used}),))
+    assert ledger._left(pool, ended, spent) == {"tokens per minute": left}
+    assert ledger._left(pool, ended, Spent()) == {"tokens per minute": 900.0}

@@ -29,7 +29,7 @@ from tidemill.core.breaker import (
     tidied,
     unprobed,
 )
-from tidemill.core.calendars import Day, Month
+from tidemill.core.calendars import Calendar, Day, Month, Week, period_at
 from tidemill.core.closing import Seen, day_used
 from tidemill.core.daytime import TimeOfDay
 from tidemill.core.limits import Limit
@@ -132,6 +132,13 @@ def test_a_hint_is_a_floor_whatever_the_reason(
         now = Instant(closed_until(breaker), now.boot + closed_until(breaker) - now.wall)
 
 
+@pytest.mark.parametrize(
+    ("hour", "minute", "good"), [(0, 0, True), (23, 59, True), (24, 0, False), (0, 60, False)]
+)
+def test_a_time_of_day_goes_from_midnight_to_the_last_minute(hour: int, minute: int, good: bool) -> None:
+    assert (TimeOfDay(hour, minute).problem() is None) is good
+
+
 def test_which_reasons_spend_an_attempt() -> None:
     for reason in Reason:
         spent = spends_attempt(Breaker(), Refusal(reason=reason), at(0), SEEN)
@@ -198,6 +205,28 @@ def test_a_days_quota_is_back_after_midnight_in_the_providers_zone(met: str, res
     """N4: also where the day has 23 or 25 hours."""
     breaker = trip(Refusal(reason=Reason.DAY_QUOTA), now=at(0, local(met)))
     assert closed_until(breaker) == local(resumes)
+
+
+@given(
+    tokens=st.sampled_from([Day("UTC"), Week("Asia/Shanghai"), Month("UTC")]),
+    requests=st.sampled_from([Day(ANGELES), Week("UTC"), Month("Asia/Shanghai")]),
+    start=st.integers(1_767_000_000, 1_799_000_000),
+)
+def test_a_refusal_that_names_its_unit_waits_for_that_units_calendar(
+    tokens: Calendar, requests: Calendar, start: int
+) -> None:
+    """A month of tokens that is used up does not open at midnight because requests are counted by the day."""
+    pool = PoolSettings(limits=(Limit.tokens(1e6, per=tokens), Limit.requests(250, per=requests)))
+    for unit, calendar in (("tokens", tokens), ("requests", requests)):
+        breaker = trip(Refusal(reason=Reason.DAY_QUOTA, unit=unit), pool, now=at(0, start))
+        assert closed_until(breaker) == period_at(calendar, start).end + 300
+
+
+def test_a_refusal_that_names_no_unit_waits_for_the_next_day() -> None:
+    pool = PoolSettings(limits=(Limit.tokens(1e6, per=Month(ANGELES)), Limit.requests(250, per=Day(ANGELES))))
+    for unit in (None, "characters"):
+        breaker = trip(Refusal(reason=Reason.DAY_QUOTA, unit=unit), pool)
+        assert closed_until(breaker) == local("2026-11-17T00:05")
 
 
 def test_a_day_of_25_hours_is_waited_out() -> None:
@@ -527,6 +556,14 @@ def test_i26_a_day_ends_when_both_clocks_say_so_and_no_hour_later(by: float, lon
         assert closure.holds(at(seconds).wall + by) is holds
     again = stepped(stepped(breaker, 5, by), ends + 1, by)
     assert not again.closures[0].holds(at(ends + 1).wall + by), "looking at it changes nothing"
+
+
+def test_i26_a_stated_time_of_day_holds_by_the_wall_too() -> None:
+    """A wall that was set back may have been wrong when the time was stated; for an hour at most."""
+    breaker = trip(Refusal(reason=Reason.STATED, resets_at=START + 1800))
+    for seconds, holds in ((1801, True), (1800 + 599, True), (1800 + 602, False)):
+        (closure,) = stepped(breaker, seconds, -600.0).closures
+        assert closure.holds(at(seconds).wall - 600) is holds
 
 
 def test_i26_after_another_boot_the_wall_decides() -> None:

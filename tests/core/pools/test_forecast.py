@@ -7,18 +7,21 @@ import math
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tidemill.core import accounts
 from tidemill.core.accounts import Account, HandClosure, Taken
 from tidemill.core.calendars import Day
+from tidemill.core.forecast import answer, building
 from tidemill.core.forecast.answer import alone, concerned, ends
 from tidemill.core.forecast.filling import Wanting, fill
 from tidemill.core.forecast.known import Known
-from tidemill.core.forecast.lines import Line, Work
+from tidemill.core.forecast.lines import SLOTS, Line, Work
 from tidemill.core.forecast.meeting import Asked, Crew
+from tidemill.core.forecast.meters import Held, Refilled
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
-from tidemill.core.pools import PoolSettings
+from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings
 from tidemill.core.reserving import Ask
 from tidemill.core.windows import Instant
 
@@ -82,6 +85,25 @@ def test_a_large_call_takes_its_whole_place() -> None:
     pool = known(Limit.tokens(10, per="minute"))
     three = Line(work=(Work(30.0, (Need("api", None, {"tokens": 3.0}),)),), priority=5)
     assert seconds(pool, three) == [pytest.approx(9 * 60.6, rel=0.01)]
+
+
+def test_a_window_that_is_taken_as_a_flow_counts_half_a_slot_too() -> None:
+    """Of so many windows the half slot of each adds up: 3 s in a thousand windows."""
+    [took] = seconds(known(Limit.requests(3, per="second")), line(3000))
+    assert took == pytest.approx(999 * 1.5 * (1 + 1 / 512), rel=3e-4)
+
+
+def test_what_is_kept_back_from_one_line_is_not_from_a_more_urgent_one() -> None:
+    """Three urgent calls of three fit into ten units, whatever part of them the others must leave alone."""
+    settings = PoolSettings(limits=(Limit.tokens(10, per="minute"),), held_back=0.5, urgent=1)
+    pool = replace(known(Limit.tokens(10, per="minute")), declared=settings, settings=settings)
+    urgent, other = (
+        Line(work=(Work(calls, (Need("api", None, {"tokens": 3.0}),)),), priority=priority)
+        for calls, priority in ((9.0, 1), (1.0, 5))
+    )
+    for lines in ([urgent, other], [other, urgent]):
+        took = dict(zip((one.priority for one in lines), seconds(pool, *lines), strict=True))
+        assert took[1] == pytest.approx(2 * 60.6, rel=0.01)
 
 
 def test_calls_at_once_go_by_how_long_they_take() -> None:
@@ -170,3 +192,38 @@ def test_filling_is_fair_and_lets_nobody_take_what_another_goes_on_for() -> None
     assert fill([small, large]) == [1.0, 9.0]
     small.goes_on = True
     assert fill([small, large]) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("until", [None, NOW.wall + 3600])
+def test_an_override_counts_with_and_without_an_end(until: float | None) -> None:
+    limit = Limit.requests(10, per="minute")
+    changes = PoolChanges(amounts={limit.name: 5})
+    override = PoolOverride(changes=changes, by="ann", since=0.0, until=until)
+    pool = known(limit)
+    pool = replace(pool, override=override, settings=changes.over(pool.declared))
+    assert seconds(pool, line(20)) == [pytest.approx(3 * 60.6, rel=0.01)]
+
+
+def test_a_window_that_passes_very_often_is_taken_as_a_flow() -> None:
+    """Step by step a million calls would not be walked to their end."""
+    second, minute = Limit.requests(3, per="second"), Limit.requests(100, per="minute")
+    pool = known(second, minute)
+    few, many = (Asked(lines=[line(calls)], know=lambda _: pool, takes=2.0) for calls in (50, 20_000))
+    for asked, kinds in ((few, {Held}), (many, {Refilled})):
+        meters = answer._meters(asked, asked.lines, None)
+        assert {type(meters["api", None, second.name])} == kinds
+
+
+def test_slots_that_turn_over_very_often_are_taken_as_a_flow() -> None:
+    pool = known(Limit.requests(1_000, per="second"))
+    for calls, slots, kind in ((300, 2.0, Held), (1_000, 2.0, Refilled), (10_000, 1_000.0, Held)):
+        asked = Asked(lines=[line(calls)], know=lambda _: pool, takes=2.0, crew=Crew(slots=slots))
+        assert type(answer._meters(asked, asked.lines, None)[SLOTS]) is kind
+
+
+@pytest.mark.parametrize(("units", "windows"), [(1.0, 9.0), (2.0, 19.0), (0.5, 4.0)])
+def test_how_long_a_limit_alone_takes_goes_by_the_units_of_a_call(units: float, windows: float) -> None:
+    limit = Limit.tokens(10, per="minute")
+    call = building.Call(units, 0.0, 0.0, 0.0)
+    assert building.lasts(limit, 0.5, 100, call) == pytest.approx(windows * 60.5)
+    assert building.lasts(limit, 0.5, 5 / units, call) == 0.0

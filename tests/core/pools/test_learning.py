@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from tidemill.core import accounts, learning
+from tidemill.core import accounts, learning, usage
 from tidemill.core.accounts import Account, Denied, Taken
+from tidemill.core.breaker import Breaker
 from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings
 from tidemill.core.refusals import Reason, Refusal
@@ -102,6 +104,15 @@ def test_refusals_far_apart_say_nothing_of_the_limit() -> None:
     account = told(Account(), 0, refused=True)
     account = told(account, 1000, refused=True)
     assert allowed(account, 1000) == 60
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(0, True), (61, True), (180, True), (181, False)])
+def test_an_account_is_kept_while_a_second_refusal_would_tell_something(seconds: float, kept: bool) -> None:
+    """An account at rest is forgotten, and with it the first of two refusals."""
+    account = told(Account(), 0, refused=True)
+    assert account.learned == {}
+    assert learning.matters(POOL, {}, account.suspects, START + seconds) is kept
+    assert usage.at_rest(POOL, replace(account, breaker=Breaker()), at(seconds)) is not kept
 
 
 def test_a_stated_amount_is_no_guess() -> None:

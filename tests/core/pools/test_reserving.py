@@ -252,3 +252,31 @@ def test_a_job_given_back_takes_the_place_of_its_line() -> None:
     answer = reserve(pool, state, older, at(61))
     assert isinstance(answer, Granted)
     assert answer.state.hold is None
+
+
+@pytest.mark.parametrize("end", [settle, release, count_anew])
+def test_a_call_that_costs_nothing_of_a_limit_gives_nothing_back_to_it(end: object) -> None:
+    """It may still cost something of another limit."""
+    state = granted(MODEL, PoolState(), 5_000).state
+    free = granted(MODEL, state, 0)
+    if end is settle:
+        after = settle(MODEL, free.state, free.reservation, {"tokens": 0.0}, at(1))
+    elif end is release:
+        after = release(MODEL, free.state, free.reservation, at(1))
+    else:
+        after = count_anew(MODEL, free.state, free.reservation, at(1))
+    assert room(MODEL, after, at(1))[PER_MINUTE] == 5_000
+
+
+def test_a_place_is_kept_for_the_call_that_needs_the_larger_share_of_a_limit() -> None:
+    """Two of three places are a larger share than 5 000 of 10 000 tokens."""
+    pool = PoolSettings(limits=(Limit.tokens(10_000, per="minute"), Limit.concurrent(3)))
+    full = PoolState()
+    for _ in range(3):
+        answer = reserve(pool, full, Ask("first", {"tokens": 100}, 5), at(0))
+        assert isinstance(answer, Granted)
+        full = answer.state
+    slots = refused(pool, full, Ask("slots", {"tokens": 100, "concurrent": 2}, 5)).state
+    tokens = refused(pool, slots, Ask("tokens", {"tokens": 5_000}, 5)).state
+    assert tokens.hold is not None
+    assert tokens.hold.job == "slots"

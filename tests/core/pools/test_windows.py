@@ -32,14 +32,15 @@ steps = st.lists(
 
 
 def drive(limit: Limit, asked: list[Asked], start: float) -> list[Call]:
-    """Take whatever fits, give back what was not used, and say what reached the provider."""
+    """Take what fits by the room or by the wait, as `reserve` does, give back what was not used, and say what
+    reached the provider."""
     window: Kept = fresh(limit)
     calls, boot = [], 1000.0
     unused: list[tuple[int, float, float]] = []
     for number, (gap, units, jitter, used, later) in enumerate(asked):
         boot += gap
         now = Instant(start + boot, boot)
-        if units <= window.room(limit, now, GUARDS):
+        if units <= window.room(limit, now, GUARDS) or window.wait(limit, units, now, GUARDS) == 0:
             window, mark = window.taken(limit, units, now, GUARDS)
             share = 1.0 if used is None else used
             unused.append((number + later, units * (1 - share), mark))
@@ -79,9 +80,14 @@ def test_a_bucket_never_empties_the_providers(asked: list[Asked]) -> None:
 @settings(max_examples=200, deadline=None)
 def test_a_calendar_counter_holds_on_every_local_day(zone: str, data: st.DataObject) -> None:
     limit = Limit.requests(12, per=Day(zone))
-    start = data.draw(st.integers(1_767_000_000, 1_799_000_000))  # all of 2026
-    asked = [(step[0] * 300, *step[1:]) for step in data.draw(steps)]
-    skew = data.draw(st.floats(-4.0, 4.0))  # the provider's clock is not ours
+    start: float = data.draw(st.integers(1_767_000_000, 1_799_000_000))  # all of 2026
+    asked: list[Asked] = [(step[0] * 300, *step[1:]) for step in data.draw(steps)]
+    skew = data.draw(
+        st.sampled_from([-GUARDS.midnight, 0.0, GUARDS.midnight])
+    )  # the provider's clock is not ours
+    if data.draw(st.booleans()):  # the first call comes where only the jitter keeps it back
+        start = period_at(Day(zone), start).end - 1000.0 - GUARDS.midnight - 0.4
+        asked.insert(0, (0.0, 6.0, GUARDS.jitter, None, 0))
     days: dict[float, float] = {}
     for arrives, units in drive(limit, asked, start):
         day = period_at(Day(zone), start + arrives + skew).start
@@ -196,6 +202,21 @@ def test_what_comes_back_late_to_a_bucket_is_not_had_twice(calls: list[tuple[flo
     for arrives, units in sorted(arrivals):
         level, at = min(12.0, level + (arrives - at) * 12 / 60) - units, arrives
         assert level >= -1e-6
+
+
+@given(st.lists(st.floats(0.0, 20.0), min_size=2, max_size=8).map(sorted))
+def test_what_comes_back_to_a_bucket_goes_without_one_inflow_only(ends: list[float]) -> None:
+    """Calls that were under way together lose what flowed in meanwhile once, and not once each."""
+    limit = Limit.tokens(1200, per="minute", shape="bucket")
+    window: Kept = fresh(limit)
+    for _ in ends:
+        window, mark = window.taken(limit, 420.0, Instant(1000.0, 1000.0), GUARDS)
+    last = Instant(0.0, 1000.0 + ends[-1])
+    before = window.room(limit, last, GUARDS)
+    for end in ends:
+        window = window.returned(limit, 420.0, mark, Instant(0.0, 1000.0 + end))
+    came_back = window.room(limit, last, GUARDS) - before
+    assert came_back == pytest.approx(420.0 * len(ends) - ends[-1] * 20)
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, GUARDS.jitter)), max_size=60), st.integers(1, 600))

@@ -14,8 +14,8 @@ from tidemill.contract.store import Store
 from tidemill.core.changes import Cancel
 from tidemill.core.claims import Claimed, ClaimRequest, Heartbeat, Held, Settlement, Share
 from tidemill.core.filters import Filter
-from tidemill.core.job import Group, Job, NewJob
-from tidemill.core.outcomes import Answer, Done, Release
+from tidemill.core.job import Error, Group, Job, NewJob
+from tidemill.core.outcomes import Answer, Done, Fail, Release
 from tidemill.core.states import State
 from tidemill.stores.postgres import PostgresStore
 
@@ -231,6 +231,33 @@ async def test_j36_a_job_whose_time_is_over_while_it_runs_makes_no_claim_slow(
     await store.insert([Group("q", (NewJob(id="b", task="t", payload=b"1"),))])
     assert [job.id for job in (await store.claim(request(2))).jobs] == ["b"]
     assert await open_claims(outsider) == [1, 1], "what a step claims is not folded"
+
+
+async def test_i5_a_claim_of_another_number_does_not_settle_a_job_that_is_unfolded(store: Store) -> None:
+    """After a database was set back a fence may be given twice: then only the claim tells them apart."""
+    jobs = await claimed(store, "a", "b")
+    await store.extend(heartbeat(*jobs))
+    others = [replace(job, claim=job.claim + 1) for job in jobs]
+    assert (await store.settle(done(*others))).answers == [Answer.STALE] * 2
+    failed = Fail(Error("ValueError", "oops"))
+    other = Settlement("a", others[0].fence, others[0].claim, failed)
+    assert (await store.settle([other])).answers == [Answer.STALE]
+    assert await states(store, "a", "b") == [State.RUNNING] * 2
+    assert (await store.settle(done(*jobs))).answers == [Answer.OK] * 2
+
+
+async def test_i7_a_silent_worker_is_remembered_while_its_jobs_are_folded(
+    store: Store, outsider: asyncpg.Connection
+) -> None:
+    """Its claim says who holds them: who forgets it first has nobody to take them from."""
+    await claimed(store, "a", "b")
+    await outsider.execute("UPDATE tidemill.workers SET lease = 0")
+    await outsider.execute("UPDATE tidemill.claims SET lease = 0")
+    await store.prune()
+    assert await outsider.fetchval("SELECT count(*) FROM tidemill.workers WHERE id = 'w'") == 1
+    assert sorted((await store.reclaim()).ready) == ["a", "b"]
+    await store.prune()
+    assert await outsider.fetchval("SELECT count(*) FROM tidemill.workers WHERE id = 'w'") == 0
 
 
 async def test_j33_a_claim_that_is_asked_for_again_is_answered_with_what_is_left_of_it(store: Store) -> None:

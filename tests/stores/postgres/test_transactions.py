@@ -18,7 +18,8 @@ import pytest
 from tidemill import Context, Limit, Retry, Tidemill, Unique
 from tidemill.client.handle import JobHandle
 from tidemill.client.inside import ArrivingHandle
-from tidemill.core.claims import ClaimRequest, Share
+from tidemill.contract.jobs import Extended
+from tidemill.core.claims import ClaimRequest, Heartbeat, Share
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError, InvalidJob, JobFailed, JobNotFound
 from tidemill.stores.postgres import PostgresStore
@@ -170,26 +171,44 @@ async def test_x4_what_raises_in_it_leaves_nothing(app: Tidemill, postgres_url: 
     assert first.error.type.endswith("DivisionByZeroError")
 
 
-async def test_x4_the_end_stands_whatever_the_handler_does_after_it(app: Tidemill, postgres_url: str) -> None:
-    """Also when a heartbeat finds the job done while its handler still runs."""
-    beaten, go_on = asyncio.Event(), asyncio.Event()
+async def test_x4_the_end_stands_whatever_the_handler_does_after_it(
+    app: Tidemill, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when a heartbeat finds the job done while its handler still runs: it is not cancelled."""
+    committed, go_on, ends = asyncio.Event(), asyncio.Event(), list[str]()
+    loop, extend = asyncio.get_running_loop(), PostgresStore.extend
+    beats: asyncio.Queue[Extended] = asyncio.Queue()
+
+    async def extend_and_tell(self: PostgresStore, heartbeat: Heartbeat) -> Extended:
+        extended = await extend(self, heartbeat)
+        loop.call_soon_threadsafe(beats.put_nowait, extended)
+        return extended
+
+    monkeypatch.setattr(PostgresStore, "extend", extend_and_tell)
 
     @app.task(name="write", retry=Retry(attempts=3, first=0))
     async def write(ctx: Context) -> str:
         async with ctx.transaction() as tx:
             await tx.connection.execute("INSERT INTO public.rows VALUES (1)")
             tx.done("the result")
-        beaten.set()
-        await go_on.wait()
+        committed.set()
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+        ends.append("went on")
         raise ValueError("too late")
 
     sent = await write.enqueue()
     async with working(app, lease=1.0, heartbeat=0.1):
         assert await sent.result(timeout=10) == "the result"
-        await beaten.wait()
-        for _ in range(3):
-            await asyncio.sleep(0.1)  # the heartbeat's own time
+        await committed.wait()
+        while sent.id not in (await beats.get()).lost:
+            pass
+        await beats.get()  # whoever is to be cancelled by the one before is so by the next
         go_on.set()
+    assert ends == ["went on"]
     job = await sent.status()
     assert (job.state, job.attempts) == (State.DONE, 1)
     assert await written(postgres_url) == [1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.servers.program import HOST
@@ -38,4 +39,15 @@ async def test_u3_copies_are_the_servers_business(handle: Handle, redis_server: 
 
 
 async def test_u4_memory_goes_back(handle: Handle) -> None:
+    """How much does is the allocator's business; the server counts that it was asked."""
+    before = await purges(handle)
     await upkeep.compact(handle)
+    assert await purges(handle) == before + 1
+
+
+async def purges(handle: Handle) -> int:
+    """Servers before 7.0 count a command with all its subcommands."""
+    told = await handle.shard.ask(b"INFO", b"commandstats")
+    assert isinstance(told, bytes)
+    found = re.search(rb"^cmdstat_memory(?:\|purge)?:calls=(\d+)", told, re.MULTILINE)
+    return int(found[1]) if found else 0

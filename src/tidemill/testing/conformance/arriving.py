@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tidemill.contract.jobs import Admission, Refused
 from tidemill.core.job import NewJob
-from tidemill.core.queues import QueueSettings
+from tidemill.core.queues import QueueSettings, Retention
 from tidemill.core.states import State
 from tidemill.core.uniqueness import Unique
 from tidemill.testing.conformance.driver import OOPS, Driver, ids, new
@@ -67,6 +67,19 @@ class TestAdmit:
             assert await admit(drive, verdict) == 1
         assert await drive.store.arrivals(9) == []
         assert await drive.store.counts() == {"q": {State.DONE: 1}}
+
+    async def test_j20_i3_an_id_that_is_remembered_makes_no_second_job(
+        self, drive: Driver, arrive: Arrive
+    ) -> None:
+        """The store pruned the job and remembers its id: another job or a refusal would be a second one."""
+        await drive.store.declare({"q": QueueSettings(keep_done=Retention(age=0.0))})
+        await drive.ended("a")
+        assert (await drive.store.prune()).pruned == 1
+        for verdict in (new("a"), new("a", priority=10**9), Refused(queue="q", error=OOPS)):
+            await arrive(drive.store, "a", "task", b"{}", b"{}")
+            assert await admit(drive, verdict) == 1
+            assert await drive.state("a") is None
+        assert await drive.store.arrivals(9) == []
 
     async def test_j21_a_refused_one_is_a_failed_job(self, drive: Driver, arrive: Arrive) -> None:
         await arrive(drive.store, "a", "task", b'{"n":"x"}', b"{}")

@@ -117,6 +117,18 @@ class TestRepeatedClaim:
         assert await drive.take(limit=9, number=1) == first
         assert await drive.state("c") is State.READY
 
+    async def test_j33_a_worker_that_holds_jobs_is_remembered_however_long_it_is_silent(
+        self, drive: Driver
+    ) -> None:
+        """Its number was used: a claim that it repeats after hours finds the jobs of that number."""
+        await drive.add("a")
+        request = drive.request("w")
+        (job,) = (await drive.store.claim(request)).jobs
+        drive.clock.advance(3 * 3600)
+        await drive.store.prune()
+        (again,) = (await drive.store.claim(request)).jobs
+        assert (again.id, again.fence, again.claim) == (job.id, job.fence, job.claim)
+
     async def test_j33_numbers_are_each_workers_own(self, drive: Driver) -> None:
         await drive.add(*"ab")
         assert ids(await drive.take("w", limit=1, number=1)) == ["a"]

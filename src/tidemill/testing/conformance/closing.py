@@ -51,6 +51,21 @@ class TestRefusals:
         back = await drive.job(job.id)
         assert (back.state, back.attempts) == (State.READY, 0)
 
+    async def test_p16_an_overload_without_a_hint_closes_by_chance(self, drive: Driver) -> None:
+        """A fleet that comes back at one moment would overload the provider again."""
+        pool = PoolSettings(limits=(Limit.requests(5, per="minute"),), keyed=True)
+        await drive.store.declare_pools({"m": pool})
+        await drive.add(*[new(key, needs=(need("m", key),)) for key in "abcdefgh"])
+        waits = []
+        for job in await drive.take():
+            await drive.settle(job, Release(), refusing("m", Reason.OVERLOAD, job.id))
+            (closure,) = (await drive.pool("m", job.id)).closures
+            assert closure.until is not None
+            waits.append(closure.until - drive.clock.wall())
+        assert len(set(waits)) > 4
+        assert min(waits) >= 0
+        assert 1 < max(waits) <= 5
+
     async def test_p16_one_keys_refusal_leaves_the_others_at_full_speed(self, drive: Driver) -> None:
         pool = PoolSettings(limits=(Limit.requests(5, per="minute"),), keyed=True)
         await drive.store.declare_pools({"m": pool})

@@ -127,6 +127,22 @@ class TestDeclaredPools:
         assert await drive.used("m", "calls at once") == 2
         assert await drive.take() == []
 
+    async def test_p1_i14_a_limit_taken_out_and_back_during_a_call_starts_unused(self, drive: Driver) -> None:
+        """The pool releases the units that the call holds of this limit."""
+        held = PoolSettings(
+            limits=(Limit.requests(10, per="minute"), Limit.tokens(1000, per="minute", charge="completed"))
+        )
+        await drive.store.declare_pools({"m": held})
+        await drive.add(new("a", needs=(need("m", tokens=600),)))
+        job = await drive.take_one()
+        assert await drive.used("m", "tokens per minute") == 600
+        await drive.store.declare_pools({"m": PoolSettings(limits=held.limits[:1])})
+        await drive.store.declare_pools({"m": held})
+        assert await drive.used("m", "tokens per minute") == 0
+        await drive.settle(job)
+        await drive.add(new("b", needs=(need("m", tokens=1000),)))
+        assert ids(await drive.take()) == ["b"]
+
     async def test_p1_what_cannot_work_is_refused_and_nothing_changes(self, drive: Driver) -> None:
         twice = PoolSettings(limits=(Limit.concurrent(1), Limit.concurrent(2)))
         for name, settings in (("m", PoolSettings(limits=())), ("m", twice), ("", MODEL), ("a\x1fb", MODEL)):

@@ -86,13 +86,25 @@ class TestAnswers:
         assert answers == [Answer.OK, Answer.STALE, Answer.GONE, Answer.AGAIN]
         assert await drive.state("a") is State.DONE
 
-    async def test_j40_twice_in_one_call_is_ok_and_again(self, drive: Driver) -> None:
+    @pytest.mark.parametrize(
+        ("outcomes", "state"),
+        [
+            ((Done(b"1"), Fail(OOPS)), State.DONE),
+            ((Fail(OOPS), Done(b"1")), State.FAILED),
+            ((Done(b"1"), Done(b"2")), State.DONE),
+            ((Retrying(5.0, OOPS), Done(b"2")), State.SCHEDULED),
+        ],
+    )
+    async def test_j40_twice_in_one_call_is_ok_and_again(
+        self, drive: Driver, outcomes: tuple[Outcome, Outcome], state: State
+    ) -> None:
         await drive.add("a")
         job = await drive.take_one()
-        first = Settlement("a", job.fence, job.claim, Done(b"1"))
-        second = Settlement("a", job.fence, job.claim, Fail(OOPS))
-        assert (await drive.store.settle([first, second])).answers == [Answer.OK, Answer.AGAIN]
-        assert (await drive.job("a")).result == b"1"
+        both = [Settlement("a", job.fence, job.claim, outcome) for outcome in outcomes]
+        assert (await drive.store.settle(both)).answers == [Answer.OK, Answer.AGAIN]
+        after = await drive.job("a")
+        assert (after.state, after.attempts) == (state, 1)
+        assert after.result == (b"1" if state is State.DONE else None)
 
     async def test_j40_j82_a_pruned_job_remembers_its_claim(self, drive: Driver) -> None:
         await drive.store.declare({"q": QueueSettings(keep_done=Retention(age=0.0))})

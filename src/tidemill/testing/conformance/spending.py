@@ -169,6 +169,15 @@ class TestLostHolders:
         await drive.store.reclaim(["w"])
         assert (await drive.pool("m")).reservations == 0
 
+    async def test_p14_a_cancelled_runs_units_end_with_the_boot(self, drive: Driver) -> None:
+        """The worker died with the boot, so no lease of that boot has to be waited for."""
+        await begin(drive)
+        await drive.amend(Cancel(), "a")
+        drive.clock.reboot()
+        await drive.reopen()
+        await drive.store.reclaim()
+        assert (await drive.pool("m")).reservations == 0
+
     async def test_p14_i14_another_boot_gives_nothing_back(self, drive: Driver) -> None:
         """What a window of another boot has left nobody knows; what is held at once is known."""
         job = await begin(drive)
@@ -200,6 +209,17 @@ class TestObservations:
         seen = Observation(pool="m", remaining={"requests per minute": 0})
         assert await drive.settle(job, spent=Spent(observations=(seen,))) is Answer.STALE
         assert await drive.take() == []
+
+    async def test_p16_a_job_without_units_may_tell_of_a_pool_once(self, drive: Driver) -> None:
+        await drive.store.declare_pools({"m": PoolSettings(limits=(Limit.requests(10, per="minute"),))})
+        await drive.add("a")
+        job = await drive.take_one()
+        seen = Observation(pool="m", remaining={"requests per minute": 4})
+        assert await drive.settle(job, spent=Spent(observations=(seen,))) is Answer.OK
+        assert await drive.used("m", "requests per minute") == 6
+        drive.clock.advance(61)
+        assert await drive.settle(job, spent=Spent(observations=(seen,))) is Answer.AGAIN
+        assert await drive.used("m", "requests per minute") == 0
 
     async def test_p16_a_refund_is_booked_before_the_provider_is_believed(self, drive: Driver) -> None:
         job = await begin(drive)

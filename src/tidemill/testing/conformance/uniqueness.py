@@ -88,6 +88,15 @@ class TestMerge:
         job = await drive.job("1")
         assert (job.priority, job.due) == (3, drive.clock.wall() + 10)
 
+    async def test_j14_it_expires_with_the_newest_request(self, drive: Driver) -> None:
+        """The newest data is not cancelled because older data of the same key has expired."""
+        await drive.add(keyed("1", expires=60.0))
+        drive.clock.advance(50.0)
+        await drive.add(keyed("2", "merge", expires=3600.0))
+        assert (await drive.job("1")).expires == drive.clock.wall() + 3600
+        drive.clock.advance(3599.0)
+        assert ids(await drive.take()) == ["1"]
+
     async def test_j14_a_request_for_now_makes_the_holder_ready(self, drive: Driver) -> None:
         await drive.add(keyed("1", delay=60.0))
         await drive.add(keyed("2", "merge"))
