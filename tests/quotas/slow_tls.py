@@ -1,14 +1,18 @@
-"""A TLS front before a provider, in which every tenth connection takes a second to agree on keys."""
+"""A TLS front before a provider, in which some connections take a second to agree on keys."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-EVERY = 10
+PATTERNS: dict[str, Callable[[int], bool]] = {
+    "every tenth": lambda number: number % 10 == 0,
+    "in bursts": lambda number: number % 40 < 10,
+}
 DELAY = 1.0
 """Seconds: as long as a lost SYN takes to be repeated."""
 
@@ -17,8 +21,8 @@ class SlowTLS:
     """The delay is before the handshake, on a connection that the kernel has accepted: a client sees that it
     cannot send its request yet."""
 
-    def __init__(self, context: ssl.SSLContext, port: int) -> None:
-        self._context, self._to = context, port
+    def __init__(self, context: ssl.SSLContext, port: int, pattern: str) -> None:
+        self._context, self._to, self._is_late = context, port, PATTERNS[pattern]
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=512)
         self._socket.setblocking(False)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -49,7 +53,7 @@ class SlowTLS:
         while True:
             connection, _ = await loop.sock_accept(self._socket)
             self.connections += 1
-            late = self.connections % EVERY == 0
+            late = self._is_late(self.connections)
             self.delayed += late
             self._start(self._serve(connection, DELAY if late else 0.0))
 

@@ -1,4 +1,4 @@
-"""A provider that delays every tenth connection by a second: longer than the jitter, and still no refusal."""
+"""A provider that delays some connections by a second: longer than the jitter, and still no refusal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.quotas.late_tasks import AMOUNT, WINDOW
 from tests.quotas.processes import Processes, ended
-from tests.quotas.slow_tls import SlowTLS
+from tests.quotas.slow_tls import PATTERNS, SlowTLS
 from tests.servers.certificates import Certificate
 from tidemill import Limit, Retention, Tidemill
 from tidemill.clock import SystemClock
@@ -27,14 +27,17 @@ SHORT_RUN = 1.5
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(180)]
 
 
+@pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("run", range(RUNS or 1))
-async def test_i14_requests_that_leave_late_are_not_refused(run: int, tmp_path: Path) -> None:
+async def test_i14_requests_that_leave_late_are_not_refused(run: int, pattern: str, tmp_path: Path) -> None:
+    """Where every window has as many late calls as the one before, a pool that does not know of them may be
+    lucky. In bursts it is not: ten late ones and twenty of the next window are in one."""
     quotas = [Quota.rolling("requests", AMOUNT, per=WINDOW)]
     options = Options(jitter=0.0, latency=(LATENCY, LATENCY))
     provider = Provider(OpenAI(), quotas, options, clock=SystemClock(), seed=run)
     async with (
         Server(provider) as server,
-        SlowTLS(Certificate(tmp_path).context(), int(server.url.rpartition(":")[2])) as front,
+        SlowTLS(Certificate(tmp_path).context(), int(server.url.rpartition(":")[2]), pattern) as front,
     ):
         states = await _drained(f"sqlite:///{tmp_path / 'jobs.db'}", front.url, tmp_path / "output.txt")
     took = provider.ledger.arrivals[-1].at - provider.ledger.arrivals[0].at + LATENCY
@@ -43,7 +46,7 @@ async def test_i14_requests_that_leave_late_are_not_refused(run: int, tmp_path: 
     assert provider.ledger.refused == []
     assert states == {"done": CALLS}
     assert front.delayed >= CALLS // 10
-    assert took / best <= (1.2 if RUNS else SHORT_RUN)
+    assert took / best <= (1.2 if RUNS and pattern == "every tenth" else SHORT_RUN)
 
 
 async def _drained(store: str, url: str, output: Path) -> Counter[str]:
