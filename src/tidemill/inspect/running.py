@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from tidemill.inspect.causes import Cause, Code
@@ -15,7 +17,7 @@ QUIET = 3.0
 def describe_run(facts: Facts, times: Times) -> Cause:
     job, worker = facts.job, facts.worker
     started = times.now if job.started is None else job.started
-    details = {
+    details: dict[str, Any] = {
         "worker": job.worker,
         "host": None if worker is None else worker.host,
         "pid": None if worker is None else worker.pid,

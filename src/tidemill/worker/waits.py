@@ -8,7 +8,8 @@ See ADR 0061.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidemill.core.waits import WaitTarget, note_of
@@ -59,9 +60,15 @@ class SlotLender:
             self._hands.running -= 1
             self._on_room()
         self.open[attempt].append(target)
-        return LentSlot(self, attempt, target)
+        return LentSlot(
+            attempt.job.id,
+            target,
+            by_job=self.by_job,
+            note=partial(self.note, attempt),
+            end=partial(self._end, attempt, target),
+        )
 
-    def end(self, attempt: Attempt, target: WaitTarget) -> None:
+    def _end(self, attempt: Attempt, target: WaitTarget) -> None:
         targets = self.open.get(attempt)
         if targets is None or target not in targets:
             return  # the attempt ended before its wait
@@ -103,29 +110,36 @@ class SlotLender:
 
 
 class LentSlot:
-    """One wait of an attempt whose slot is lent."""
+    """One wait of an attempt whose slot is lent. `by_job` are the waits that are known here, `note` tells the
+    store of this one, `end` gives the slot back."""
 
-    def __init__(self, lender: SlotLender, attempt: Attempt, target: WaitTarget) -> None:
-        self._lender, self._attempt, self._target = lender, attempt, target
+    def __init__(
+        self,
+        job: str,
+        target: WaitTarget,
+        *,
+        by_job: Callable[[], Mapping[str, Sequence[WaitTarget]]],
+        note: Callable[[], None],
+        end: Callable[[], None],
+    ) -> None:
+        self._job, self.target = job, target
+        self._by_job, self._note, self.end = by_job, note, end
         self._checks = 0
         self._suspected: float | None = None
 
     async def check(self, store: Store) -> None:
         """Most waits are over before the second check, and are not told to the store."""
         if self._checks:
-            self._lender.note(self._attempt)
+            self._note()
         self._checks += 1
-        found = await DeadlockSearch(store, self._lender.by_job()).find(self._attempt.job.id)
+        found = await DeadlockSearch(store, self._by_job()).find(self._job)
         now = asyncio.get_running_loop().time()
         if found is None:
             self._suspected = None
         elif found.by_notes and self._suspected is None:
             self._suspected = now
         elif not found.by_notes or now >= (self._suspected or now) + NOTES_ARE_OLD_AFTER:
-            raise never_ends(self._attempt.job.id, self._target, found.reason)
-
-    def end(self) -> None:
-        self._lender.end(self._attempt, self._target)
+            raise never_ends(self._job, self.target, found.reason)
 
 
 def refused(job: str, target: WaitTarget, where: str) -> WaitRefused:

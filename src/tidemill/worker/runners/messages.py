@@ -9,6 +9,7 @@ from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done, Outcome
 from tidemill.core.pools import PoolSettings
 from tidemill.core.spending import Observation, Usage
+from tidemill.core.waits import WaitTarget
 from tidemill.logs import LogSettings
 from tidemill.tasks.step_questions import Reply as StepReply
 from tidemill.tasks.step_questions import StepQuestion
@@ -87,6 +88,13 @@ class Committing(msgspec.Struct, frozen=True, tag="committing"):
     settlement: Settlement
 
 
+class WaitAnswer(msgspec.Struct, frozen=True, tag="wait answer"):
+    """The answer to `WaitBegin`: why the handler must not wait (`WaitRefused`), None when it may."""
+
+    problem: str | None = None
+    lasting: bool = True
+
+
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The handler was found, or why not. `opened` is False when it was found and the lifespan failed."""
 
@@ -152,7 +160,17 @@ class RolledBack(msgspec.Struct, frozen=True, tag="rolled back"):
     """The handler's transaction kept nothing."""
 
 
-ToChild = Prepare | Run | Cancel | Reserved | StepAnswered | Committing
+class WaitBegin(msgspec.Struct, frozen=True, tag="wait begin"):
+    """The handler is about to wait for the result of a job or flow."""
+
+    target: WaitTarget
+
+
+class WaitEnd(msgspec.Struct, frozen=True, tag="wait end"):
+    target: WaitTarget
+
+
+ToChild = Prepare | Run | Cancel | Reserved | StepAnswered | Committing | WaitAnswer
 FromChild = (
     Ready
     | Ended
@@ -167,9 +185,11 @@ FromChild = (
     | AskStep
     | Commit
     | RolledBack
+    | WaitBegin
+    | WaitEnd
 )
-Question = Reserve | AskStep | Commit
-Reply = Reserved | StepAnswered | Committing
+Question = Reserve | AskStep | Commit | WaitBegin
+Reply = Reserved | StepAnswered | Committing | WaitAnswer
 
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_CHILD = msgspec.msgpack.Decoder(ToChild)

@@ -23,6 +23,7 @@ import msgspec
 
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Outcome
+from tidemill.core.waits import WaitTarget
 from tidemill.errors import StoreError
 from tidemill.logs import in_force
 from tidemill.tasks.step_questions import StepQuestion
@@ -51,10 +52,14 @@ from tidemill.worker.runners.messages import (
     Stopped,
     ToChild,
     Used,
+    WaitAnswer,
+    WaitBegin,
+    WaitEnd,
     Warned,
     encode,
     from_child,
 )
+from tidemill.worker.runners.process_waits import ProcessWaits
 
 IDLE = 60.0
 """An isolated process nobody needed for this long is let go."""
@@ -89,6 +94,7 @@ class IsolatedProcess:
         self._asked: SimpleQueue[tuple[ToChild, Attempt | None, asyncio.Future[FromChild]] | None]
         self._asked = SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
+        self._waits: ProcessWaits | None = None
         self._killed = False
         self._handing_out = threading.Lock()
         self._taken = True
@@ -112,8 +118,11 @@ class IsolatedProcess:
             raise Died(f"before the handler began, {error}") from None
         return ready if isinstance(ready, Ready) else Ready()
 
-    async def run(self, message: ToChild, attempt: Attempt) -> Outcome | list[Item] | Verdict:
+    async def run(
+        self, message: ToChild, attempt: Attempt, waits: ProcessWaits
+    ) -> Outcome | list[Item] | Verdict:
         """When cancelled, so is the handler: whoever waits has to kill the process if it goes on."""
+        self._waits = waits
         running = asyncio.ensure_future(self._ask(message, attempt))
         try:
             ended = await asyncio.shield(running)
@@ -229,8 +238,10 @@ class IsolatedProcess:
                 return message
             if attempt is None:
                 continue
-            if isinstance(message, Reserve | AskStep | Commit):
+            if isinstance(message, Reserve | AskStep | Commit | WaitBegin):
                 self._send(self._answer(attempt, message))
+            elif isinstance(message, WaitEnd):
+                self._loop.call_soon_threadsafe(self._end_wait, message.target)
             else:
                 _note(attempt, message)
 
@@ -243,6 +254,15 @@ class IsolatedProcess:
             case Commit(outcome):
                 attempt.committed = outcome
                 return Committing(attempt.settlement(outcome))
+            case WaitBegin(target):
+                return asyncio.run_coroutine_threadsafe(self._begin_wait(target), self._loop).result()
+
+    async def _begin_wait(self, target: WaitTarget) -> WaitAnswer:
+        return WaitAnswer() if self._waits is None else await self._waits.begin(target)
+
+    def _end_wait(self, target: WaitTarget) -> None:
+        if self._waits is not None:
+            self._waits.end(target)
 
     def _reserve(self, attempt: Attempt, need: Need) -> Reserved:
         asked = asyncio.run_coroutine_threadsafe(attempt.tally().reserve(need), self._loop)
