@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tidemill import (
+    Context,
     Filter,
     JobError,
     JobHandle,
@@ -347,6 +348,66 @@ def test_a_cancelled_attempt_whose_slot_is_lent_ends_at_once() -> None:
         quick = child_task(mill)
         await (await quick.enqueue(1)).result(timeout=60)
         assert mill.now == pytest.approx(31, abs=0.2)  # the child keeps the only slot
+
+    virtually(scenario)
+
+
+def test_a_lost_attempt_whose_slot_is_lent_ends_and_the_slot_is_used() -> None:
+    async def scenario(mill: Mill) -> None:
+        parent = family(mill, seconds=30, queue="elsewhere")
+        quick = child_task(mill)
+        worker = mill.start(1, lease=9)
+        job = await parent.enqueue(1)
+        await asyncio.sleep(1)
+        await mill.store.reclaim(dead=[worker.id])
+        await job.cancel()
+        await asyncio.sleep(4)
+        assert worker.stats.lost == 1
+        for number in range(3):
+            assert await (await quick.enqueue(number)).result(timeout=2) == 2 * number
+
+    virtually(scenario)
+
+
+def test_a_batch_handler_lends_its_slot_and_is_refused_as_others_are() -> None:
+    async def scenario(mill: Mill) -> None:
+        quick = child_task(mill)
+
+        @mill.app.batch_task(name="batch", max_items=3, linger=1, retry=Retry(attempts=1))
+        async def batch(items: list[str]) -> list[int]:
+            jobs = [await quick.using(queue=queue).enqueue(1) for queue in items]
+            results: list[int] = await asyncio.gather(*(job.result() for job in jobs))
+            return results
+
+        mill.app.queue("narrow", concurrency=1)
+        mill.start(1, queues={"default": 1, "narrow": 1})
+        jobs = [await batch.enqueue("default") for _ in range(3)]
+        assert [await job.result(timeout=30) for job in jobs] == [2, 2, 2]
+        stuck = await batch.using(queue="narrow").enqueue("narrow")
+        assert "concurrency=1 of the queue 'narrow'" in refusal(await ended(stuck))
+
+    virtually(scenario)
+
+
+def test_the_handlers_note_comes_back_after_a_wait() -> None:
+    async def scenario(mill: Mill) -> None:
+        quick = child_task(mill)
+
+        @mill.app.task(name="says")
+        async def says(ctx: Context) -> None:
+            await ctx.progress(0.5, "half")
+            await (await quick.using(queue="elsewhere", id="c").enqueue(1)).result()
+            await asyncio.sleep(5)
+
+        mill.start(1)
+        job = await says.enqueue()
+        await asyncio.sleep(3)
+        record = await job.status()
+        assert (record.progress, record.note) == (0.5, "waits for the result of job c")
+        mill.start(1, queues={"elsewhere": 1})
+        await asyncio.sleep(3)
+        record = await job.status()
+        assert (record.progress, record.note) == (0.5, "half")
 
     virtually(scenario)
 

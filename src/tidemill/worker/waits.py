@@ -80,7 +80,7 @@ class SlotLender:
                 _show(attempt, None)
 
     def attempt_ended(self, attempt: Attempt) -> None:
-        """It has its slot again, whatever else is running."""
+        """It has its slot again, also when all others are taken."""
         if self.open.pop(attempt, None) is not None:
             self._noted.pop(attempt, None)
             self._hands.running += 1
