@@ -136,9 +136,11 @@ class LentSlot:
         now = asyncio.get_running_loop().time()
         if found is None:
             self._suspected = None
-        elif found.by_notes and self._suspected is None:
+        elif not found.by_notes:
+            raise never_ends(self._job, self.target, found.reason)
+        elif self._suspected is None:
             self._suspected = now
-        elif not found.by_notes or now >= (self._suspected or now) + NOTES_ARE_OLD_AFTER:
+        elif now - self._suspected >= NOTES_ARE_OLD_AFTER:
             raise never_ends(self._job, self.target, found.reason)
 
 
