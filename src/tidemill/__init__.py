@@ -53,6 +53,7 @@ from tidemill.errors import (
     TidemillError,
     TokenNotFound,
     UnknownOutcome,
+    WaitRefused,
     WebhookNotFound,
 )
 from tidemill.tasks.context import Context
@@ -243,6 +244,7 @@ __all__ = [
     "TokenNotFound",
     "Unique",
     "UnknownOutcome",
+    "WaitRefused",
     "WebhookNotFound",
     "WebhookView",
     "Webhooks",

@@ -24,7 +24,8 @@ TidemillError
 │   ├── JobFailed            it failed for good
 │   ├── JobCancelled         it was cancelled
 │   ├── ResultUnreadable     it is done, but its result is not what the task says it returns
-│   └── ResultTimeout        it did not end in time; it may still
+│   ├── ResultTimeout        it did not end in time; it may still
+│   └── WaitRefused          its handler must not wait for another job here; use a flow
 └── FlowError                about one flow
     ├── FlowNotFound         there is no such flow (any more)
     ├── FlowFailed           a step of it failed, or its time was over
@@ -152,6 +153,18 @@ class ResultUnreadable(JobError):
 
 class ResultTimeout(JobError):
     """The job did not end in time; it may still."""
+
+
+class WaitRefused(JobError):
+    """A handler must not wait for the result of another job or flow here: the wait could keep that job from
+    starting. Use a flow instead.
+
+    `lasting` is False when only the load of the worker stands in the way: then the retry policy decides.
+    Else the job fails for good, as a new attempt would meet the same."""
+
+    def __init__(self, message: str, *, lasting: bool = True) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 class FlowError(TidemillError):

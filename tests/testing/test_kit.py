@@ -401,7 +401,7 @@ def test_a_sync_handler_that_takes_too_long_has_timed_out(
 
 
 def test_a_sync_handler_that_waits_for_a_job_is_told_that_it_cannot() -> None:
-    """A worker has other threads; a kit has this one."""
+    """As in a worker, though a kit runs it on the thread of the test."""
     app = Tidemill("memory://")
 
     @app.task(name="child")
@@ -415,7 +415,7 @@ def test_a_sync_handler_that_waits_for_a_job_is_told_that_it_cannot() -> None:
     with testing.kit(app) as kit:
         parent.enqueue_sync()
         with pytest.raises(
-            testing.UnexpectedFailure, match=r"a sync handler waits for job \w+ of task 'child'"
+            testing.UnexpectedFailure, match=r"WaitRefused: job \w+ cannot wait for job \w+ in"
         ):
             kit.run_until_idle()
         assert [job.state for job in kit.enqueued(child)] == [State.DONE], "what does not wait runs on"

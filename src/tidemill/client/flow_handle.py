@@ -20,6 +20,7 @@ from tidemill.core.graph import Graph, Node, decode
 from tidemill.core.graph_next import is_over
 from tidemill.core.graph_state import ENDED, FlowState
 from tidemill.core.states import LIVE
+from tidemill.core.waits import WaitTarget
 from tidemill.errors import (
     ConfigurationError,
     FlowCancelled,
@@ -33,6 +34,7 @@ from tidemill.flows import steering
 from tidemill.flows.results import ResultGone, results
 from tidemill.flows.telling import tell_ended
 from tidemill.flows.views import FlowView, view_of, why_ended
+from tidemill.tasks.waits import OpenWait, waiting
 from tidemill.times import read_seconds
 
 if TYPE_CHECKING:
@@ -71,12 +73,13 @@ class FlowHandle:
         """Wait for the flow to end, at most `timeout` seconds; answers what its last step returned, or, when
         it has several that nobody waits for, what each of them did, by its name. With `step`, wait for that
         one and answer its result: a list when it is mapped. Raises FlowFailed, FlowCancelled, FlowNotFound,
-        ResultTimeout, ResultUnreadable, or JobNotFound when somebody deleted a job whose result it is."""
+        ResultTimeout, ResultUnreadable, or JobNotFound when somebody deleted a job whose result it is. In a
+        handler it waits as `JobHandle.result` does."""
         patience = None if timeout is None else read_seconds("timeout", timeout, ConfigurationError)
         until = None if patience is None else asyncio.get_running_loop().time() + patience
         name = step.name if isinstance(step, Step) else step
         store = await self._client.store()
-        course = await self._wait(name, until)
+        course = await self._ended(name, until, patience)
         graph = decode(course.record)
         if not _is_answered(course, graph, name):
             raise ResultTimeout(
@@ -128,24 +131,37 @@ class FlowHandle:
     async def _course(self) -> Course:
         return await steering.find_flow(await self._client.store(), self.id)
 
-    async def _wait(self, step: str | None, until: float | None) -> Course:
-        """As with jobs: listen, or, while too many others do, look now and then."""
+    async def _ended(self, step: str | None, until: float | None, patience: float | None) -> Course:
         course = await self._course()
+        graph = decode(course.record)
         if step is not None:
-            _node(decode(course.record), step)
+            _node(graph, step)
+        if _is_answered(course, graph, step):
+            return course
+        async with waiting(WaitTarget("flow", self.id), patience) as wait:
+            return await self._wait(course, step, until, wait)
+
+    async def _wait(
+        self, course: Course, step: str | None, until: float | None, wait: OpenWait | None
+    ) -> Course:
+        """As with jobs: listen, or, while too many others do, look now and then."""
         session = await self._client.session()
         for look in looks(until):
             if await acquired(session.listeners, look):
                 try:
-                    return await self._listen(session.store, step, until)
+                    return await self._listen(session.store, step, until, wait)
                 finally:
                     session.listeners.release()
             course = await self._course()
             if _is_answered(course, decode(course.record), step):
                 break
+            if wait is not None:
+                await wait.check(session.store)
         return course
 
-    async def _listen(self, store: Store, step: str | None, until: float | None) -> Course:
+    async def _listen(
+        self, store: Store, step: str | None, until: float | None, wait: OpenWait | None
+    ) -> Course:
         topics = [course_topic(Kind.FLOW, self.id)]
         topics += [] if step is None else [job_topic(job_id(self.id, step))]
         listener = store.listen(topics)
@@ -157,6 +173,8 @@ class FlowHandle:
                     return course
                 if number:
                     await self._mind_waiting(store)
+                if wait is not None:
+                    await wait.check(store)
                 await listener.wait(look)
         finally:
             listener.close()

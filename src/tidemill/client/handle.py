@@ -15,6 +15,7 @@ from tidemill.core.changes import Amended, Cancel, Change, RetryNow
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.states import FINAL, State
+from tidemill.core.waits import WaitTarget
 from tidemill.errors import (
     ConfigurationError,
     JobCancelled,
@@ -23,6 +24,7 @@ from tidemill.errors import (
     ResultTimeout,
     ResultUnreadable,
 )
+from tidemill.tasks.waits import OpenWait, waiting
 from tidemill.times import read_seconds
 
 if TYPE_CHECKING:
@@ -74,7 +76,8 @@ class JobHandle(Generic[R_co]):
 
     async def result(self, timeout: float | timedelta | None = None) -> R_co:  # noqa: ASYNC109 - ends in our own error
         """Wait for the job to end, at most `timeout` seconds; answers what the handler returned. Raises
-        JobFailed, JobCancelled, JobNotFound, ResultTimeout or ResultUnreadable."""
+        JobFailed, JobCancelled, JobNotFound, ResultTimeout or ResultUnreadable. An async handler that waits
+        lends its slot; where a handler must not wait it raises WaitRefused."""
         return self._outcome(await self._ended(timeout))
 
     def result_sync(self, timeout: float | timedelta | None = None) -> R_co:
@@ -152,28 +155,31 @@ class JobHandle(Generic[R_co]):
         until = None if patience is None else asyncio.get_running_loop().time() + patience
         job = await self.status()
         if job.state not in FINAL:
-            job = await self._wait(until)
+            async with waiting(WaitTarget("job", self.id), patience) as wait:
+                job = await self._wait(until, wait)
         if job.state not in FINAL:
             raise ResultTimeout(
                 f"job {self.id} did not end within {patience:g} s, it is {job.state}; it may still"
             )
         return job
 
-    async def _wait(self, until: float | None) -> Job:
+    async def _wait(self, until: float | None, wait: OpenWait | None) -> Job:
         """Listen, or, while too many others do, look now and then until one of them is done."""
         session = await self._client.session()
         for look in looks(until):
             if await acquired(session.listeners, look):
                 try:
-                    return await self._listen(session.store, until)
+                    return await self._listen(session.store, until, wait)
                 finally:
                     session.listeners.release()
             job = await self.status()
             if job.state in FINAL:
                 return job
+            if wait is not None:
+                await wait.check(session.store)
         return await self.status()
 
-    async def _listen(self, store: Store, until: float | None) -> Job:
+    async def _listen(self, store: Store, until: float | None, wait: OpenWait | None) -> Job:
         listener = store.listen([job_topic(self.id)])
         try:
             for number, look in enumerate(looks(until)):
@@ -183,6 +189,8 @@ class JobHandle(Generic[R_co]):
                     return job
                 if number:
                     self._client.mind_waiting(job)
+                if wait is not None:
+                    await wait.check(store)
                 await listener.wait(look)
         finally:
             listener.close()

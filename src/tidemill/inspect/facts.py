@@ -11,15 +11,26 @@ from tidemill.contract.queues import QueueInfo
 from tidemill.contract.reader import LOOKS, AttemptRecord, WorkerInfo
 from tidemill.contract.store import Store
 from tidemill.core.batching import ripe_in
+from tidemill.core.courses import Kind
 from tidemill.core.filters import Filter
 from tidemill.core.job import Job
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import PENDING, State
+from tidemill.core.waits import WaitTarget, waits_in
 from tidemill.errors import JobNotFound
 from tidemill.inspect.situation import Situation, look, mean_time
 from tidemill.tasks.definition import TaskDefinition
 
 TRIES = 5
+
+
+class AwaitedResult(msgspec.Struct, frozen=True):
+    """What a running job waits for. `queue` is None of a flow, `state` of what is gone."""
+
+    kind: str
+    id: str
+    queue: str | None = None
+    state: str | None = None
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +40,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     it no longer reports. `known` says whether the looking program has the task; then `attempts` and
     `timeout` are its policy. `last` is the last attempt that did not succeed. `situation` is that of pools
     and of what else needs them, `takes` how long jobs of its task take as far as is known, and `ripe` in how
-    many seconds its lane is worth a call; they are looked at only while it waits."""
+    many seconds its lane is worth a call; they are looked at only while it waits. `waits_for` are the results
+    that the handler of a running job waits for."""
 
     now: Reading
     job: Job
@@ -48,6 +60,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     situation: Situation | None = None
     takes: float | None = None
     ripe: float = 0.0
+    waits_for: tuple[AwaitedResult, ...] = ()
 
 
 async def gather(store: Store, tasks: Mapping[str, TaskDefinition], id: str) -> Facts:  # noqa: A002 - the word for it
@@ -104,7 +117,23 @@ async def _look(store: Store, tasks: Mapping[str, TaskDefinition], job: Job) -> 
         situation=await look(store) if waits else None,
         takes=await mean_time(store, job.queue, job.task) if waits else None,
         ripe=await _ripe(store, job),
+        waits_for=await _awaited(store, job),
     )
+
+
+async def _awaited(store: Store, job: Job) -> tuple[AwaitedResult, ...]:
+    noted = waits_in(job.note) if job.state is State.RUNNING else None
+    return () if noted is None else tuple([await _result_of(store, target) for target in noted.targets])
+
+
+async def _result_of(store: Store, target: WaitTarget) -> AwaitedResult:
+    if target.kind == "flow":
+        [flow] = await store.courses(Kind.FLOW, [target.id])
+        return AwaitedResult("flow", target.id, state=None if flow is None else flow.state)
+    [job] = await store.get([target.id])
+    if job is None:
+        return AwaitedResult("job", target.id)
+    return AwaitedResult("job", target.id, job.queue, job.state)
 
 
 async def _queue(store: Store, name: str) -> QueueInfo:

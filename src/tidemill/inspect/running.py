@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from tidemill.inspect.causes import Cause, Code
-from tidemill.inspect.facts import Facts
+from tidemill.inspect.facts import AwaitedResult, Facts
 from tidemill.inspect.words import Times, duration
 
 QUIET = 3.0
@@ -13,7 +17,7 @@ QUIET = 3.0
 def describe_run(facts: Facts, times: Times) -> Cause:
     job, worker = facts.job, facts.worker
     started = times.now if job.started is None else job.started
-    details = {
+    details: dict[str, Any] = {
         "worker": job.worker,
         "host": None if worker is None else worker.host,
         "pid": None if worker is None else worker.pid,
@@ -24,10 +28,12 @@ def describe_run(facts: Facts, times: Times) -> Cause:
         "note": job.note,
         "timeout": facts.timeout,
     }
+    if facts.waits_for:
+        details["waits_for"] = [msgspec.structs.asdict(each) for each in facts.waits_for]
     where = f"worker {job.worker}" if worker is None else f"worker {worker.id} ({worker.host}, {worker.pid})"
     sentence = (
         f"Attempt {job.attempts + 1} has been running on {where} for {duration(times.now - started)}, since "
-        f"{times.at(started)}{_progress(facts)}."
+        f"{times.at(started)}{_progress(facts)}.{_waits(facts)}"
     )
     if worker is None:
         return Cause(Code.WORKER_SILENT, f"{sentence} {_silence(facts)}", details)
@@ -38,7 +44,19 @@ def describe_run(facts: Facts, times: Times) -> Cause:
 def _progress(facts: Facts) -> str:
     job = facts.job
     share = "" if job.progress is None else f"; {job.progress:.0%} done"
-    return f"{share}; it says {job.note!r}" if job.note else share
+    return f"{share}; it says {job.note!r}" if job.note and not facts.waits_for else share
+
+
+def _waits(facts: Facts) -> str:
+    """Its worker has written it into the note, see `core.waits`."""
+    if not facts.waits_for:
+        return ""
+    return f" It waits for the result of {', '.join(map(_awaited, facts.waits_for))}."
+
+
+def _awaited(result: AwaitedResult) -> str:
+    queue = "" if result.queue is None else f"queue {result.queue!r}, "
+    return f"{result.kind} {result.id} ({queue}{result.state or 'gone'})"
 
 
 def _timeout(facts: Facts, started: float, times: Times) -> str:

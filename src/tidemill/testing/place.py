@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from contextvars import ContextVar
 from dataclasses import replace as with_changes
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -52,9 +51,6 @@ class _Unset:
 
 
 _SYSTEM = SystemClock()
-_ON_THIS_THREAD: ContextVar[bool] = ContextVar("tidemill_on_this_thread", default=False)
-"""Whether a sync handler is running on the thread of its loop. A wait on another thread inherits it."""
-
 UNSET: Any = _Unset()
 
 
@@ -176,11 +172,6 @@ class Place:
         return [at_once(self.look.agenda(kind, 1)) for kind in ADVANCING]
 
     def _mind_waiting(self, job: Job) -> None:
-        if _ON_THIS_THREAD.get():
-            raise NotRun(
-                f"a sync handler waits for job {job.id} of task {job.task!r}: in a kit it is on the thread "
-                "that would run that job; make the handler async, or let a test run both by a real worker"
-            )
         if not at_once(self.look.workers()):
             raise NotRun(self.not_done(job))
 
@@ -203,14 +194,11 @@ class Place:
     def _on_this_thread(self, task: TaskDefinition) -> TaskDefinition:
         async def call(*args: Any, **kwargs: Any) -> Any:
             began = _SYSTEM.boot()
-            waits = _ON_THIS_THREAD.set(True)
             try:
                 result = call_apart(task.handler, *args, **kwargs)
             except Exception:
                 self._refuse_late(task, _SYSTEM.boot() - began)
                 raise
-            finally:
-                _ON_THIS_THREAD.reset(waits)
             self._refuse_late(task, _SYSTEM.boot() - began)
             return result
 

@@ -46,19 +46,20 @@ class News(msgspec.Struct, eq=False):
     Handlers write from any thread, the heartbeat takes: a bounded deque needs no lock for that.
     `unsent` and `sending` belong to the heartbeat alone, which keeps them until a beat got through;
     in a long outage the oldest lines go, as they would in the store. A line is kept with the boot
-    time it was said at.
+    time it was said at. `note` is the handler's latest, which a wait hides until it is over.
     """
 
     lines: deque[tuple[float, str]]
     unsent: deque[tuple[float, str]]
-    progress: tuple[float, str | None] | None = None
-    sending: tuple[float, str | None] | None = None
+    progress: tuple[float | None, str | None] | None = None
+    sending: tuple[float | None, str | None] | None = None
+    note: str | None = None
 
     @property
     def pending(self) -> bool:
         return bool(self.lines or self.unsent or self.progress is not None)
 
-    def take(self) -> tuple[float, str | None] | None:
+    def take(self) -> tuple[float | None, str | None] | None:
         """Everything said so far; the lines are in `unsent`."""
         while self.lines:
             self.unsent.append(self.lines.popleft())
@@ -138,7 +139,17 @@ class Attempt(msgspec.Struct, eq=False):
         return (self.ended or now) - self.started if self.begun else 0.0
 
     def progress(self, fraction: float, note: str | None) -> None:
-        self._news().progress = (fraction, None if note is None else storable(note))
+        news = self._news()
+        if note is not None:
+            news.note = note = storable(note)
+        news.progress = (fraction, note)
+        self.notify()
+
+    def show_wait(self, note: str | None) -> None:
+        """Put the note of a wait in the place of the handler's; None puts the handler's back."""
+        news = self._news()
+        fraction = None if news.progress is None else news.progress[0]
+        news.progress = (fraction, note if note is not None else news.note or "")
         self.notify()
 
     def log(self, line: str) -> None:

@@ -15,6 +15,7 @@ from tidemill.clock import Entropy
 from tidemill.core.outcomes import Done, Fail, Outcome, Release
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.tasks.waits import ATTEMPT_WAITS
 from tidemill.telemetry.current import CURRENT, TOGETHER
 from tidemill.telemetry.events import JobStarted, LeaseExpired
 from tidemill.worker.attempt import Attempt, Stop
@@ -30,6 +31,7 @@ from tidemill.worker.runners.threads import Threads
 from tidemill.worker.stats import Stats
 from tidemill.worker.stopping import Stopper
 from tidemill.worker.translate import Ends, describe
+from tidemill.worker.waits import SlotLender
 
 _DONE = Done()
 
@@ -59,6 +61,8 @@ class Executor:
         self._loop = asyncio.get_running_loop()
         self._wants = emitter.wants
         self._clean = contextvars.copy_context()
+        self._lender = SlotLender(hands, concurrency=concurrency, on_room=self._slot_lent)
+        self._clean.run(ATTEMPT_WAITS.set, self._lender)
         self._judge = Judge(emitter, entropy)
         self._stopper = Stopper(
             hands, stats, emitter, self._judge, conclude=self._conclude, context=self._clean
@@ -191,6 +195,8 @@ class Executor:
                 self._conclude(attempt, Release())
         else:
             self._conclude(attempt, outcome)
+        if self._lender.open:
+            self._lender.attempt_ended(attempt)
         if not attempt.lingers:
             hands.running -= 1
             if hands.ahead:
@@ -201,6 +207,10 @@ class Executor:
         for attempt in attempts:
             late = attempt.boot() - attempt.leased_until
             self._emitter.attempt_event(LeaseExpired, attempt, late=late)
+
+    def _slot_lent(self) -> None:
+        self.fill()
+        self._on_room()
 
     def _thread_over(self, attempt: Attempt) -> None:
         attempt.lingers = False

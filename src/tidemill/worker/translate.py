@@ -17,6 +17,7 @@ from tidemill.errors import (
     SnoozeFor,
     StepUnusable,
     UnknownOutcome,
+    WaitRefused,
 )
 from tidemill.tasks.metering import WaitsForUnits
 from tidemill.worker.attempt import storable
@@ -50,7 +51,7 @@ def _judged(error: BaseException, policy: Retry, attempt: int, priority: int, ch
             return Await(needs)
         case SnoozeFor(delay=delay, reason=reason) if _waitable(delay):
             return Snooze(delay, None if reason is None else storable(str(reason)))
-        case GiveUp() | ConfigurationError():
+        case GiveUp() | ConfigurationError() | WaitRefused(lasting=True):
             return _for_good(error)
         case ClaimLost():
             return Release()  # which the store refuses; what was used is booked all the same
@@ -73,7 +74,7 @@ def _for_good(error: BaseException) -> Fail:
             return Fail(describe(error), UNKNOWN_OUTCOME)
         case StepUnusable():
             return Fail(describe(error), "step unusable")
-        case ConfigurationError():  # only other code mends it: trying again does not
+        case ConfigurationError() | WaitRefused():  # only other code mends it: trying again does not
             return Fail(describe(error), "wrong use")
     return Fail(describe(error))
 

@@ -24,6 +24,7 @@ from tidemill.logs import configure
 from tidemill.tasks.batches import Failed
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.tasks.waits import ATTEMPT_WAITS
 from tidemill.telemetry.current import CURRENT, TOGETHER
 from tidemill.worker import batch_verdicts as verdicts
 from tidemill.worker.batch_verdicts import stored
@@ -45,6 +46,7 @@ from tidemill.worker.runners.messages import (
 )
 from tidemill.worker.runners.middleware import divided, surrounded
 from tidemill.worker.runners.places import NOT_APART, Application, CannotIsolate, find, find_application
+from tidemill.worker.runners.process_waits import ChildWaits
 from tidemill.worker.runners.threads import Threads
 from tidemill.worker.translate import describe, outcome_of
 
@@ -92,6 +94,8 @@ class Child:
     async def serve(self, first: Prepare) -> None:
         loop = asyncio.get_running_loop()
         self._threads = Threads(1)
+        self._waits = ChildWaits(self._pipe)
+        ATTEMPT_WAITS.set(self._waits)
         orders: asyncio.Queue[Prepare | Run | None] = asyncio.Queue()
         orders.put_nowait(first)
 
@@ -172,10 +176,11 @@ class Child:
         assert definition is not None  # noqa: S101 - the worker has prepared it
         store = None if self._application is None else self._application.store
         self._reporter = reporter = ChildReporter(self._pipe, run, definition, store)
+        self._waits.jobs = (run.job, *run.others)
         handle = self._handle if definition.batch is None else self._handle_call
         self._running = asyncio.create_task(handle(run, definition, reporter))
         answer = await self._running
-        self._running = None
+        self._running, self._waits.jobs = None, ()
         self._pipe.send(answer)
 
     async def _handle(

@@ -13,7 +13,8 @@ import asyncio
 import atexit
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 import msgspec
@@ -30,6 +31,7 @@ from tidemill.worker.call import Call
 from tidemill.worker.runners.messages import Place, Prepare, Run
 from tidemill.worker.runners.places import NOT_APART, CannotIsolate, place_of
 from tidemill.worker.runners.process import CLOSE_WITHIN, Died, HandlerStopped, IsolatedProcess
+from tidemill.worker.runners.process_waits import ProcessWaits
 from tidemill.worker.translate import Ends
 
 START_WITHIN = 60.0
@@ -77,6 +79,7 @@ class IsolatedRunner:
 
     def __init__(self, limit: int, find_application: Callable[[], str | None] | None = None) -> None:
         self._places = asyncio.Semaphore(limit)
+        self._resumed = 0
         self._find_application = find_application
         self._free: list[IsolatedProcess] = []
         self._all: set[IsolatedProcess] = set()
@@ -103,13 +106,14 @@ class IsolatedRunner:
         process, and what `started` raises: the process is there then for the next job."""
         expected = None if definition.isolate else middleware
         prepare = Prepare(definition.name, self._place(definition), expected)
-        async with self._places:
+        async with self._place_among_processes():
             self._refuse_too_soon(definition)
             process = self._take()
+            waits = ProcessWaits(attempt, self._place_lent)
             try:
                 await self._prepare(process, prepare, definition)
                 started()
-                outcome = await process.run(_message(definition, attempt, chance), attempt)
+                outcome = await process.run(_message(definition, attempt, chance), attempt, waits)
             except Died as error:
                 attempt.committed = None  # the store knows whether the process has committed
                 return Crashed(Error("ProcessDied", str(error)))
@@ -120,6 +124,8 @@ class IsolatedRunner:
                 attempt.committed = None
                 process.kill()
                 raise
+            finally:
+                waits.close()
             self._put_back(process)
             if isinstance(outcome, Fail) and outcome.reason == NOT_APART:
                 raise CannotIsolate(outcome.error.message)
@@ -138,6 +144,25 @@ class IsolatedRunner:
         atexit.unregister(self.close)
         for process in self._all:
             process.kill()
+
+    @asynccontextmanager
+    async def _place_among_processes(self) -> AsyncIterator[None]:
+        await self._places.acquire()
+        try:
+            yield
+        finally:
+            if self._resumed:
+                self._resumed -= 1
+            else:
+                self._places.release()
+
+    def _place_lent(self, lent: bool) -> None:
+        """A handler that waits for another job leaves its place and resumes without one: then the next place
+        that comes free stays empty."""
+        if lent:
+            self._places.release()
+        else:
+            self._resumed += 1
 
     @functools.cached_property
     def _application(self) -> str | None:

@@ -12,6 +12,7 @@ from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done, Outcome
 from tidemill.core.pools import PoolSettings
 from tidemill.core.spending import Observation, Usage
+from tidemill.core.waits import WaitTarget
 from tidemill.logs import LogSettings
 from tidemill.tasks.step_questions import Reply as StepReply
 from tidemill.tasks.step_questions import StepQuestion
@@ -91,6 +92,13 @@ class CommitReply(msgspec.Struct, frozen=True, tag="commit reply"):
     settlement: Settlement
 
 
+class WaitAnswer(msgspec.Struct, frozen=True, tag="wait answer"):
+    """The answer to `WaitBegin`: why the handler must not wait (`WaitRefused`), None when it may."""
+
+    problem: str | None = None
+    lasting: bool = True
+
+
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The handler was found, or why not. `opened` is False when it was found and the lifespan failed."""
 
@@ -159,7 +167,17 @@ class Rollback(msgspec.Struct, frozen=True, tag="rollback"):
     """The handler's transaction kept nothing."""
 
 
-ToChild = Prepare | Run | Cancel | Reserved | StepAnswered | CommitReply
+class WaitBegin(msgspec.Struct, frozen=True, tag="wait begin"):
+    """The handler is about to wait for the result of a job or flow."""
+
+    target: WaitTarget
+
+
+class WaitEnd(msgspec.Struct, frozen=True, tag="wait end"):
+    target: WaitTarget
+
+
+ToChild = Prepare | Run | Cancel | Reserved | StepAnswered | CommitReply | WaitAnswer
 FromChild = (
     Ready
     | Ended
@@ -174,9 +192,11 @@ FromChild = (
     | AskStep
     | Commit
     | Rollback
+    | WaitBegin
+    | WaitEnd
 )
-Question = Reserve | AskStep | Commit
-Reply = Reserved | StepAnswered | CommitReply
+Question = Reserve | AskStep | Commit | WaitBegin
+Reply = Reserved | StepAnswered | CommitReply | WaitAnswer
 
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_CHILD = msgspec.msgpack.Decoder(ToChild)

@@ -24,6 +24,7 @@ import msgspec
 from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Outcome
+from tidemill.core.waits import WaitTarget
 from tidemill.errors import StoreError
 from tidemill.logs import in_force
 from tidemill.tasks.step_questions import StepQuestion
@@ -52,10 +53,14 @@ from tidemill.worker.runners.messages import (
     StopReply,
     ToChild,
     Used,
+    WaitAnswer,
+    WaitBegin,
+    WaitEnd,
     Warned,
     encode,
     from_child,
 )
+from tidemill.worker.runners.process_waits import ProcessWaits
 
 IDLE = 60.0
 """An isolated process nobody needed for this long is let go."""
@@ -90,6 +95,7 @@ class IsolatedProcess:
         self._asked: SimpleQueue[tuple[ToChild, Attempt | None, asyncio.Future[FromChild]] | None]
         self._asked = SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
+        self._waits: ProcessWaits | None = None
         self._killed = False
         self._handing_out = threading.Lock()
         self._taken = True
@@ -113,9 +119,12 @@ class IsolatedProcess:
             raise Died(f"before the handler began, {error}") from None
         return ready if isinstance(ready, Ready) else Ready()
 
-    async def run(self, message: ToChild, attempt: Attempt) -> Outcome | list[Item] | Verdict:
+    async def run(
+        self, message: ToChild, attempt: Attempt, waits: ProcessWaits
+    ) -> Outcome | list[Item] | Verdict:
         """Cancels the handler when it is cancelled itself. The caller kills the process then, unless this
         raises `HandlerStopped`."""
+        self._waits = waits
         running = asyncio.ensure_future(self._ask(message, attempt))
         try:
             ended = await asyncio.shield(running)
@@ -232,8 +241,10 @@ class IsolatedProcess:
                 return message
             if attempt is None:
                 continue
-            if isinstance(message, Reserve | AskStep | Commit):
+            if isinstance(message, Reserve | AskStep | Commit | WaitBegin):
                 self._send(self._answer(attempt, message))
+            elif isinstance(message, WaitEnd):
+                self._loop.call_soon_threadsafe(self._end_wait, message.target)
             else:
                 _note(attempt, message)
 
@@ -246,6 +257,15 @@ class IsolatedProcess:
             case Commit(outcome):
                 attempt.committed = outcome
                 return CommitReply(attempt.settlement(outcome))
+            case WaitBegin(target):
+                return asyncio.run_coroutine_threadsafe(self._begin_wait(target), self._loop).result()
+
+    async def _begin_wait(self, target: WaitTarget) -> WaitAnswer:
+        return WaitAnswer() if self._waits is None else await self._waits.begin(target)
+
+    def _end_wait(self, target: WaitTarget) -> None:
+        if self._waits is not None:
+            self._waits.end(target)
 
     def _reserve(self, attempt: Attempt, need: Need, departure: Departure | None) -> Reserved:
         if departure is not None:
