@@ -354,7 +354,7 @@ def test_a_store_that_is_badly_set_up() -> None:
         warnings=("it is on a network file system",),
     )
     fine, warned, roomy = about_store("sqlite:///jobs.db", facts, Target())
-    assert (fine.level, fine.says) == ("ok", "sqlite:///jobs.db answers: SQLite 3.40, 190.7 MB")
+    assert (fine.level, fine.says) == ("ok", "sqlite:///jobs.db answers: SQLite 3.40, 200 MB")
     assert (warned.level, warned.says) == ("bad", "it is on a network file system")
     assert (roomy.level, roomy.remedy) == ("note", "give them back when it is quiet: tidemill db compact")
 

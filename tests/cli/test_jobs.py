@@ -93,7 +93,7 @@ def test_a_jobs_checkpoints_are_shown(cli: Cli) -> None:
     lines = cli("jobs", "show", job, "--app", "shop:app").out.splitlines()
     shown = lines[lines.index("checkpoints:") + 1 :]
     said = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC[+\d:]*", "then", line) for line in shown]
-    assert said[:2] == ["  ask (01234567) paid kept then, 2.0 KB", "  look (ab) kept then, 1 B"]
+    assert said[:2] == ["  ask (01234567) paid kept then, 2.05 kB", "  look (ab) kept then, 1 B"]
     assert said[2].endswith("speak (cd) paid begun then")
     cli.on_store(fail)
     found = cli("jobs", "show", job, "--app", "shop:app", "--json").json["checkpoints"]

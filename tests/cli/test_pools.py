@@ -271,7 +271,7 @@ def test_a_job_shows_what_it_needs_and_no_lane(cli: Cli) -> None:
     assert "\ufffd" not in shown
     record = cli("jobs", "show", job, "--json", *APP).json
     assert record["key"] is None
-    assert record["needs"] == [{"pool": "model", "key": None, "units": {"tokens": 130.0}}]
+    assert record["needs"] == [{"pool": "model", "key": None, "units": {"tokens": 130.0}, "excused": 0}]
     assert "lane" not in record
 
 

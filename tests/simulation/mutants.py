@@ -146,10 +146,10 @@ def _company_is_charged() -> Patch:
 
 
 def _suspects_in_company() -> Patch:
-    def runner(self: Handling, attempt: Attempt, definition: Any, context: Any) -> Any:
-        return lambda: self._run_async(attempt, definition, context)
+    async def run(self: Handling, attempt: Attempt, definition: Any, context: Any) -> Any:
+        return await self._run_async(attempt, definition, context)
 
-    return patch.object(Handling, "_runner", runner)
+    return patch.object(Handling, "_run_isolated", run)
 
 
 def _ids_are_forgotten() -> Patch:

@@ -99,7 +99,7 @@ class Handling:
             raise
 
     async def _run_isolated(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Any:
-        assert self._isolated is not None  # noqa: S101 - asked by _runner
+        assert self._isolated is not None  # noqa: S101 - asked by `run`
         self._stopper.queueing(attempt)
         chance = self._entropy.chance()
 

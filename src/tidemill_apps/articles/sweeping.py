@@ -59,10 +59,12 @@ async def sweep(vectors: Vectors, posts: Posts) -> Swept:
 
 
 async def _completed(posts: Posts) -> dict[int, _Completed]:
-    """Without their texts. A text without words has no chunks."""
+    """Without their texts. A text without words has no chunks. Hidden articles are not found by search, so
+    they are not paid for."""
     columns = posts.table.c
     wanted = (columns.id, columns.rag_current, columns.rag_chunks, columns.rag_job)
-    query = select(*wanted).where(columns.rag_status == Status.COMPLETED.value, posts.has_text())
+    meant = (columns.rag_status == Status.COMPLETED.value, posts.has_text(), posts.is_shown())
+    query = select(*wanted).where(*meant)
     await posts.prepare()
     async with posts.database.reading() as connection:
         return {row[0]: _Completed(*row[1:]) for row in await connection.execute(query)}

@@ -64,6 +64,7 @@ def _work_elsewhere(path: Path, worker: str, seconds: float) -> None:
     asyncio.run(_work(path, worker, seconds))
 
 
+@pytest.mark.alone
 async def test_i14_two_processes_never_pass_a_window_together(path: Path, store: SqliteStore) -> None:
     await store.declare_pools({"m": NARROW})
     await store.insert([jobs(200, Need("m"))])

@@ -103,7 +103,7 @@ async def test_without_a_name_it_is_everything_at_a_glance(api: Api) -> None:
     async with listening(api, "") as stream:
         heard = await stream.next()
     assert heard.name == "overview"
-    assert [queue["name"] for queue in heard.value["queues"]] == ["mail"]
+    assert [queue["name"] for queue in heard.value["queues"]] == ["feeds", "mail", "texts"]
 
 
 async def test_what_is_not_there_is_told_before_the_stream_begins(api: Api) -> None:

@@ -15,7 +15,7 @@ from tidemill.testing import ManualClock
 
 async def test_queues_are_listed_paused_and_resumed(api: Api, clock: ManualClock) -> None:
     await api.sent()
-    assert [queue["name"] for queue in await api.get("/queues")] == ["mail"]
+    assert [queue["name"] for queue in await api.get("/queues")] == ["feeds", "mail", "texts"]
     end = clock.wall() + 60
     paused = await api.ok("POST", "/queues/mail/pause", {"until": end, "reason": "tea"})
     assert (paused["pause"]["until"], paused["pause"]["reason"]) == (end, "tea")
