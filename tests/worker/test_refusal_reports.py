@@ -148,7 +148,7 @@ def test_what_follows_a_commit_that_failed_is_reported(virtually: Virtually) -> 
         async def call(ctx: Context) -> None:
             await sent(pool)
             begin = cast("Any", BEGIN_CALL.get())
-            begin.__self__._tally.spent(Done())  # noqa: SLF001 - as `ctx.transaction()` does
+            begin.__self__._tally.spent(Done())  # as `ctx.transaction()` does
             (await sent(pool)).answered(Answer(429, {"retry-after": "1"}))
             await asyncio.sleep(0.5)
             heard.append(((await bench.used("api"))[REQUESTS], await refusals(bench)))
