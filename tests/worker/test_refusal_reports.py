@@ -15,6 +15,7 @@ from tidemill.core.outcomes import Done
 from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.retry import Retry
 from tidemill.core.spending import Observation
+from tidemill.errors import StoreUnavailable
 from tidemill.hooks.calls import BEGIN_CALL, Answer, WatchedCall, begin_call
 from tidemill.tasks.context import Context
 from tidemill.tasks.pools import Pool
@@ -94,6 +95,28 @@ def test_a_second_refusal_is_another_one(virtually: Virtually) -> None:
         await bench.enqueue("call")
         await bench.run_until_idle()
         assert await refusals(bench) == 2
+
+    virtually(scenario)
+
+
+def test_a_report_that_failed_is_left_to_the_settlement(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", *LIMITS)
+
+        async def observe(_observations: Any) -> Any:
+            raise StoreUnavailable("down")
+
+        vars(bench.store)["observe"] = observe
+
+        async def call(ctx: Context) -> None:
+            (await sent(pool)).answered(Answer(429, {"retry-after": "1"}))
+            await asyncio.sleep(0.5)
+            (await sent(pool)).answered(Answer(200, {}, USAGE))
+
+        bench.task(call, pool=pool, cost={"tokens": 100})
+        await bench.enqueue("call")
+        await bench.run_until_idle()
+        assert await refusals(bench) == 1
 
     virtually(scenario)
 

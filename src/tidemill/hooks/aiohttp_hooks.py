@@ -55,7 +55,7 @@ def _call_of(context: SimpleNamespace) -> WatchedCall | None:
 
 async def _read_error(response: Any, call: WatchedCall) -> None:
     """An error says its reason in its body, which an SDK may throw away unread. `read` keeps it for later
-    calls of `read`, `text` and `json`; who reads `content` gets it from a reader of its own."""
+    calls of `read`, `text` and `json`. `content` is replaced by a reader that has the body once more."""
     try:
         body = await response.read()
     except (ClientError, OSError, TimeoutError):  # the handler meets it too, if it reads the body

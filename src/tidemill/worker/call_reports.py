@@ -38,6 +38,7 @@ class Reports:
         self._untold: dict[Place, Observation] = {}  # refusals of hooks, of each pool the last one
         self._due: set[Place] = set()  # those of them that are reported unless a settlement takes them over
         self._told: dict[Place, Refusal] = {}
+        self._lock = threading.Lock()  # a refusal is in one of them at a time
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def depart(self, need: Need, departure: Departure) -> None:
@@ -59,9 +60,10 @@ class Reports:
 
     def refused(self, seen: Observation) -> None:
         place = (seen.pool, seen.key)
-        self._told.pop(place, None)
-        self._untold[place] = seen
-        self._due.add(place)
+        with self._lock:
+            self._told.pop(place, None)
+            self._untold[place] = seen
+            self._due.add(place)
         self._soon(lambda: self._metering.loop.call_later(RETRY_DELAY, self._tell, place))
 
     def knows(self, seen: Observation) -> bool:
@@ -76,25 +78,32 @@ class Reports:
     def take_over(self) -> dict[tuple[Place, bool], Observation]:
         """The refusals that a settlement has to tell. They are no longer reported here, or the pool would
         hear of them twice; should the settlement fail, the next one tells them."""
-        self._due.clear()
-        return {(place, True): seen for place, seen in list(self._untold.items())}
+        with self._lock:
+            self._due.clear()
+            return {(place, True): seen for place, seen in self._untold.items()}
 
     def end(self) -> None:
         self._is_over = True
 
     def _tell(self, place: Place) -> None:
-        if self._is_over or place not in self._due:
-            return
-        self._due.discard(place)
-        seen = self._untold[place]
-        if seen.refusal is not None:
-            self._told[place] = seen.refusal
-        del self._untold[place]
+        with self._lock:
+            if self._is_over or place not in self._due:
+                return
+            self._due.discard(place)
+            seen = self._untold.pop(place)
+            if seen.refusal is not None:
+                self._told[place] = seen.refusal
         self._start(self._observe(seen))
 
     async def _observe(self, seen: Observation) -> None:
         news = await _patiently(self._metering.store.observe([seen]))
-        self._metering.tell_pools(news or ())
+        if news is None:
+            with self._lock:  # the settlement has to tell it, unless another refusal has come
+                if self._told.get(seen.place, ...) is seen.refusal:
+                    del self._told[seen.place]
+                    self._untold[seen.place] = seen
+            return
+        self._metering.tell_pools(news)
 
     async def _depart(self, need: Need, departure: Departure) -> None:
         if self._is_over:

@@ -169,7 +169,7 @@ class Spending:
         return [(seen, seen.refusal) for seen in known if seen.refusal is not None]
 
     def spent(self, outcome: Outcome | None) -> Spent:
-        """What a settlement tells. A transaction of the handler sends one too, and the handler may go on."""
+        """Usages and observations for a settlement. A transaction sends one too, and its handler goes on."""
         untold = self._reports.take_over()
         if not self.made:
             return Spent(made=False)
