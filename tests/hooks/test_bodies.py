@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidemill.core.refusals import Reason
 from tidemill.feedback import read
 from tidemill.feedback.unpack import WHOLE_BODY
 from tidemill.hooks.bodies import Body
@@ -57,6 +58,14 @@ def test_a_stream_is_read_however_it_is_cut(cuts: list[int]) -> None:
     assert tokens(fed(RESPONSES, cuts)) == 11
     assert tokens(fed(GEMINI, cuts)) == 12
     assert fed(OVERLOADED, cuts)["error"]["type"] == "overloaded_error"
+
+
+def test_an_error_inside_of_a_stream_is_read_as_a_refusal() -> None:
+    reading = read(Answer(200, {}, fed(ANTHROPIC + OVERLOADED, [])), now=0.0)
+    assert reading.refusal is not None
+    assert (reading.refusal.reason, reading.refusal.broke_off) == (Reason.OVERLOAD, True)
+    assert reading.usage is not None
+    assert reading.usage["tokens"] == 40, "what was told before it broke off"
 
 
 def test_a_line_that_is_too_long_is_passed_over() -> None:

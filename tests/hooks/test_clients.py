@@ -171,3 +171,66 @@ def test_what_is_no_client_is_refused_in_a_sentence(thing: Any) -> None:
     pool = Tidemill("memory://").pool("api", Limit.requests(1, per="minute"))
     with pytest.raises(ConfigurationError, match=r"watch: .* is no client that can be watched; give one of"):
         pool.watch(thing)
+
+
+def clients() -> dict[str, Any]:
+    import openai
+    from google import genai
+
+    return {
+        "httpx": httpx.AsyncClient(),
+        "sync httpx2": httpx2.Client(),
+        "aiohttp": aiohttp.ClientSession(),
+        "requests": requests.Session(),
+        "openai": openai.OpenAI(api_key="any"),
+        "google-genai": genai.Client(api_key="any"),
+    }
+
+
+async def test_a_client_reports_to_one_pool() -> None:
+    from tidemill import Limit, Tidemill
+
+    app = Tidemill("memory://")
+    small, big = (app.pool(name, Limit.requests(1, per="minute")) for name in ("small", "big"))
+    sentence = r"watch: this client reports to pool 'big' already; make one client for each pool"
+    made = clients()
+    for client in made.values():
+        big.watch(big.watch(client))
+        with pytest.raises(ConfigurationError, match=sentence):
+            small.watch(client)
+    await made["httpx"].aclose()
+    await made["aiohttp"].close()
+
+
+DAILY = b'{"error": {"message": "You have reached your daily quota of requests."}}'
+
+
+@pytest.mark.parametrize("style", ["read", "content", "unread"])
+async def test_aiohttp_tells_the_words_of_an_error(style: str) -> None:
+    """Also when the handler throws the body away. What it reads is the same as without the hook."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 429 No\r\ncontent-type: application/json\r\ncontent-length: {len(DAILY)}\r\n\r\n"
+        writer.write(head.encode() + DAILY)
+        await writer.drain()
+        writer.close()
+
+    async with (
+        metered(OpenAI()) as world,
+        await asyncio.start_server(answer, "127.0.0.1", 0) as server,
+        world.pool.watch(aiohttp.ClientSession()) as session,
+    ):
+        port = server.sockets[0].getsockname()[1]
+        bodies: list[bytes] = []
+
+        async def call(ctx: Context) -> None:
+            async with session.get(f"http://127.0.0.1:{port}") as response:
+                if style == "read":
+                    bodies.append(await response.read())
+                elif style == "content":
+                    bodies.append(b"".join([piece async for piece in response.content.iter_any()]))
+
+        await world.run(call)
+    assert bodies == ([] if style == "unread" else [DAILY])
+    assert [closure.reason.value for closure in world.view.closures] == ["day quota"]

@@ -296,6 +296,42 @@ def test_i14_of_several_pools_the_strictest_says_when_a_handler_must_start(
     virtually(scenario)
 
 
+def test_after_an_outage_of_the_store_jobs_start_at_once(virtually: Virtually) -> None:
+    """The store took the units with the last of many requests, and says so."""
+
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        pool = await bench.pool("api", Limit.requests(5, per="minute"))
+        bench.task(_calls(provider), pool=pool)
+        for _ in range(3):
+            await bench.enqueue("call")
+        line = Unreliable(bench.store)
+        line.down = True
+        bench.start(bench.worker(store=line))
+        await asyncio.sleep(4)
+        line.down = False
+        await asyncio.sleep(10)
+        assert len(provider.arrivals) == 3
+        assert bench.told(JobReleased) == []
+
+    virtually(scenario)
+
+
+def test_i14_a_claim_whose_answers_were_lost_is_as_old_as_the_first_request(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        provider = Provider()
+        pool = await bench.pool("api", Limit.requests(5, per="minute"))
+        bench.task(_calls(provider), pool=pool)
+        job = await bench.enqueue("call")
+        line = Unreliable(bench.store)
+        line.lose = 4  # tried again after 0.05, 0.1, 0.2 and 0.4 s
+        bench.start(bench.worker(store=line))
+        await bench.ended(job)
+        assert [event.reason for event in bench.told(JobReleased)] == ["too late"]
+
+    virtually(scenario)
+
+
 def test_units_are_too_old_behind_slow_middleware_too(virtually: Virtually) -> None:
     """Even one that keeps every exception to itself."""
 

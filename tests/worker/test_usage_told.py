@@ -16,7 +16,9 @@ import pytest
 from tests.worker.bench import Bench, Virtually
 from tidemill.core.changes import Cancel
 from tidemill.core.filters import Filter
+from tidemill.core.job import Group, NewJob
 from tidemill.core.limits import Charge, Limit
+from tidemill.core.needs import Need, with_excuses
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.tasks.context import Context
@@ -240,6 +242,40 @@ def test_after_three_excuses_in_a_row_the_error_counts(virtually: Virtually) -> 
         assert len(calls) == 2 * (1 + MAX_EXCUSES)
         waits = [later - sooner for sooner, later in itertools.pairwise(calls)]
         assert min(waits) >= 1.5, "never before Retry-After"
+        worker.stop()
+        await running
+
+    virtually(scenario)
+
+
+def test_the_job_that_was_excused_most_often_decides_for_its_batch(virtually: Virtually) -> None:
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("api", Limit.requests(100, per="minute"))
+        calls: list[int] = []
+
+        async def embed(ctx: Context, items: list[int]) -> list[int]:
+            calls.append(len(items))
+            ctx.used(SAID_NO)
+            raise KeyError("vectors")
+
+        bench.batch_task(embed, pool=pool, max_items=2, on_error="fail", retry=Retry(attempts=1))
+        definition = bench.tasks["embed"]
+        assert definition.batch is not None
+        needs = (Need("api", None),)
+        jobs = [
+            NewJob(
+                id=str(number),
+                task="embed",
+                payload=b'{"item": 1}',
+                needs=with_excuses(needs, excused),
+                batching=definition.batch.together,
+            )
+            for number, excused in enumerate([0, MAX_EXCUSES])
+        ]
+        await bench.store.insert([Group("default", tuple(jobs))])
+        running = bench.start(worker := bench.worker())
+        await bench.ended("0", "1")
+        assert calls == [2]
         worker.stop()
         await running
 

@@ -91,8 +91,8 @@ class Pools(Protocol):
     P17 A settlement whose refusal is to be paid for (`core.ledger.conclude` tells) becomes its `charged`, if
         it has one, and is answered CHARGED; that of the first job of a call speaks for the others of it that
         are settled behind it in the same step. A call that was claimed before an overload closed the pool
-        belongs to that incident and pays nothing. `Settled.news` and `Claims.news` are what `core.ledger`
-        told of pools in that step, once.
+        belongs to that incident and pays nothing, whenever its extra requests (P21) left. `Settled.news`
+        and `Claims.news` are what `core.ledger` told of pools in that step, once.
     P18 A job settled as `Await` stands behind the pools it waits for too, and its claim takes what it waits
         for apart from its needs (`core.extras.ask_for`). `reserve` exchanges it when the handler comes to its
         call: taken anew, at that moment, in one step, or not at all. What was not exchanged comes back with
@@ -131,12 +131,14 @@ class Pools(Protocol):
         infinite when a call must end first. A claim that is not current is given nothing, for ever.
         P21 With a `departure` the store does not ask whether the units fit, because the request is made in
         any case. LATE enters the oldest reservation of that cost again at this moment, in one step, or the
-        oldest of the pool when none has that cost. EXTRA takes the units beside what is reserved. The
-        answer is None; a claim that is not current changes nothing, and neither does an unknown pool."""
+        oldest of the pool when none has that cost. EXTRA takes the units beside what is reserved; it is no
+        further call under way, and what the provider says is about the call that was granted. The answer is
+        None; a claim that is not current changes nothing, and neither does an unknown pool."""
         ...
 
     async def observe(self, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
-        """P4 As P16, for whoever is not running a job. Returns the changes of pools, as `Settled.news`."""
+        """P4 As P16, without a settlement: for programs that run no job, and for refusals of an attempt that
+        goes on. Returns the changes of pools, as `Settled.news`."""
         ...
 
     async def close_pool(

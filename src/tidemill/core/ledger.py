@@ -163,7 +163,7 @@ def conclude(  # noqa: PLR0917 - a settlement is told whole
 
     P17: whether the job pays for the refusal with an attempt."""
     spent = spent or Spent()
-    running = {seen.place: max(1, ledger.reservations(seen.place)) for seen in spent.observations}
+    running = {seen.place: _running(ledger, seen.place) for seen in spent.observations}
     _give_back(ledger, [reserved for reserved in ended if reserved.extra], job, now)
     ended = [reserved for reserved in ended if not reserved.extra]
     for place in dict.fromkeys(reserved.place for reserved in ended):
@@ -249,13 +249,21 @@ def _give_back(ledger: Ledger, unspent: Sequence[Reserved], job: str, now: Insta
 
 
 def _facts(pool: PoolSettings, account: Account, ended: Sequence[Reserved], spent: Spent) -> CallFacts:
-    """Of several calls the last one speaks: its answer came last."""
-    taken = [of.reservation.at for of in ended if of.reservation.boot == account.state.boot]
+    """Of several calls the last one speaks: its answer came last. A request that was made without asking is
+    a part of a call that was granted: when it left says nothing about when the pool let that call in."""
+    calls = [of.reservation for of in ended if of.reservation.asked] or [of.reservation for of in ended[:1]]
+    taken = [call.at for call in calls if call.boot == account.state.boot]
     return CallFacts(
         left=_left(pool, ended, spent),
-        units=ended[-1].reservation.units if ended else {},
+        units=calls[-1].units if calls else {},
         claimed=max(taken, default=None),
     )
+
+
+def _running(ledger: Ledger, place: PLACE) -> int:
+    """Calls under way, the one that is settled among them."""
+    known = ledger.load(place)
+    return max(1, ledger.reservations(place) - (0 if known is None else known[1].state.unasked))
 
 
 def _left(pool: PoolSettings, ended: Sequence[Reserved], spent: Spent) -> Units:

@@ -202,14 +202,16 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     """`windows` by the limit's name; `boot` is the boot their times belong to. `held` is what calls under
     way have of each limit that is entered when they end (`Limit.held`), and what is kept for calls that are
-    made later (`core.extras`). `revision` grows with whatever frees
-    units, so that a worker that was refused knows when asking again is worth it."""
+    made later (`core.extras`). `unasked` counts the open reservations that were taken without asking whether
+    they fit. `revision` grows with whatever frees units, so that a worker that was refused knows when asking
+    again is worth it."""
 
     windows: dict[str, Kept] = msgspec.field(default_factory=dict)
     boot: str = ""
     held: Units = msgspec.field(default_factory=dict)
     revision: int = 0
     hold: Hold | None = None
+    unasked: int = 0
 
     def window(self, limit: Limit) -> Kept:
         kept = self.windows.get(limit.name)

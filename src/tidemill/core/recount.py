@@ -14,11 +14,14 @@ from tidemill.core.windows.window import TINY
 def miscounted(
     at: str, limits: Sequence[Limit], state: PoolState, kept: Sequence[Reservation]
 ) -> Iterator[str]:
-    """A sentence for every limit that does not agree. `at` names the pool."""
+    """A sentence for every count that does not agree. `at` names the pool."""
     for limit in limits:
         counts, reserved = _under_way(state, limit), _reserved(kept, limit)
         if abs(counts - reserved) > TINY:
             yield f"pool {at!r} counts {counts:g} {limit.name} but {reserved:g} are reserved"
+    unasked = sum(not one.asked for one in kept)
+    if state.unasked != unasked:
+        yield f"pool {at!r} counts {state.unasked} extra requests but {unasked} are reserved"
 
 
 def _under_way(state: PoolState, limit: Limit) -> float:

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
+CLIENT_ERROR = 400
+"""The lowest HTTP status that refuses a call."""
+
 
 class Reason(StrEnum):
     """Why a pool is closed, or a call was refused.
@@ -49,3 +52,9 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     slow: bool = False
     text: str = ""
     bare: bool = False
+
+    @property
+    def broke_off(self) -> bool:
+        """True when the provider had begun to answer: it may have counted tokens. A stream that breaks off
+        has the status of its beginning, or none."""
+        return self.reason is Reason.OVERLOAD if self.status is None else self.status < CLIENT_ERROR

@@ -43,7 +43,8 @@ class Ask(msgspec.Struct, frozen=True):
 class Reservation(msgspec.Struct, frozen=True):
     """`marks` tell by the limit's name where the units were entered, `boot` in which boot and `at` at what
     time of it, `left` what was left of it then. `held` are those, by the limit's name, that are not entered
-    yet."""
+    yet. `asked` is False for a request that is made in any case (P21): it belongs to a call that was granted
+    before, and is no further call under way."""
 
     units: Units
     marks: dict[str, float]
@@ -51,6 +52,7 @@ class Reservation(msgspec.Struct, frozen=True):
     held: Units = msgspec.field(default_factory=dict)
     left: Units = msgspec.field(default_factory=dict)
     at: float = LONG_AGO
+    asked: bool = True
 
 
 class Granted(msgspec.Struct, frozen=True):
@@ -179,7 +181,8 @@ def enter_again(pool: PoolSettings, state: PoolState, kept: Reservation, now: In
 
 def take_anyway(pool: PoolSettings, state: PoolState, units: Units, now: Instant) -> Granted:
     """Takes units without asking whether they fit: the call is made in any case."""
-    return _taken(pool, state, units, now)
+    taken = _taken(pool, state, units, now)
+    return Granted(replace(taken.state, unasked=state.unasked + 1), replace(taken.reservation, asked=False))
 
 
 def redeclared(kept: Reservation, names: frozenset[str]) -> Reservation:
@@ -246,7 +249,8 @@ def _held(pool: PoolSettings, kept: Reservation) -> Iterator[tuple[Limit, float]
 def _let_go(state: PoolState, kept: Reservation) -> PoolState:
     """What comes to nothing is not kept, or sums of fractions would leave crumbs for ever."""
     left = {name: units - kept.held.get(name, 0.0) for name, units in state.held.items()}
-    return replace(state, held={name: units for name, units in left.items() if units > TINY})
+    held = {name: units for name, units in left.items() if units > TINY}
+    return replace(state, held=held, unasked=state.unasked - (not kept.asked))
 
 
 def _is_known(state: PoolState, kept: Reservation, limit: Limit) -> bool:

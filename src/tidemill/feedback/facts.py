@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
-OK, CLIENT_ERROR = 200, 400
+from tidemill.core.refusals import CLIENT_ERROR
+
+OK = 200
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):

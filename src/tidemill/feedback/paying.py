@@ -6,8 +6,8 @@ timeout, a reset, a gateway's word or an exception of the caller's own code prov
 
 from __future__ import annotations
 
+from tidemill.core.refusals import CLIENT_ERROR
 from tidemill.feedback.classify import read
-from tidemill.feedback.facts import CLIENT_ERROR
 from tidemill.feedback.unpack import members, unpack
 
 

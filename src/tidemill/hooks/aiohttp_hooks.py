@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
-from aiohttp import ClientResponseError, ClientSession, TraceConfig
+from aiohttp import ClientError, ClientResponseError, ClientSession, StreamReader, TraceConfig
+from aiohttp.base_protocol import BaseProtocol
 
+from tidemill.core.refusals import CLIENT_ERROR
 from tidemill.hooks.bodies import Body
 from tidemill.hooks.calls import Answer, WatchedCall, begin_call
 
@@ -33,7 +36,10 @@ class PoolTrace(TraceConfig):
     async def _end(self, _session: ClientSession, context: SimpleNamespace, params: Any) -> None:
         if (call := _call_of(context)) is not None:
             call.left(1)
-            _watch_body(params.response, call)
+            if params.response.status >= CLIENT_ERROR:
+                await _read_error(params.response, call)
+            else:
+                _watch_body(params.response, call)
 
     async def _failed(self, _session: ClientSession, context: SimpleNamespace, params: Any) -> None:
         """With `raise_for_status=True` an answer ends here, and its body stays unread."""
@@ -45,6 +51,22 @@ class PoolTrace(TraceConfig):
 def _call_of(context: SimpleNamespace) -> WatchedCall | None:
     call: WatchedCall | None = getattr(context, "tidemill_call", None)
     return call
+
+
+async def _read_error(response: Any, call: WatchedCall) -> None:
+    """An error says its reason in its body, which an SDK may throw away unread. `read` keeps it for later
+    calls of `read`, `text` and `json`. `content` is replaced by a reader that has the body once more."""
+    try:
+        body = await response.read()
+    except (ClientError, OSError, TimeoutError):  # the handler meets it too, if it reads the body
+        call.answered(Answer(response.status, response.headers))
+        return
+    loop = asyncio.get_running_loop()
+    content = StreamReader(BaseProtocol(loop), 2 * len(body) + 1, loop=loop)
+    content.feed_data(body)
+    content.feed_eof()
+    response.content = content
+    call.answered(Answer(response.status, response.headers, body or None))
 
 
 def _watch_body(response: Any, call: WatchedCall) -> None:

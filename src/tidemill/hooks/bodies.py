@@ -84,7 +84,8 @@ class EventUsage:
             if isinstance(inside, Mapping):
                 self._merge(inside)
         if isinstance(event.get("error"), Mapping):
-            self.found["error"] = event["error"]
+            # With its type: by that an adapter knows whose error it is.
+            self.found.update((name, event[name]) for name in ("error", "type") if name in event)
 
     def _merge(self, event: Mapping[str, Any]) -> None:
         for name in _USAGES:

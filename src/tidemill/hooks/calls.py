@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-CLIENT_ERROR = 400
-
 
 class Answer:
     """What a hook has seen of a response, in the shape that `tidemill.feedback` reads."""
@@ -30,7 +28,8 @@ class WatchedCall(Protocol):
         ...
 
     def left(self, requests: int) -> None:
-        """Reports requests that have left already, for clients without a trace."""
+        """Reports requests that have left already at an unknown time, for clients without a trace: only
+        those that nothing was reserved for."""
         ...
 
     def answered(self, response: Any) -> None:

@@ -6,7 +6,7 @@ use is not needed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tidemill.errors import ConfigurationError
@@ -16,7 +16,8 @@ C = TypeVar("C")
 
 
 def watch(pool: Any, client: C) -> C:
-    """Adds the hooks once, however often it is called with the same pool and client."""
+    """Adds the hooks once, however often it is called with the same pool and client. A client reports to one
+    pool: with two of them a request would be booked twice, or to the pool it does not go to."""
     add = _way(client)
     if add is None:
         raise ConfigurationError(
@@ -47,7 +48,8 @@ def _way(client: Any) -> Callable[[Any, Any], None] | None:
 def _watch_httpx(pool: Any, client: Any) -> None:
     names = {kind.__qualname__ for kind in type(client).__mro__}
     hooks = client.event_hooks
-    if any(_is_of(hook, pool) for hook in hooks["request"]):
+    owners = [getattr(hook, "__self__", None) for hook in hooks["request"]]
+    if _reports_to(pool, [owner.pool for owner in owners if isinstance(owner, HttpxHooks)]):
         return
     own = AsyncHttpxHooks(pool) if "AsyncClient" in names else HttpxHooks(pool)
     # The body is covered by the first hook: the program's own hooks may read it.
@@ -57,16 +59,21 @@ def _watch_httpx(pool: Any, client: Any) -> None:
     }
 
 
-def _is_of(hook: Any, pool: Any) -> bool:
-    owner = getattr(hook, "__self__", None)
-    return isinstance(owner, HttpxHooks) and owner.pool is pool
+def _reports_to(pool: Any, watching: Sequence[Any]) -> bool:
+    """Whether the client has the hooks of that pool. Raises when it has those of another."""
+    for other in watching:
+        if other is not pool:
+            raise ConfigurationError(
+                f"watch: this client reports to pool {other.name!r} already; make one client for each pool"
+            )
+    return bool(watching)
 
 
 def _watch_aiohttp(pool: Any, session: Any) -> None:
     from tidemill.hooks.aiohttp_hooks import PoolTrace
 
     traces = session.trace_configs
-    if not any(isinstance(trace, PoolTrace) and trace.pool is pool for trace in traces):
+    if not _reports_to(pool, [trace.pool for trace in traces if isinstance(trace, PoolTrace)]):
         trace = PoolTrace(pool)
         trace.freeze()
         traces.append(trace)
@@ -76,7 +83,7 @@ def _watch_requests(pool: Any, session: Any) -> None:
     from tidemill.hooks.requests_hooks import ResponseHook
 
     hooks = session.hooks["response"]
-    if not any(isinstance(hook, ResponseHook) and hook.pool is pool for hook in hooks):
+    if not _reports_to(pool, [hook.pool for hook in hooks if isinstance(hook, ResponseHook)]):
         hooks.insert(0, ResponseHook(pool))
 
 
@@ -84,11 +91,12 @@ def _watch_genai(pool: Any, client: Any) -> None:
     """google-genai calls by httpx, or in async code by aiohttp where that is installed, with a session for
     each event loop, which it opens with the first call."""
     api = client._api_client  # noqa: SLF001 - it offers its HTTP clients nowhere else
+    open_session = getattr(api, "_get_aiohttp_session", None)
+    opens_watched = _reports_to(pool, getattr(open_session, "tidemill_pools", ()))
     for http_client in (api._httpx_client, api._async_httpx_client):  # noqa: SLF001
         if http_client is not None:
             _watch_httpx(pool, http_client)
-    open_session = getattr(api, "_get_aiohttp_session", None)
-    if open_session is None or getattr(open_session, "tidemill_pool", None) is pool:
+    if open_session is None or opens_watched:
         return
 
     async def opened() -> Any:
@@ -97,5 +105,5 @@ def _watch_genai(pool: Any, client: Any) -> None:
             _watch_aiohttp(pool, session)
         return session
 
-    opened.tidemill_pool = pool  # type: ignore[attr-defined]
+    opened.tidemill_pools = (pool,)  # type: ignore[attr-defined]
     api._get_aiohttp_session = opened  # noqa: SLF001

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+from tidemill.core.refusals import CLIENT_ERROR
 from tidemill.hooks.bodies import Body
-from tidemill.hooks.calls import CLIENT_ERROR, Answer, WatchedCall, begin_call
+from tidemill.hooks.calls import Answer, WatchedCall, begin_call
 
 _CALL = "tidemill_call"
 """The extension of a request that holds its call."""

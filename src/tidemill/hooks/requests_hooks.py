@@ -1,12 +1,14 @@
-"""A response hook of requests. It cannot see when a request leaves: only its answer."""
+"""A response hook of requests. It cannot see when a request leaves: only its answer. So no request is late
+here: the units of a call that took a minute would count from its end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from tidemill.core.refusals import CLIENT_ERROR
 from tidemill.hooks.bodies import Body
-from tidemill.hooks.calls import CLIENT_ERROR, Answer, WatchedCall, begin_call
+from tidemill.hooks.calls import Answer, WatchedCall, begin_call
 
 
 class ResponseHook:

@@ -22,15 +22,16 @@ from msgspec.structs import replace
 from tidemill.core.departures import Departure
 from tidemill.core.needs import Need, together
 from tidemill.core.pools import PoolSettings
-from tidemill.core.refusals import Refusal
+from tidemill.core.refusals import CLIENT_ERROR, Refusal
 from tidemill.core.spending import Observation, Usage
 from tidemill.core.units import IMPLIED, Units
+from tidemill.core.windows import LEAVE_SHARE
 from tidemill.errors import ConfigurationError, SnoozeFor, StoreError
-from tidemill.hooks.calls import CLIENT_ERROR, WatchedCall
+from tidemill.hooks.calls import WatchedCall
 from tidemill.tasks.classifiers import Classifiers
 from tidemill.tasks.costs import problem_with_units, units_for
 from tidemill.tasks.pools import Pool, PoolUse
-from tidemill.tasks.watched_calls import TO_LEAVE, Calls
+from tidemill.tasks.watched_calls import Calls
 
 SHORT_WAIT = 5.0
 """A wait in the middle of a handler keeps its slot; a longer one gives the job back."""
@@ -224,7 +225,7 @@ class Meter:
             else:
                 # Units that arrived too late count for a call that can no longer be made in time.
                 if wait is None and loop.time() - asked <= jitter:
-                    return began + TO_LEAVE * jitter
+                    return began + LEAVE_SHARE * jitter
             wait = ASK_AGAIN if wait is None else wait
             if loop.time() + wait > give_up:
                 raise _come_back(self._waits_for(need), need, wait)

@@ -18,28 +18,16 @@ from tidemill.core.departures import ONE_REQUEST, Departure
 from tidemill.core.needs import Need
 from tidemill.core.spending import Usage
 from tidemill.core.units import IMPLIED, Units
+from tidemill.core.windows import LEAVE_SHARE
 
 if TYPE_CHECKING:
     from tidemill.core.refusals import Refusal
+    from tidemill.tasks.metering import Tally
 
 Place = tuple[str, str | None]
 """A pool, and the key of a keyed one."""
 MAX_UNTOLD = 100
 """Answers of one attempt that `ctx.used` may still correct."""
-TO_LEAVE = 0.5
-"""The share of the jitter after which a request that leaves is late. The rest is for its way."""
-
-
-class Departures(Protocol):
-    """The part of `metering.Tally` that is about requests."""
-
-    def used(self, usage: Usage, number: int) -> None: ...
-    def warned(self, problem: str) -> None: ...
-    def now(self) -> float: ...
-    def late_at(self) -> float: ...
-    async def depart(self, need: Need, departure: Departure) -> None: ...
-    def depart_sync(self, need: Need, departure: Departure) -> None: ...
-    def departed(self, need: Need, departure: Departure) -> None: ...
 
 
 class Reader(Protocol):
@@ -55,7 +43,7 @@ LAST: ContextVar[Call | None] = ContextVar("tidemill_last_call", default=None)
 class Calls:
     """Of one attempt. `reserved` counts by pool the requests that may still leave without being extra."""
 
-    def __init__(self, tally: Departures, read: Reader) -> None:
+    def __init__(self, tally: Tally, read: Reader) -> None:
         self.tally, self.read = tally, read
         self._numbers = count()
         self._lock = threading.Lock()
@@ -80,17 +68,21 @@ class Calls:
     def departure(self, call: Call, *, first: bool) -> Departure | None:
         """The report that the request of this call needs before it leaves, if it needs one."""
         need, now = call.need, self.tally.now()
+        if first and self.is_extra(call):
+            call.is_extra, call.late_at = True, now + LEAVE_SHARE * call.jitter
+            return Departure.EXTRA
         with self._lock:
-            if first:
-                left = self._reserved.get(call.place, 0.0) - 1.0
-                self._reserved[call.place] = max(left, 0.0)
-                if left < 0:
-                    call.is_extra, call.late_at = True, now + TO_LEAVE * call.jitter
-                    return Departure.EXTRA
             if now <= (call.late_at if call.is_extra else self._late_at.get(id(need), call.late_at)):
                 return None
-            call.late_at = self._late_at[id(need)] = now + TO_LEAVE * call.jitter
+            call.late_at = self._late_at[id(need)] = now + LEAVE_SHARE * call.jitter
             return Departure.LATE
+
+    def is_extra(self, call: Call) -> bool:
+        """Counts a request of the call: True when nothing is reserved for it."""
+        with self._lock:
+            left = self._reserved.get(call.place, 0.0) - 1.0
+            self._reserved[call.place] = max(left, 0.0)
+        return left < 0
 
     def number(self) -> int:
         return next(self._numbers)
@@ -139,19 +131,22 @@ class Call:
                 self._calls.tally.depart_sync(self._need_of(departure), departure)
 
     def left(self, requests: int) -> None:
-        """The late ones among them are seen too late to be moved before, and are moved now."""
-        for _ in range(requests if not self._has_left else 0):
-            self._has_left = False
-            if (departure := self._next_departure()) is not None:
+        """When they left is unknown. To enter the units of a late one now, at its answer, would count a call
+        that took 60 s for 120 s."""
+        if self._has_left:
+            return
+        self._has_left = True
+        for _ in range(requests):
+            if self._calls.is_extra(self):
                 with self._without_raising():
-                    self._calls.tally.departed(self._need_of(departure), departure)
+                    self._calls.tally.departed(self._need_of(Departure.EXTRA), Departure.EXTRA)
 
     def answered(self, response: Any) -> None:
         with self._without_raising():
             self._count(*self._calls.read(self.need, response))
 
     def _count(self, units: Units, refusal: Refusal | None) -> None:
-        if refusal is not None:
+        if refusal is not None and not refusal.broke_off:
             # A provider does no work for a refused call, so the units beside the request come back.
             done = {unit: 0.0 for unit in self.need.units if unit not in IMPLIED}
             units = {**done, **units}

@@ -129,6 +129,8 @@ class Attempt(msgspec.Struct, eq=False):
 
     def conclude(self, outcome: Outcome) -> None:
         self.outcome = self.committed or outcome
+        if self.spending is not None:
+            self.spending.end()
 
     def settles(self) -> Sequence[Attempt]:
         """Whose outcomes go to the store with this one's."""

@@ -11,6 +11,7 @@ from tidemill.core.claims import Claimed
 from tidemill.core.job import Error
 from tidemill.core.outcomes import Crashed, Done, Fail, Outcome, Retrying
 from tidemill.core.retry import Retry, decide
+from tidemill.core.transitions import excuses
 from tidemill.errors import SnoozeFor, Steer
 from tidemill.feedback.sending import is_of_the_network
 from tidemill.feedback.unpack import members, unpack
@@ -72,7 +73,8 @@ def raised(
     error: BaseException, meter: Meter | None, jobs: Sequence[Claimed], policy: Retry, chance: float
 ) -> Verdict:
     """A refusal and what else concerns the whole account are not divided: each half would meet the same.
-    Nor is what the handler asks for by name. A call that is too large for its provider is."""
+    Nor is what the handler asks for by name. A call that is too large for its provider is. The job that was
+    excused most often decides whether the call is excused once more."""
     if isinstance(error, EndsTogether):
         return error.verdict
     if isinstance(error, Ends):
@@ -81,7 +83,7 @@ def raised(
     if isinstance(error, WaitsForUnits):  # no job of a batch waits alone
         error = SnoozeFor(error.delay, error.reason)
     outcomes = [outcome_of(error, policy, job.attempt, job.priority, chance) for job in jobs]
-    if meter is not None and (told := refused(meter, error, jobs[0])) is not None:
+    if meter is not None and (told := refused(meter, error, max(jobs, key=excuses))) is not None:
         too_large = told.outcome.error if isinstance(told.outcome, Fail) else None
         return Verdict([told.outcome] * len(jobs), too_large, outcomes if told.overloaded else [])
     whole = isinstance(error, Steer) or concerns_all(error)

@@ -133,6 +133,8 @@ class Call(Attempt):
         and booked whatever became of the job (I6)."""
         self.outcome = outcome
         self.members[0].spending = self.spending
+        if self.spending is not None:
+            self.spending.end()
         for member in self.members:
             member.ended = self.ended
             if member.stop is None:

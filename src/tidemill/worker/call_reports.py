@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tidemill.core.claims import Claimed
 from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
+from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.spending import Observation
 from tidemill.errors import StoreError
 from tidemill.telemetry.events import UnreservedCall
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tidemill.worker.spending import Metering
 
 T = TypeVar("T")
+Place = tuple[str, str | None]
+"""A pool, and the key of a keyed one."""
 STORE_PATIENCE = 1.0
 """Seconds that a request waits for the store. It leaves then in any case: it is not the store's to stop."""
 RETRY_DELAY = 0.25
@@ -32,8 +35,10 @@ class Reports:
     def __init__(self, metering: Metering, job: Claimed) -> None:
         self._metering, self._job = metering, job
         self._is_over = False
-        self._pending: dict[tuple[str, str | None], Observation] = {}
-        self._told: set[tuple[str, str | None]] = set()
+        self._untold: dict[Place, Observation] = {}  # refusals of hooks, of each pool the last one
+        self._due: set[Place] = set()  # those of them that are reported unless a settlement takes them over
+        self._told: dict[Place, Refusal] = {}
+        self._lock = threading.Lock()  # a refusal is in one of them at a time
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def depart(self, need: Need, departure: Departure) -> None:
@@ -55,25 +60,50 @@ class Reports:
 
     def refused(self, seen: Observation) -> None:
         place = (seen.pool, seen.key)
-        self._pending[place] = seen
-        self._told.discard(place)
+        with self._lock:
+            self._told.pop(place, None)
+            self._untold[place] = seen
+            self._due.add(place)
         self._soon(lambda: self._metering.loop.call_later(RETRY_DELAY, self._tell, place))
 
-    def was_told(self, place: tuple[str, str | None]) -> bool:
-        return place in self._told
+    def knows(self, seen: Observation) -> bool:
+        """Whether a hook saw this refusal: then it is reported without the attempt."""
+        return self.was_told(seen) or _is_same(self._untold.get(seen.place), seen.refusal)
+
+    def was_told(self, seen: Observation) -> bool:
+        """Whether the pool has heard of this refusal. A handler that raises it later tells it again."""
+        told = self._told.get(seen.place)
+        return told is not None and _is_same(seen, told)
+
+    def take_over(self) -> dict[tuple[Place, bool], Observation]:
+        """The refusals that a settlement has to tell. They are no longer reported here, or the pool would
+        hear of them twice; should the settlement fail, the next one tells them."""
+        with self._lock:
+            self._due.clear()
+            return {(place, True): seen for place, seen in self._untold.items()}
 
     def end(self) -> None:
         self._is_over = True
 
-    def _tell(self, place: tuple[str, str | None]) -> None:
-        seen = None if self._is_over else self._pending.pop(place, None)
-        if seen is not None:
-            self._told.add(place)
-            self._start(self._observe(seen))
+    def _tell(self, place: Place) -> None:
+        with self._lock:
+            if self._is_over or place not in self._due:
+                return
+            self._due.discard(place)
+            seen = self._untold.pop(place)
+            if seen.refusal is not None:
+                self._told[place] = seen.refusal
+        self._start(self._observe(seen))
 
     async def _observe(self, seen: Observation) -> None:
         news = await _patiently(self._metering.store.observe([seen]))
-        self._metering.tell_pools(news or ())
+        if news is None:
+            with self._lock:  # the settlement has to tell it, unless another refusal has come
+                if self._told.get(seen.place, ...) is seen.refusal:
+                    del self._told[seen.place]
+                    self._untold[seen.place] = seen
+            return
+        self._metering.tell_pools(news)
 
     async def _depart(self, need: Need, departure: Departure) -> None:
         if self._is_over:
@@ -97,6 +127,16 @@ class Reports:
         task = self._metering.loop.create_task(report)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _is_same(seen: Observation | None, refusal: Refusal | None) -> bool:
+    """An exception that some clients make of an answer has fewer words than the answer."""
+    known = None if seen is None else seen.refusal
+    return known is not None and refusal is not None and _kind_of(known) == _kind_of(refusal)
+
+
+def _kind_of(refusal: Refusal) -> tuple[Reason, int | None]:
+    return refusal.reason, refusal.status
 
 
 async def _patiently(asked: Awaitable[T]) -> T | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from tidemill.contract.store import Store
 from tidemill.contract.wakeups import queue_topic
-from tidemill.core.claims import ClaimRequest, Claims, Settled
+from tidemill.core.claims import ClaimRequest, Claims
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.bell import Bell
 from tidemill.worker.hands import Hands
@@ -136,17 +136,22 @@ class Pump:
             self._arming = False
             self.bell.arm()
         began, began_boot = self._loop.time(), self._boot()
-        settled: Settled = await self._settler.deliver(self._store, batch, request)
+        settled, sent = await self._settler.deliver(self._store, batch, request)
         self._pace.trip_took(self._loop.time() - began)
         if request is not None:
             claims = settled.claims or Claims(jobs=[])
-            # Of a request that was sent again the first may be what claimed: units are as old as that. They
-            # are younger by what the store waited before it took them (P20).
-            taken = began + min(claims.waited or 0.0, self._loop.time() - began)
-            self._adopt(claims, taken, began_boot)
+            self._adopt(claims, self._taken_at(claims, began, sent), began_boot)
             self._received(request, claims, alone=alone)
         else:
             self._told()
+
+    def _taken_at(self, claims: Claims, began: float, sent: float) -> float:
+        """The earliest time at which the store took the units. A repeated claim says no `waited` (P20): any
+        of the requests may have claimed, so the units are as old as the first. Otherwise the last request
+        claimed, and the units are younger by what the store waited before it took them."""
+        if claims.waited is None:
+            return began
+        return sent + min(claims.waited, self._loop.time() - sent)
 
     def _outcomes(self, *, apart: bool) -> list[Attempt]:
         """What goes with the trip. They leave later while others are being settled, and at once, on their

@@ -34,9 +34,12 @@ class Settler:
         self._loop = asyncio.get_running_loop()
         self._failing, self._lost_at = 0, 0.0
 
-    async def deliver(self, store: Store, batch: Sequence[Attempt], request: ClaimRequest | None) -> Settled:
+    async def deliver(
+        self, store: Store, batch: Sequence[Attempt], request: ClaimRequest | None
+    ) -> tuple[Settled, float]:
         """After an error the same settlements and the same claim number are sent again: what got
-        through the first time is answered `again`, and the same jobs are returned."""
+        through the first time is answered `again`, and the same jobs are returned. The second is the time
+        of the loop when the call began that was answered."""
         settlements = [
             Settlement(a.job.id, a.job.fence, a.job.claim, a.outcome)
             if a.spending is None and a.charged is None
@@ -44,7 +47,7 @@ class Settler:
             for a in batch
             if a.outcome is not None
         ]
-        settled = await self._insist(store, settlements, request)
+        settled, sent = await self._insist(store, settlements, request)
         self._stats.trips += 1
         self._answered(batch, settled.answers)
         tell(self._emitter, settled.news)
@@ -52,14 +55,15 @@ class Settler:
             tell(self._emitter, settled.claims.news)
         if self._endings.crashed:
             await self._endings.ask_about_crashes(store)
-        return settled
+        return settled, sent
 
     async def _insist(
         self, store: Store, settlements: list[Settlement], request: ClaimRequest | None
-    ) -> Settled:
+    ) -> tuple[Settled, float]:
         wait, is_lost = FIRST_WAIT, False
         try:
             while True:
+                sent = self._loop.time()
                 try:
                     settled = await store.settle(settlements, request)
                 except StoreError as error:
@@ -71,7 +75,7 @@ class Settler:
                 else:
                     if is_lost and self._failing == 1:
                         self._emitter.worker_event(StoreBack, seconds=self._loop.time() - self._lost_at)
-                    return settled
+                    return settled, sent
         finally:
             self._failing -= is_lost
 

@@ -16,10 +16,10 @@ from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Done, Outcome
 from tidemill.core.pools import PoolSettings
-from tidemill.core.refusals import Reason, Refusal
+from tidemill.core.refusals import Refusal
 from tidemill.core.spending import Observation, Spent, Usage
 from tidemill.core.units import IMPLIED, Units
-from tidemill.core.windows import Guards
+from tidemill.core.windows import LEAVE_SHARE, Guards
 from tidemill.hooks.calls import BEGIN_CALL
 from tidemill.tasks.classifiers import Classifiers
 from tidemill.tasks.metering import Meter
@@ -27,9 +27,6 @@ from tidemill.worker.call_reports import Reports
 
 Whose = tuple[str, str | None]
 """A pool, and the key of a keyed one."""
-TO_START = 0.5
-"""The share of the jitter in which a handler must have begun. The rest is its own: the first call of a
-process looks up a name, connects and agrees on keys before anything reaches the provider."""
 MOST_PROBLEMS = 10
 """Of one attempt: one that reads a thousand responses with a broken classifier has told enough."""
 
@@ -39,10 +36,9 @@ def _tell_nobody(*_: Any, **__: Any) -> None:
 
 
 class Metering(msgspec.Struct, frozen=True):
-    """What all attempts of a worker share. `wall` is the store's wall time as it was last read, `tell` makes
-    events of a job, `thread` is that of the loop. `tell_pools` makes events of what
-    happened to pools, `extra_told` are the pools
-    with an `UnreservedCall`."""
+    """What all attempts of a worker share. `wall` is the store's wall time as it was last read. `tell` makes
+    events of a job, `tell_pools` events of what happened to pools. `thread` is that of the loop. `extra_told`
+    are the pools whose `UnreservedCall` was told already."""
 
     pools: Mapping[str, PoolSettings]
     store: Store
@@ -57,14 +53,14 @@ class Metering(msgspec.Struct, frozen=True):
         """When the handler must have begun: the store took its units at `sent` or later, and counts with
         their call for no longer than the jitter."""
         settings = [self.pools.get(need.pool) for need in job.needs]
-        return sent + TO_START * min(_guards(one).jitter for one in settings)
+        return sent + LEAVE_SHARE * min(_guards(one).jitter for one in settings)
 
 
 class Spending:
     """A `Tally` of one attempt. `made` says that its handler has begun: from then on a call may have been
-    made; `answered` that it returned, whatever became of its job. `late` is by how many seconds it came too
-    late to begin. `needs` are what was taken with its claim,
-    when that is more than its job's. Handlers tell from any thread, so telling only appends."""
+    made; `answered` that it returned, whatever became of its job. `late` is how many seconds after the last
+    allowed start it came; 0 if in time. `needs` are what was taken with its claim, when that is more than its
+    job's. Handlers tell from any thread, so telling only appends."""
 
     def __init__(
         self,
@@ -88,6 +84,7 @@ class Spending:
         self._numbered: dict[int, Usage] = {}
         self._reports = Reports(metering, job)
         self._observations: dict[tuple[Whose, bool], Observation] = {}
+        self._refused_by_hooks: set[Whose] = set()
 
     def begin(self) -> bool:
         """The handler is about to run. False when its units are too old for that."""
@@ -105,17 +102,19 @@ class Spending:
     def heard(self, seen: Observation, *, watched: bool = False) -> None:
         """The last state and the last refusal of each pool: who reads a thousand responses sends two. A
         watched client may try again by itself for minutes: the pool hears of its refusal before the
-        settlement, and a good answer that follows removes it from the settlement."""
+        settlement. After a good answer that follows, the refusal no longer decides the attempt."""
         place = (seen.pool, seen.key)
         if seen.remaining or seen.amounts or seen.refusal is not None:
             self._observations[place, seen.refusal is not None] = seen
         if not watched:
             return
         if seen.refusal is not None:
+            self._refused_by_hooks.add(place)
             self._reports.refused(seen)
         else:
             self.answered = True
-            if self._reports.was_told(place):
+            refused = self._observations.get((place, True))
+            if refused is not None and self._reports.knows(refused):
                 self._observations.pop((place, True), None)
 
     def warned(self, problem: str) -> None:
@@ -166,28 +165,37 @@ class Spending:
 
     @property
     def refusals(self) -> list[tuple[Observation, Refusal]]:
-        return [(seen, seen.refusal) for seen in self._observations.values() if seen.refusal is not None]
+        known = list(self._observations.values())  # other threads add to it
+        return [(seen, seen.refusal) for seen in known if seen.refusal is not None]
 
     def spent(self, outcome: Outcome | None) -> Spent:
-        self._reports.end()
+        """Usages and observations for a settlement. A transaction sends one too, and its handler goes on."""
+        untold = self._reports.take_over()
         if not self.made:
             return Spent(made=False)
         finished = self.answered or isinstance(outcome, Done)
+        seen = {**untold, **self._observations}
+        observations = [one for one in seen.values() if not self._reports.was_told(one)]
+        refused = bool(self.refusals) or any(one.refusal is not None for one in observations)
         return Spent(
-            well=(finished or bool(self._usages)) and not self.refusals,
+            well=(finished or bool(self._usages)) and not refused,
             usages=tuple(self._summed({} if finished else self._rejected())),
-            observations=tuple(self._observations.values()),
+            observations=tuple(observations),
         )
+
+    def end(self) -> None:
+        """The attempt is concluded: what its code still does is no longer reported."""
+        self._reports.end()
 
     def _rejected(self) -> dict[Whose, list[Units]]:
         """The usage of refused calls: a request, and no other unit. Calls that share a reservation are left
-        out, and answers that broke off: the provider may have counted their tokens."""
+        out, and answers that broke off: the provider may have counted their tokens. So are calls that a hook
+        saw: it has told their usage, and a second entry would stand for another call."""
         found: dict[Whose, list[Units]] = {}
         for seen, refusal in self.refusals:
             needs = [need for need in self._reserved if (need.pool, need.key) == (seen.pool, seen.key)]
             single = all(need.units.get("requests", 1.0) <= 1.0 for need in needs)
-            broke_off = refusal.reason is Reason.OVERLOAD and refusal.status is None
-            if single and not broke_off:
+            if single and not refusal.broke_off and (seen.pool, seen.key) not in self._refused_by_hooks:
                 units = {unit: 0.0 for need in needs for unit in need.units if unit not in IMPLIED}
                 found[seen.pool, seen.key] = [units]
         return found

@@ -17,7 +17,7 @@ from tidemill.core.windows.calendar import CalendarCount
 from tidemill.core.windows.concurrent import Concurrent
 from tidemill.core.windows.paced import Paced
 from tidemill.core.windows.rolling import Rolling
-from tidemill.core.windows.window import Guards, Instant, Window
+from tidemill.core.windows.window import LEAVE_SHARE, Guards, Instant, Window
 
 Kept = Rolling | Bucket | Paced | CalendarCount | Concurrent
 """What a store keeps for a limit: one of these, as data."""
@@ -43,4 +43,4 @@ def fits(window: Kept, limit: Limit) -> bool:
     return type(window) is type(fresh(limit))
 
 
-__all__ = ["Guards", "Instant", "Kept", "Window", "fits", "fresh"]
+__all__ = ["LEAVE_SHARE", "Guards", "Instant", "Kept", "Window", "fits", "fresh"]

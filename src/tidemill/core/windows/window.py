@@ -23,6 +23,11 @@ class Instant(msgspec.Struct, frozen=True):
     boot: float
 
 
+LEAVE_SHARE = 0.5
+"""The share of the jitter in which a handler must begin and its request must leave. The rest is for the way:
+the first call of a process looks up a name, connects and agrees on keys before anything arrives."""
+
+
 class Guards(msgspec.Struct, frozen=True):
     """jitter: how long after a decision its call may reach the provider.
     midnight: how far the provider's calendar may be from ours."""

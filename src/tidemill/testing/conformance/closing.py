@@ -9,7 +9,9 @@ from tidemill.core.batching import Batching
 from tidemill.core.calendars import Day
 from tidemill.core.changes import Cancel, RetryNow
 from tidemill.core.claims import Claimed, Settlement
+from tidemill.core.departures import ONE_REQUEST, Departure
 from tidemill.core.limits import Limit
+from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer, Done, Fail, Release, Retrying, Snooze
 from tidemill.core.pool_news import Happened
 from tidemill.core.pools import PoolSettings
@@ -220,6 +222,22 @@ class TestOverloads:
         assert answers == [[Answer.OK]] * 12
         assert (await drive.pool("m")).account.breaker.budget.left == 9
         assert {(await drive.job(f"{job:02}")).attempts for job in range(12)} == {0}
+
+    async def test_p17_i16_a_retry_of_the_client_belongs_to_the_incident_of_its_call(
+        self, drive: Driver
+    ) -> None:
+        """40 calls under way, the first refusal closes the pool while their handlers run, and each client
+        tries once more by itself before it gives up."""
+        await begin(drive, 40, LARGE)
+        held = await drive.take()
+        drive.clock.advance(1)
+        await drive.store.observe(OVERLOADED.observations)
+        retry, answers = Need("m", None, ONE_REQUEST), []
+        for job in held:
+            drive.clock.advance(0.1)
+            await drive.store.reserve(job.id, job.fence, job.claim, retry, Departure.EXTRA)
+            answers += await overloaded(drive, job)
+        assert answers == [Answer.OK] * 40
 
     async def test_p17_i16_the_pool_pays_first_and_then_the_job(self, drive: Driver) -> None:
         await begin(drive, 1, LARGE)

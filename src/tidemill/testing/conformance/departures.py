@@ -9,7 +9,9 @@ from tidemill.core.departures import ONE_REQUEST, Departure
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
 from tidemill.core.pools import PoolSettings
-from tidemill.testing.conformance.driver import Driver, need, new, using
+from tidemill.core.refusals import Reason, Refusal
+from tidemill.core.spending import Observation, Spent
+from tidemill.testing.conformance.driver import Driver, need, new, refusing, using
 
 PER_MINUTE, TOKENS, AT_ONCE = "requests per minute", "tokens per minute", "calls at once"
 POOL = PoolSettings(
@@ -82,6 +84,35 @@ class TestDepartures:
         await drive.settle(job, spent=using("m", requests=2, tokens=350))
         assert (await drive.used("m", PER_MINUTE), await drive.used("m", TOKENS)) == (4, 950)
         assert (await drive.used("m", AT_ONCE), (await drive.pool("m")).reservations) == (2, 2)
+
+    async def test_p21_an_extra_request_is_no_further_call_under_way(self, drive: Driver) -> None:
+        """Two calls run, one of them with three retries: the provider refuses more than one at once."""
+        await drive.store.declare_pools({"m": POOL})
+        await drive.add(*[new(name, needs=(need("m", tokens=100),)) for name in "ab"])
+        job, other = await drive.take()
+        for _ in range(3):
+            await drive.store.reserve(job.id, job.fence, job.claim, EXTRA, Departure.EXTRA)
+        await drive.settle(job, spent=refusing("m", Reason.CONCURRENCY))
+        cap = (await drive.pool("m")).account.breaker.cap
+        assert cap is not None
+        assert cap.amount == 1
+        assert (await drive.pool("m")).account.state.unasked == 0
+        await drive.settle(other)
+        assert await drive.store.check() == ()
+
+    async def test_p21_a_refusal_speaks_of_the_call_and_not_of_its_extra_request(self, drive: Driver) -> None:
+        """Others have used the tokens, and the provider says after how long the refused call fits. An extra
+        request names no tokens, so that by its units nothing would be missing."""
+        await drive.store.declare_pools({"m": POOL})
+        await drive.add(new("a", needs=(need("m", tokens=400),)))
+        job = await drive.take_one()
+        await drive.store.reserve("a", job.fence, job.claim, EXTRA, Departure.EXTRA)
+        refusal = Refusal(reason=Reason.RATE, unit="tokens", retry_after=10)
+        seen = Observation(pool="m", remaining={TOKENS: 200}, refusal=refusal)
+        await drive.settle(job, spent=Spent(observations=(seen,)))
+        before = await drive.used("m", TOKENS)
+        drive.clock.advance(11)
+        assert await drive.used("m", TOKENS) < before, "some are free after the wait"
 
     async def test_p21_a_claim_that_is_not_current_changes_nothing(self, drive: Driver) -> None:
         await drive.store.declare_pools({"m": POOL})
