@@ -128,13 +128,13 @@ async def test_i14_units_that_grew_old_in_the_pipe_are_given_back(
         return msgspec.structs.replace(message, began=message.began - (delays.pop() if delays else 0.0))
 
     monkeypatch.setattr(runner, "_message", delayed)
-    task = isolated(isolated_tasks.hasty, pool=isolated_tasks.HASTY)
+    task = isolated(isolated_tasks.hasty, pool=isolated_tasks.API, cost={"tokens": 10})
     events = await run_with_pools(store, (task, "a"))
     assert delays == []
-    assert {event.reason for event in events if isinstance(event, JobReleased)} == {"too late"}
+    assert [event.reason for event in events if isinstance(event, JobReleased)] == ["too late"]
     job = await get(store, "a")
     assert (job.state, job.attempts, job.crashes) == (State.DONE, 1, 0)
-    assert (await used(store))["hasty: requests"] == 1
+    assert (await used(store))["api: tokens"] == 10
 
 
 async def test_middleware_may_give_a_handler_less_time(store: MemoryStore) -> None:
