@@ -310,7 +310,12 @@ def test_an_event_looks_through_the_payload_once_and_not_when_it_is_large() -> N
 def test_an_event_decodes_the_payload_once(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[bytes] = []
     decode = redaction._decoded
-    monkeypatch.setattr(redaction, "_decoded", lambda stored: decoded.append(stored) or decode(stored))
+
+    def counted(stored: bytes) -> Any:
+        decoded.append(stored)
+        return decode(stored)
+
+    monkeypatch.setattr(redaction, "_decoded", counted)
     _failed_event(b'{"password":"%s"}' % CANARY.encode())
     assert len(decoded) == 1
 

@@ -52,7 +52,7 @@ class Handling:
         self._entropy, self._on_thread_over = entropy, on_thread_over
 
     async def run(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Any:
-        if self._isolated is not None and (definition.isolate or attempt.job.alone):
+        if self._isolated is not None and (definition.isolate or attempt.job.suspect):
             around = self._staying if self._isolated.surrounds else self._middleware
             call = surrounded(around, context, lambda: self._run_isolated(attempt, definition, context))
         else:
