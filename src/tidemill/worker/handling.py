@@ -123,7 +123,7 @@ class Handling:
             if definition.isolate:
                 raise Ends(cannot_isolate(str(error))) from None
             # A suspect, and more likely the neighbour of what crashed: failing it would punish the
-            # innocent. If it crashes here, the store counts that as a crash of its own all the same.
+            # innocent. The store counts its next crash as its own, also here.
             self._tell_once(SuspectNotIsolated, definition, str(error))
             around = self._moving if self._isolated.surrounds else ()
             return await surrounded(around, context, lambda: self._run_here(attempt, definition, context))()

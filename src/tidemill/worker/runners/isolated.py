@@ -37,6 +37,8 @@ from tidemill.worker.translate import Ends
 START_WITHIN = 60.0
 FIRST_WAIT = 5.0
 LONGEST_WAIT = 300.0
+MOST_DOUBLINGS = 10
+"""Of the wait. A lifespan may fail for weeks, and 2 ** 1100 is no float."""
 TRIES = 3
 """After this many failed starts in a row suspects run in the worker, isolated tasks without the lifespan."""
 
@@ -56,8 +58,8 @@ class ChildNotStarted(Exception):
 
 class Isolation(Protocol):
     """What the executor needs of it; a simulation has processes of its own. `surrounds` says that it runs
-    the application's middleware around the handler. `run` is told how many there are. `lifespan_problem`, to
-    be read when `started` is called, says why the handler runs without the lifespan."""
+    the application's middleware around the handler. `run` gets their number. `lifespan_problem` says why
+    the handler runs without the lifespan. Read it in `started`."""
 
     @property
     def surrounds(self) -> bool: ...
@@ -234,7 +236,7 @@ class IsolatedRunner:
             self._failures = 0
 
     def _not_started(self, problem: str) -> ChildNotStarted:
-        wait = min(FIRST_WAIT * 2**self._failures, LONGEST_WAIT)
+        wait = min(FIRST_WAIT * 2 ** min(self._failures, MOST_DOUBLINGS), LONGEST_WAIT)
         self._failures += 1
         self._problem, self._not_before = problem, self._loop.time() + wait
         return ChildNotStarted(problem, wait, is_new=True)

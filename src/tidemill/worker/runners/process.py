@@ -137,7 +137,9 @@ class IsolatedProcess:
             ended = await asyncio.shield(running)
         except asyncio.CancelledError:
             if not self._send_cancel():
+                running.cancel()  # or its end would read as a crash of the job
                 self.kill()
+                raise
             ended = await self._when_stopped(running)
         if isinstance(ended, Returned):
             return ended.items
@@ -243,15 +245,16 @@ class IsolatedProcess:
 
     def _send_cancel(self) -> bool:
         """False when that would wait for the child, or when the job is not there yet. The event loop must not
-        wait for a child that was stopped."""
+        wait for a child that was stopped. True for a process that has died: its answer says so."""
         if not self._sending.acquire(blocking=False):
             return False
         try:
-            if self._pipe is None or not self._has_run or not _has_room(self._pipe):
+            if self._pipe is None:
+                return True
+            if not self._has_run or not _has_room(self._pipe):
                 return False
-            self._pipe.send_bytes(encode(Cancel()))
-        except OSError:
-            return False
+            with contextlib.suppress(OSError):
+                self._pipe.send_bytes(encode(Cancel()))
         finally:
             self._sending.release()
         return True
