@@ -235,8 +235,7 @@ class SuspectNotIsolated(WorkerEvent, frozen=True, kw_only=True):
 
 
 class LifespanSkipped(WorkerEvent, frozen=True, kw_only=True):
-    """The lifespan failed several times in the child processes: a task with `isolate=True` runs without it,
-    and `ctx.state` is None. Once per task and problem."""
+    """The lifespan fails in child processes: an isolated task runs without it. Once per task and problem."""
 
     level: ClassVar[Level] = "error"
     sentence: ClassVar[str] = "isolated task runs without the lifespan"
