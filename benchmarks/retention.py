@@ -36,7 +36,10 @@ from tidemill.core.states import State
 QUEUE = "short"
 TICK = 0.02
 SAMPLE_SECONDS = 1.0
+LEAST_SECONDS = 6.0
+"""Two samples for each third of the run."""
 ROWS = 10
+LEAST_SAMPLES = 3
 MOST_GROWTH, MOST_SLOWDOWN = 1.05, 1.5
 
 
@@ -156,6 +159,8 @@ def main() -> None:
     parser.add_argument("--keep", type=int, default=5000, help="done jobs that the queue keeps")
     parser.add_argument("--ids-seconds", type=float, help="default: a tenth of --seconds")
     arguments = parser.parse_args()
+    if arguments.seconds < LEAST_SECONDS:
+        parser.error(f"--seconds: must be {LEAST_SECONDS:g} or more, is {arguments.seconds:g}")
     jobs.MEMORY_OF_IDS = arguments.ids_seconds or arguments.seconds / 10
     failed = False
     for store in arguments.store or STORES:
@@ -168,6 +173,8 @@ def main() -> None:
         )
         print("      s    MB at most  started/s  median ms     p99 ms  most done")
         print("\n".join(_rows(samples, arguments.seconds)))
+        if len(samples) < LEAST_SAMPLES:
+            sys.exit(f"{store}: {len(samples)} samples, {LEAST_SAMPLES} are needed: give more --seconds")
         found = verdict(samples)
         print(f"{store}: {found}\n", flush=True)
         failed = failed or not (found.is_flat and found.is_fast)

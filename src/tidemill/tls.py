@@ -1,14 +1,14 @@
 """TLS contexts of clients.
 
 Making a context reads all trusted certificates and takes about 20 ms, so contexts are shared. After a
-certificate file has changed, the next connection gets a new context: no restart is needed.
+certificate file has changed, the next connection gets a new context: no restart is needed. While a file is
+being replaced it may be incomplete. Connections then keep the context they had.
 """
 
 from __future__ import annotations
 
 import os
 import ssl
-from functools import lru_cache
 
 import msgspec
 
@@ -32,13 +32,30 @@ SYSTEM = TlsFiles()
 
 
 def client_context(files: TlsFiles = SYSTEM, *, source: str = "tls") -> ssl.SSLContext:
-    """The shared context of these files. `source` names the setting in the error about an unreadable file."""
+    """The shared context of these files. Raises `ConfigurationError` for a file that was unreadable from the
+    start; `source` names the setting in it."""
     paths = (files.ca or ssl.get_default_verify_paths().cafile or "", files.cert, files.key)
-    return _context(files, source, tuple(_version(path) for path in paths))
+    versions = tuple(_version(path) for path in paths)
+    known = _CONTEXTS.get(files)
+    if known is not None and known[0] == versions:
+        return known[1]
+    try:
+        made = _new_context(files, source)
+    except ConfigurationError:
+        if known is None:
+            raise
+        return known[1]  # tried again by the next connection
+    if known is None and len(_CONTEXTS) >= _MOST_CONTEXTS:
+        _CONTEXTS.clear()
+    _CONTEXTS[files] = versions, made
+    return made
 
 
-@lru_cache(maxsize=16)
-def _context(files: TlsFiles, source: str, versions: tuple[FileVersion, ...]) -> ssl.SSLContext:  # noqa: ARG001 - versions make the cache miss after a change
+_CONTEXTS: dict[TlsFiles, tuple[tuple[FileVersion, ...], ssl.SSLContext]] = {}
+_MOST_CONTEXTS = 16
+
+
+def _new_context(files: TlsFiles, source: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=files.ca or None)
     except OSError as error:

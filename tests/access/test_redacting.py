@@ -17,9 +17,15 @@ from hypothesis import strategies as st
 
 from tidemill import ConfigurationError, Context, Filter, Retry, Secret, Tidemill
 from tidemill.access.redacting import Redactor
+from tidemill.clock import SystemClock
+from tidemill.core.claims import Claimed
 from tidemill.core.secrecy import CUT, HIDDEN, Names, redacted, redacted_text
+from tidemill.tasks import redaction
 from tidemill.tasks.redaction import TaskSecrets
+from tidemill.telemetry.events import Event, JobFailed
+from tidemill.telemetry.signals import Signals
 from tidemill.web.inspecting import Shown
+from tidemill.worker.emitter import Emitter
 
 CANARY = "canary-7f3a91"
 T = TypeVar("T")
@@ -271,6 +277,47 @@ def test_redacting_takes_time_in_proportion_to_the_text(name: str) -> None:
     four = time.process_time() - began - once
     assert once < 0.2
     assert four < 10 * max(once, 0.01)
+
+
+def _failed_event(payload: bytes) -> tuple[JobFailed, float]:
+    """With the CPU time that it took to make the event."""
+    signals, events = Signals(), list[Event]()
+    signals.subscribe(events.append)
+    emitter = Emitter(signals, "w", SystemClock(), 0.0, TaskSecrets({}))
+    job = Claimed("a", "q", "t", payload, 1, 2, 1, 5, "", 0, 0, None, None, 0.0, 0.0, "")
+    fields = dict.fromkeys(("message", "traceback", "reason"), f"refused {CANARY}")
+    began = time.process_time()
+    emitter.job_event(JobFailed, job, seconds=1.0, error="E", **fields)
+    took = time.process_time() - began
+    [event] = events
+    assert isinstance(event, JobFailed)
+    return event, took
+
+
+def test_an_event_looks_through_the_payload_once_and_not_when_it_is_large() -> None:
+    """Events are made on the worker's event loop."""
+    small = msgspec.json.encode({"rows": [{"name": f"{n}", "password": CANARY} for n in range(5000)]})
+    looked_at, took = _failed_event(small)
+    assert looked_at.message == looked_at.traceback == looked_at.reason == f"refused {HIDDEN}"
+    large = msgspec.json.encode({"rows": [{"name": f"{n}", "password": CANARY} for n in range(22_000)]})
+    assert 900_000 < len(large) < 1_000_000
+    cut, took_large = _failed_event(large)
+    assert cut.message == cut.traceback == cut.reason == CUT
+    assert took < 0.1
+    assert took_large < 0.03, "it was 0.3 s"
+
+
+def test_an_event_decodes_the_payload_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+    decode = redaction._decoded
+
+    def counted(stored: bytes) -> Any:
+        decoded.append(stored)
+        return decode(stored)
+
+    monkeypatch.setattr(redaction, "_decoded", counted)
+    _failed_event(b'{"password":"%s"}' % CANARY.encode())
+    assert len(decoded) == 1
 
 
 async def test_a_page_redacts_so_much_and_cuts_the_rest() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from benchmarks.retention import Sample, verdict
+
+from benchmarks import retention
 
 
 def _run(sizes: list[int], waits: list[float]) -> list[Sample]:
@@ -26,3 +30,13 @@ def test_a_store_is_flat_and_its_claims_no_slower(
 ) -> None:
     found = verdict(_run(sizes, waits))
     assert (found.is_flat, found.is_fast) == (flat, fast)
+
+
+def test_a_run_that_is_too_short_to_compare_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["retention", "--store", "sqlite", "--seconds", "2"])
+    with pytest.raises(SystemExit) as ended:
+        retention.main()
+    assert ended.value.code == 2
+    assert "--seconds: must be 6 or more, is 2" in capsys.readouterr().err

@@ -14,6 +14,7 @@ import structlog
 import tidemill.cli
 from tests.cli.support import Cli
 from tidemill import logs
+from tidemill.cli.schedules import schedules
 
 CANARY = "canary-7f3a91"
 EVIL = "\x1b]0;owned\x07 \x9b2J \u202egnp.exe \u2028ok\nstate: done \x7f"
@@ -74,6 +75,19 @@ def test_commands_print_no_secret_unless_asked_to(bank: Cli) -> None:
     assert CANARY in bank("jobs", "--app", "bank:app", "--json", "--show-secrets").out
     assert CANARY in bank("explain", job, "--app", "bank:app", "--show-secrets").out
     assert CANARY in bank("schedules", "info", "nightly", "--app", "bank:app", "--show-secrets").out
+
+
+def test_no_command_about_a_schedule_prints_a_secret_as_json(bank: Cli) -> None:
+    """Every command of the group; one that is new has to be added here."""
+    _pay(bank)
+    more = {"set": ("jitter=5m",), "unset": ("jitter",)}
+    order = ("info", "set", "unset", "pause", "resume", "run", "remove")
+    assert set(order) == set(schedules.commands)
+    assert CANARY not in bank("schedules", "--json", "--app", "bank:app").out
+    for name in order:
+        ran = bank("schedules", name, "nightly", *more.get(name, ()), "--json", "--app", "bank:app")
+        assert ran.code == 0, ran
+        assert CANARY not in ran.out, name
 
 
 def test_the_log_of_a_worker_has_no_secret(bank: Cli) -> None:

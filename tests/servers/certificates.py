@@ -17,16 +17,16 @@ class Certificate:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "certificate.pem"
-        self._key = folder / "key.pem"
+        self.key = folder / "key.pem"
         kind = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
         words = f"req -x509 -nodes -days 2 {kind} -subj /CN=localhost -addext {NAMES}".split()
-        files = ["-keyout", str(self._key), "-out", str(self.path)]
+        files = ["-keyout", str(self.key), "-out", str(self.path)]
         subprocess.run(["openssl", *words, *files], check=True, capture_output=True)
 
     def context(self) -> ssl.SSLContext:
         """For the server's side."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(self.path, self._key)
+        context.load_cert_chain(self.path, self.key)
         return context
 
 

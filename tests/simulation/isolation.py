@@ -25,6 +25,7 @@ class SimulatedIsolation:
     """Same `run` and `close` as `IsolatedRunner`. A child dies with the worker that started it."""
 
     surrounds = False
+    lifespan_problem = None
 
     def __init__(self, limit: int) -> None:
         self._places = asyncio.Semaphore(limit)

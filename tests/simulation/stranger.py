@@ -53,7 +53,7 @@ class Stranger:
         """It can do quick jobs of tasks it knows, and hands back what is not for it."""
         ledger = self._handlers.ledger
         script = script_of(job.payload)
-        mine = script.kind == "quick" and not job.alone and job.task == "work"
+        mine = script.kind == "quick" and not job.suspect and job.task == "work"
         if mine:
             run = Run(job.id, job.attempt, job.generation, self._name, isolated=False, at=ledger.now())
             ledger.starts.append(run)

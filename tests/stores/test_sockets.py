@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +15,7 @@ from tests.servers.postgres import Postgres
 from tests.servers.program import HOST, free_port
 from tests.servers.redis import Redis
 from tidemill.clock import SystemClock
+from tidemill.stores import sockets
 from tidemill.stores.postgres.address import Address
 from tidemill.stores.postgres.links import Links
 from tidemill.stores.redis.address import parse
@@ -92,6 +95,30 @@ async def test_a_store_opens_beside_a_dead_address(
     await handle.open()
     assert await handle.shard.ask("PING") == b"PONG"
     await handle.close()
+
+
+async def test_a_host_without_ipv6_takes_the_other_address(
+    redis_server: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There a socket of that family cannot even be made."""
+    make, six, four = socket.socket, socket.AF_INET6, socket.AF_INET
+    found = [(six, 1, 6, "", ("::1", redis_server.port)), (four, 1, 6, "", (HOST, redis_server.port))]
+
+    def without_six(family: int = four, *given: Any, **options: Any) -> socket.socket:
+        if family == six:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+        return make(family, *given, **options)
+
+    async def addresses(*_: Any) -> list[Any]:
+        return found
+
+    monkeypatch.setattr(sockets, "_addresses", addresses)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "socket", without_six)
+    with open_blocking_socket("dual.example", redis_server.port, 1) as opened:
+        assert opened.getpeername()[0] == HOST
+    with await open_socket("dual.example", redis_server.port) as opened:
+        assert opened.getpeername()[0] == HOST
 
 
 async def test_all_addresses_dead_is_the_first_ones_error(resolved: list[str]) -> None:

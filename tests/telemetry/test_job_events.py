@@ -141,6 +141,7 @@ class Deadly:
     """An isolated runner whose process dies under every job."""
 
     surrounds = False
+    lifespan_problem = None
 
     def __init__(self, limit: int) -> None: ...
 

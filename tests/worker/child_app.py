@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,10 +17,14 @@ from tidemill import Context, Retry, Tidemill
 
 FOLDER = "TIDEMILL_TEST_CHILD_FOLDER"
 WORKER = "TIDEMILL_TEST_CHILD_WORKER"
+STORE = "TIDEMILL_TEST_CHILD_STORE"
 SET_BY_MIDDLEWARE: ContextVar[str] = ContextVar("SET_BY_MIDDLEWARE", default="not set")
 SET_BY_LIFESPAN: ContextVar[str] = ContextVar("SET_BY_LIFESPAN", default="not set")
 
-app = Tidemill("memory://")
+if STORE not in os.environ:
+    os.environ[STORE] = tempfile.mkdtemp()
+app = Tidemill(f"sqlite:///{os.environ[STORE]}/jobs.db")
+in_memory = Tidemill("memory://")
 
 
 def note(*words: object) -> None:
@@ -44,7 +49,8 @@ async def shared() -> AsyncIterator[dict[str, Any]]:
 
 @app.middleware
 async def around(ctx: Context, run: Callable[[], Awaitable[Any]]) -> Any:
-    SET_BY_MIDDLEWARE.set(f"{ctx.task} in {ctx.state['pid']}")
+    if ctx.state is not None:
+        SET_BY_MIDDLEWARE.set(f"{ctx.task} in {ctx.state['pid']}")
     return await run()
 
 
@@ -94,3 +100,23 @@ def _local() -> Any:
 
 
 local = _local()
+
+
+@app.task(name="apart", isolate=True, retry=Retry(attempts=1))
+async def apart(ctx: Context) -> list[Any]:
+    return [os.getpid(), None if ctx.state is None else ctx.state["pid"]]
+
+
+@in_memory.task(name="counts", retry=Retry(attempts=1))
+async def counts() -> int:
+    return os.getpid()
+
+
+@in_memory.task(name="counts-apart", isolate=True, retry=Retry(attempts=1))
+async def counts_apart() -> int:
+    return os.getpid()
+
+
+@in_memory.task(name="enqueues-apart", isolate=True, retry=Retry(attempts=1))
+async def enqueues_apart() -> None:
+    await counts.enqueue()

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from tests.worker import child_app
-from tidemill import Context
+from tidemill import Context, Tidemill
 from tidemill.client.handle import JobHandle
 from tidemill.core.claims import ClaimRequest, Share
 from tidemill.core.states import State
-from tidemill.telemetry.events import ChildNotReady, Event, SuspectNotIsolated
+from tidemill.telemetry.events import ChildNotReady, Event, LifespanSkipped, SuspectNotIsolated
 from tidemill.worker import Worker
 from tidemill.worker.runners import isolated
 
@@ -34,11 +34,11 @@ async def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         yield tmp_path
 
 
-async def make_suspects() -> None:
+async def make_suspects(of: Tidemill = app) -> None:
     """Whatever is ready was in the hands of a worker that died."""
-    share, dead = Share("default", 100), app.entropy.new_id()
-    await app.store.claim(ClaimRequest(worker=dead, number=1, shares=(share,), limit=100, lease=LONG))
-    await app.store.reclaim(dead=[dead])
+    share, dead = Share("default", 100), of.entropy.new_id()
+    await of.store.claim(ClaimRequest(worker=dead, number=1, shares=(share,), limit=100, lease=LONG))
+    await of.store.reclaim(dead=[dead])
 
 
 async def work(**options: Any) -> None:
@@ -148,6 +148,44 @@ async def test_a_lifespan_that_fails_in_the_child_charges_nothing(
         assert (status.state, status.crashes, status.attempts) == (State.DONE, 1, 1)
 
 
+async def test_an_isolated_task_does_not_wait_for_ever_for_the_lifespan(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After three failures it runs in a child without the lifespan. Once that succeeds, it is there again."""
+    monkeypatch.setenv("TIDEMILL_TEST_CHILD_FAILS", "1")
+    monkeypatch.setattr(isolated, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(isolated, "LONGEST_WAIT", 0.02)
+    events: list[Event] = []
+    app.on(LifespanSkipped)(events.append)
+    async with running(app.worker(isolated_processes=1, poll=0.05)):
+        for _ in range(2):
+            pid, state = await (await child_app.apart.enqueue()).result(timeout=LONG)
+            assert pid != os.getpid()
+            assert state is None
+        monkeypatch.delenv("TIDEMILL_TEST_CHILD_FAILS")
+        pid, state = await (await child_app.apart.enqueue()).result(timeout=LONG)
+        assert state == pid != os.getpid()
+    [told] = events
+    assert isinstance(told, LifespanSkipped)
+    assert (told.task, told.problem) == ("apart", "the lifespan raised ConnectionError: no such host")
+
+
+async def test_i1_a_child_takes_no_job_for_a_store_in_the_workers_memory() -> None:
+    """It would lose the job with its process. Suspects run where the store is."""
+    async with child_app.in_memory as app:
+        suspect = await child_app.counts.enqueue()
+        await make_suspects(app)
+        quiet, enqueues = await child_app.counts_apart.enqueue(), await child_app.enqueues_apart.enqueue()
+        await app.worker(until_idle=True, isolated_processes=1).run()
+        assert await suspect.result(timeout=1) == os.getpid()
+        assert await quiet.result(timeout=1) != os.getpid()
+        status = await enqueues.status()
+    assert status.state is State.FAILED
+    assert status.error is not None
+    assert status.error.type == "ConfigurationError"
+    assert "memory:// keeps jobs in the memory of the worker's process" in status.error.message
+
+
 UNGUARDED = """
 import asyncio
 import os
@@ -155,7 +193,7 @@ import os
 from tidemill import Tidemill
 from tidemill.core.claims import ClaimRequest, Share
 
-app = Tidemill("memory://")
+app = Tidemill(f"sqlite:///{os.path.dirname(os.path.abspath(__file__))}/jobs.db")
 
 @app.task(name="apart", isolate=True)
 def apart() -> int:

@@ -24,6 +24,7 @@ class SlowStart:
     """Needs so many seconds until a process is there; then the handler's end is known at once."""
 
     surrounds = False
+    lifespan_problem = None
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self.started = seconds, 0

@@ -15,6 +15,7 @@ from tidemill.client.portal import refuse_running
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.core.job import Job
 from tidemill.core.queues import QueueSettings
+from tidemill.errors import ConfigurationError
 from tidemill.logs import write_events
 from tidemill.settings import Settings
 from tidemill.settings.queues import declared
@@ -162,7 +163,28 @@ class Application:
     def _new_id(self) -> str:
         return self.entropy.new_id()
 
+    @property
+    def shares_store(self) -> bool:
+        """False when the jobs are in the memory of one process."""
+        if not self.brings_store:
+            return self.url.scheme != "memory"
+        from tidemill.stores.memory import MemoryStore
+
+        return not isinstance(self._store, MemoryStore)
+
     def _root(self) -> Store:
+        if not self.shares_store:
+            self._refuse_in_child()
         if self._store is None:
             self._store = make_store(self.url, self.clock, self.entropy)
         return self._store
+
+    def _refuse_in_child(self) -> None:
+        """A store in the memory of a worker's child would take the handler's jobs, and lose them."""
+        from tidemill.worker.parent import is_child
+
+        if is_child():
+            raise ConfigurationError(
+                "url: memory:// keeps jobs in the memory of the worker's process, and this handler runs in "
+                "another process, which cannot reach them; use sqlite://, or a task without isolate=True"
+            )

@@ -45,7 +45,9 @@ class Works(Tells):
             location=_location(self.url),
             lifespan=self._lifespan,
             middleware=self.middlewares,
-            isolation=functools.partial(IsolatedRunner, find_application=find),
+            isolation=functools.partial(
+                IsolatedRunner, find_application=find, shares_store=self.shares_store
+            ),
             telling=self.telling if self._tells else None,
             secrets=self.secrets,
         )
@@ -61,9 +63,11 @@ class Works(Tells):
         return worker_options(self.settings, options, known)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Any]:
-        """The store and the lifespan, open: what a worker's child process runs jobs in. Gives `ctx.state`."""
-        async with self, (self._lifespan or nullcontext)() as state:
+    async def opened(self, *, lifespan: bool = True) -> AsyncIterator[Any]:
+        """The store and the lifespan, open: what a worker's child process runs jobs in. Gives `ctx.state`. A
+        child does not open a store that is in the worker's memory."""
+        enter = self._lifespan if lifespan and self._lifespan is not None else nullcontext
+        async with self if self.shares_store else nullcontext(), enter() as state:
             yield state
 
     async def work(self, beside: Beside | None = None, **options: Unpack[WorkerArguments]) -> None:

@@ -14,7 +14,8 @@ from tidemill.core.job import Error, Group, NewJob
 from tidemill.core.queues import Inserted
 
 MEMORY_OF_IDS = 3600.0
-"""How long an id is known after its job is gone."""
+"""How long an id is known after its job is gone, in seconds. Read it as `jobs.MEMORY_OF_IDS`, through the
+module: `benchmarks.retention` sets a shorter time."""
 
 PROMOTE_AT_ONCE = 250
 """How many due jobs of a queue one claim promotes at most: no claim is ever a long one."""

@@ -69,8 +69,8 @@ class Claimed(msgspec.Struct):
     flow: InFlow | None = None
 
     @property
-    def alone(self) -> bool:
-        """A job with a crash on record shares its process with nobody."""
+    def suspect(self) -> bool:
+        """True for a job with a crash on record: it runs in a child process."""
         return self.crashes > 0
 
 

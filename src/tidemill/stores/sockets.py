@@ -51,12 +51,9 @@ def open_blocking_socket(host: str, port: int, seconds: float) -> socket.socket:
     addresses = interleaved(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     errors: list[OSError] = []
     for address in addresses:
-        opened = _new_socket(address)
-        opened.settimeout(seconds / len(addresses))
         try:
-            opened.connect(address[4])
+            opened = _connect_blocking(address, seconds / len(addresses))
         except OSError as error:
-            opened.close()
             errors.append(error)
         else:
             opened.settimeout(seconds)
@@ -96,6 +93,17 @@ async def _connect(address: AddressInfo) -> socket.socket:
     opened.setblocking(False)
     try:
         await asyncio.get_running_loop().sock_connect(opened, address[4])
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _connect_blocking(address: AddressInfo, seconds: float) -> socket.socket:
+    opened = _new_socket(address)
+    opened.settimeout(seconds)
+    try:
+        opened.connect(address[4])
     except BaseException:
         opened.close()
         raise

@@ -19,7 +19,7 @@ from tidemill.tasks.definition import TaskDefinition
 _OWN_FIELDS = {"tidemill:webhook": frozenset({"body"})}
 """A delivery tells of another job. The secrets of that job are not known here."""
 _EVENT_BYTES = 256 * 1024
-"""An event, a log line and a webhook are made on the worker's event loop: a longer text is cut."""
+"""An event, a log line and a webhook are made on the worker's event loop: what is longer is cut."""
 
 
 class TaskSecrets:
@@ -58,10 +58,33 @@ class TaskSecrets:
 
     def text(self, text: str, task: str, payload: bytes | None) -> str:
         """A message or a traceback of a job, without the secrets of its payload."""
-        secrets = longest_first(self.hidden(task, payload))
-        if not Budget(_EVENT_BYTES).take(len(text), len(secrets)):
+        return EventTexts(self, task, payload).text(text)
+
+
+class EventTexts:
+    """Redacts the texts of one event about a job. Looks for the secrets of the payload once, before the first
+    text. The payload, if it may have secrets, and the texts share one budget."""
+
+    def __init__(self, secrets: TaskSecrets, task: str, payload: bytes | None) -> None:
+        self._secrets, self._task, self._payload = secrets, task, payload
+        self._names = secrets.names(task)
+        self._budget = Budget(_EVENT_BYTES)
+        self._found: list[str] | None = None
+
+    def text(self, text: str) -> str:
+        if self._found is None:
+            self._found = self._look_for_secrets()
+        if not self._budget.take(len(text), len(self._found)):
             return CUT
-        return redacted_text(text, self.names(task), secrets)
+        return redacted_text(text, self._names, self._found)
+
+    def _look_for_secrets(self) -> list[str]:
+        if self._payload is None or not self._names.may_be_in(self._payload):
+            return []
+        if not self._budget.take(len(self._payload)):
+            self._budget = Budget(0)
+            return []
+        return longest_first(self._secrets.hidden(self._task, self._payload))
 
 
 def longest_first(found: Iterable[str]) -> list[str]:

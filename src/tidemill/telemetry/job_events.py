@@ -234,6 +234,16 @@ class SuspectNotIsolated(WorkerEvent, frozen=True, kw_only=True):
     problem: str
 
 
+class LifespanSkipped(WorkerEvent, frozen=True, kw_only=True):
+    """The lifespan fails in child processes: an isolated task runs without it. Once per task and problem."""
+
+    level: ClassVar[Level] = "error"
+    sentence: ClassVar[str] = "isolated task runs without the lifespan"
+
+    task: str
+    problem: str
+
+
 class SlotStuck(AttemptEvent, frozen=True, kw_only=True):
     """An attempt was told to stop and its code goes on: its slot is taken until it ends."""
 

@@ -11,7 +11,7 @@ from tidemill.contract.pools import PoolView
 from tidemill.core.courses import Course
 from tidemill.core.job import Error, Job
 from tidemill.core.states import State
-from tidemill.tasks.redaction import TaskSecrets
+from tidemill.tasks.redaction import EventTexts, TaskSecrets
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,10 +35,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 def ended(job: Job, secrets: TaskSecrets) -> Ended:
     """The texts are without secrets: they are not what the application decided to tell."""
-
-    def shown(text: str) -> str:
-        return secrets.text(text, job.task, job.payload)
-
+    shown = EventTexts(secrets, job.task, job.payload).text
     return Ended(
         id=job.id,
         task=job.task,

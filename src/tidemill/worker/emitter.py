@@ -11,7 +11,7 @@ from tidemill.contract.jobs import Reading
 from tidemill.core.claims import Claimed
 from tidemill.core.secrecy import redacted_text
 from tidemill.core.traces import trace_id
-from tidemill.tasks.redaction import TaskSecrets
+from tidemill.tasks.redaction import EventTexts, TaskSecrets
 from tidemill.telemetry.base import AttemptEvent, WorkerEvent
 from tidemill.telemetry.signals import Signals
 from tidemill.worker.attempt import Attempt
@@ -58,7 +58,7 @@ class Emitter:
 
     def job_event(self, kind: type[AttemptEvent], job: Claimed, **fields: Any) -> None:
         if self.wants(kind):
-            shown = self._shown(fields, lambda text: self.secrets.text(text, job.task, job.payload))
+            shown = self._shown(fields, EventTexts(self.secrets, job.task, job.payload).text)
             self.signals.emit(
                 kind(
                     job=job.id,

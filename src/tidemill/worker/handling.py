@@ -15,7 +15,8 @@ from tidemill.core.outcomes import Done, Release, Snooze
 from tidemill.errors import InvalidPayload
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
-from tidemill.telemetry.events import ChildNotReady, SuspectNotIsolated
+from tidemill.telemetry.base import WorkerEvent
+from tidemill.telemetry.events import ChildNotReady, LifespanSkipped, SuspectNotIsolated
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.batch_verdicts import EndsTogether, Item, Verdict
 from tidemill.worker.call import Call
@@ -45,13 +46,13 @@ class Handling:
     ) -> None:
         self._stopper, self._threads, self._isolated = stopper, threads, isolated
         self._emitter = emitter
-        self._not_isolated: set[tuple[str, str]] = set()
+        self._told: set[tuple[type[WorkerEvent], str, str]] = set()
         self._middleware = tuple(middleware)
         self._staying, self._moving = divided(middleware)
         self._entropy, self._on_thread_over = entropy, on_thread_over
 
     async def run(self, attempt: Attempt, definition: TaskDefinition, context: Context) -> Any:
-        if self._isolated is not None and (definition.isolate or attempt.job.alone):
+        if self._isolated is not None and (definition.isolate or attempt.job.suspect):
             around = self._staying if self._isolated.surrounds else self._middleware
             call = surrounded(around, context, lambda: self._run_isolated(attempt, definition, context))
         else:
@@ -103,7 +104,11 @@ class Handling:
         self._stopper.queueing(attempt)
         chance = self._entropy.chance()
 
+        isolated = self._isolated
+
         def started() -> None:
+            if isolated.lifespan_problem is not None:
+                self._tell_once(LifespanSkipped, definition, isolated.lifespan_problem)
             self._stopper.watch(attempt)
             begin(attempt)
 
@@ -118,8 +123,8 @@ class Handling:
             if definition.isolate:
                 raise Ends(cannot_isolate(str(error))) from None
             # A suspect, and more likely the neighbour of what crashed: failing it would punish the
-            # innocent. The store counts it as running alone all the same.
-            self._tell_not_isolated(definition, str(error))
+            # innocent. The store counts its next crash as its own, also here.
+            self._tell_once(SuspectNotIsolated, definition, str(error))
             around = self._moving if self._isolated.surrounds else ()
             return await surrounded(around, context, lambda: self._run_here(attempt, definition, context))()
         if isinstance(outcome, Verdict):
@@ -130,10 +135,10 @@ class Handling:
             return _returned(definition, outcome.result)
         raise Ends(outcome)
 
-    def _tell_not_isolated(self, definition: TaskDefinition, problem: str) -> None:
-        if (known := (definition.name, problem)) not in self._not_isolated:
-            self._not_isolated.add(known)
-            self._emitter.worker_event(SuspectNotIsolated, task=definition.name, problem=problem)
+    def _tell_once(self, kind: type[WorkerEvent], definition: TaskDefinition, problem: str) -> None:
+        if (known := (kind, definition.name, problem)) not in self._told:
+            self._told.add(known)
+            self._emitter.worker_event(kind, task=definition.name, problem=problem)
 
     def _result_of(self, definition: TaskDefinition, item: Item) -> Any:
         """As middleware wants to see it; else as it was written down already."""

@@ -93,6 +93,10 @@ class Spending:
         BEGIN_CALL.set(self.meter.begin_call)
         return not self.late
 
+    def missed_start(self, late: float) -> None:
+        """A child process did not call the handler: there the units were too old by `late` seconds."""
+        self.late, self.made = late, False
+
     def used(self, usage: Usage, number: int | None = None) -> None:
         if number is None:
             self._usages.append(usage)

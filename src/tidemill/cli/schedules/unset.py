@@ -10,6 +10,7 @@ from tidemill.cli.output import echo
 from tidemill.cli.overriding import refuse_unknown, tell_unset
 from tidemill.cli.schedules.set import READERS
 from tidemill.cli.schedules.words import overridden, rule
+from tidemill.cli.secrets import Redaction
 from tidemill.cli.target import Target, with_target
 from tidemill.schedules.views import ScheduleView
 
@@ -24,7 +25,8 @@ def unset(target: Target, name: str, settings: tuple[str, ...]) -> int:
 
     async def clear(app: Tidemill) -> tuple[ScheduleView, ScheduleView]:
         before = await app.schedules.get(name)
-        return before, await app.schedules.clear_override(name, *settings)
+        after = await app.schedules.clear_override(name, *settings)
+        return before, Redaction().schedule(app, after)
 
     before, after = target.run(clear)
     held = before.override.changes.given() if before.override else {}

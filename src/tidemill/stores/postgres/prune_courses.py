@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from asyncpg import Record
 
-from tidemill.contract.jobs import MEMORY_OF_IDS
+from tidemill.contract import jobs
 from tidemill.contract.wakeups import agenda_topic, course_topic
 from tidemill.core.courses import REMEMBERED, Kind, memory_id
 from tidemill.stores.postgres.statements import load
@@ -60,7 +60,7 @@ async def _forget(step: Step, courses: Sequence[tuple[Kind, str]]) -> None:
     step.topics.update(course_topic(*course) for course in courses)
     if remembered := [(memory_id(kind, id_), id_) for kind, id_ in courses if kind in REMEMBERED]:
         time = await step.time()
-        until = time.wall + MEMORY_OF_IDS, time.boot + MEMORY_OF_IDS
+        until = time.wall + jobs.MEMORY_OF_IDS, time.boot + jobs.MEMORY_OF_IDS
         await step.fetch(
             SQL.remember_courses, *map(list, zip(*remembered, strict=True)), *until, step.clock.boot_id
         )

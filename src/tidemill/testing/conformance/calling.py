@@ -172,7 +172,7 @@ class TestLostCalls:
         await drive.store.reclaim()
         taken = await drive.take()
         assert calls(taken) == ["acde", "bfgh", "i"]
-        assert [job.alone for job in taken] == [True] * 8 + [False], "they run apart from other jobs"
+        assert [job.suspect for job in taken] == [True] * 8 + [False], "they run apart from other jobs"
         assert {job.crashes for job in taken} == {0, 1}
 
     async def test_b7_i8_a_call_of_suspects_that_dies_charges_nobody_until_one_is_alone(

@@ -47,7 +47,7 @@ class TestClaim:
         assert (claimed.id, claimed.queue, claimed.task) == ("a", "q", sent.task)
         assert (claimed.payload, claimed.lane, claimed.priority) == (sent.payload, "k", 3)
         assert (claimed.timeout, claimed.trace, claimed.attempt) == (7.0, "00-ab", 1)
-        assert (claimed.crashes, claimed.alone, claimed.generation) == (0, False, 0)
+        assert (claimed.crashes, claimed.suspect, claimed.generation) == (0, False, 0)
 
     async def test_j38_tells_the_time_of_the_next_job(self, drive: Driver) -> None:
         await drive.add(new("a", delay=10.0), new("b", delay=4.0))

@@ -138,10 +138,10 @@ class TestReclaim:
         await drive.add("a")
         for crashes in (1, 2):
             claimed = await drive.take_one()
-            assert claimed.alone is (crashes > 1)
+            assert claimed.suspect is (crashes > 1)
             assert (await drive.store.reclaim(["w"])).ready == ("a",)
             assert (await drive.job("a")).crashes == crashes
-        assert (await drive.take_one()).alone
+        assert (await drive.take_one()).suspect
         assert (await drive.store.reclaim(["w"])).poison == ("a",)
         job = await drive.job("a")
         assert (job.state, job.reason, job.crashes) == (State.FAILED, POISON, 3)

@@ -201,7 +201,7 @@ class TestOutcomes:
         after = await drive.job("a")
         assert (after.state, after.crashes, after.attempts) == (State.READY, 1, 0)
         claimed = await drive.take_one()
-        assert claimed.alone
+        assert claimed.suspect
 
     async def test_j41_a_snoozed_job_says_why_until_it_runs_again(self, drive: Driver) -> None:
         await drive.add("a")

@@ -28,9 +28,9 @@ from tidemill.tasks.waits import ATTEMPT_WAITS
 from tidemill.telemetry.current import CURRENT, TOGETHER
 from tidemill.worker import batch_verdicts as verdicts
 from tidemill.worker.batch_verdicts import stored
-from tidemill.worker.parent import die_with_parent
+from tidemill.worker.parent import die_with_parent, mark_as_child
 from tidemill.worker.refused import refused
-from tidemill.worker.runners.child_reporter import ChildReporter, Order, WorkerPipe
+from tidemill.worker.runners.child_reporter import ChildReporter, Order, UnitsTooOld, WorkerPipe
 from tidemill.worker.runners.main_module import MainNotImported, import_main
 from tidemill.worker.runners.messages import (
     Cancel,
@@ -41,6 +41,7 @@ from tidemill.worker.runners.messages import (
     Ready,
     Returned,
     Run,
+    StartedLate,
     StopReply,
     read_child_start,
 )
@@ -56,6 +57,7 @@ def main() -> None:
     Ctrl-C in a terminal reaches the worker only."""
     handle, begin = int(sys.argv[1]), read_child_start(sys.argv[2])
     die_with_parent(signal.SIGKILL, begin.parent)
+    mark_as_child()
     # A handler, not SIG_IGN, which programs started by the job would inherit.
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.signal(signal.SIGINT, lambda *_: None)
@@ -78,7 +80,8 @@ def _loop_factory(begin: ChildStart) -> Callable[[], asyncio.AbstractEventLoop] 
 
 
 class Child:
-    """Found tasks are kept by name. `_state` is what the lifespan yielded."""
+    """Found tasks are kept by name. `_state` is what the lifespan yielded. `_cancel_next`: the worker has
+    cancelled the job before it was started here."""
 
     def __init__(self, pipe: WorkerPipe, begin: ChildStart) -> None:
         self._pipe, self._begin, self._logs = pipe, begin, begin.logs
@@ -90,6 +93,7 @@ class Child:
         self._definition: TaskDefinition | None = None
         self._running: asyncio.Task[Any] | None = None
         self._reporter: ChildReporter | None = None
+        self._cancel_next = False
 
     async def serve(self, first: Prepare) -> None:
         loop = asyncio.get_running_loop()
@@ -114,11 +118,14 @@ class Child:
                     await self._answer(order)
 
     def _cancel(self) -> None:
-        if self._running is not None and self._reporter is not None:
+        if self._running is None or self._reporter is None:
+            self._cancel_next = True
+        else:
             self._reporter.stopped = True
             self._running.cancel()
 
     async def _prepare(self, order: Prepare, stack: AsyncExitStack) -> Ready:
+        self._cancel_next = False  # it was about the job before
         found = self.look_for(order)
         if isinstance(found, CannotIsolate):
             return Ready(str(found))
@@ -129,7 +136,8 @@ class Child:
         self._log_as_the_worker()
         if self._application is not None and not self._opened:
             try:
-                self._state = await stack.enter_async_context(self._application.opened())
+                opened = self._application.opened(lifespan=order.lifespan)
+                self._state = await stack.enter_async_context(opened)
             except Exception as error:  # noqa: BLE001 - a lifespan may raise anything
                 described = describe(error)
                 return Ready(f"{described.type}: {described.message}", opened=False)
@@ -172,20 +180,27 @@ class Child:
 
     async def _answer(self, run: Run) -> None:
         """Runs the handler in a new task: context variables that it sets end with it, as in a worker."""
+        if self._cancel_next:
+            self._pipe.send(StopReply())
+            return
         definition = self._definition
         assert definition is not None  # noqa: S101 - the worker has prepared it
-        store = None if self._application is None else self._application.store
+        has_store = self._application is not None and self._application.shares_store
+        store = self._application.store if self._application is not None and has_store else None
         self._reporter = reporter = ChildReporter(self._pipe, run, definition, store)
         self._waits.jobs = (run.job, *run.others)
         handle = self._handle if definition.batch is None else self._handle_call
-        self._running = asyncio.create_task(handle(run, definition, reporter))
-        answer = await self._running
+        self._running = running = asyncio.create_task(handle(run, definition, reporter))
+        await asyncio.wait([running])
         self._running, self._waits.jobs = None, ()
-        self._pipe.send(answer)
+        if reporter.late:  # middleware may have kept the exception to itself
+            self._pipe.send(StartedLate(reporter.late))
+        else:  # a task that is cancelled before its first step runs no line of `handle`
+            self._pipe.send(StopReply() if running.cancelled() else running.result())
 
     async def _handle(
         self, run: Run, definition: TaskDefinition, reporter: ChildReporter
-    ) -> Ended | StopReply:
+    ) -> Ended | StopReply | StartedLate:
         CURRENT.set(run.job)
         BEGIN_CALL.set(reporter.meter().begin_call)
         try:
@@ -196,8 +211,10 @@ class Child:
         if definition.takes_context:
             args = (context, *args)
         try:
-            call = functools.partial(self._call, definition, args, kwargs)
+            call = functools.partial(self._call, reporter, definition, args, kwargs)
             result = await surrounded(self._middleware, context, call)()
+        except UnitsTooOld:
+            return StartedLate(reporter.late)
         except CannotIsolate as error:
             return Ended(Fail(Error("CannotIsolate", str(error)), NOT_APART))
         # Everything, a Rust panic too: leaving here would read as a crash. Signals raise nothing here.
@@ -214,7 +231,7 @@ class Child:
 
     async def _handle_call(
         self, run: Run, definition: TaskDefinition, reporter: ChildReporter
-    ) -> Returned | StopReply:
+    ) -> Returned | StopReply | StartedLate:
         """The worker has read the payloads: those that cannot be read are not here."""
         jobs = (run.job, *run.others)
         CURRENT.set(run.job)
@@ -225,8 +242,10 @@ class Child:
             items = [item for job in jobs for item in definition.payload.decode(job.payload)[0]]
             context = Context.of(run.job, reporter, self._state, batch=batch)
             args = (context, items) if definition.takes_context else (items,)
-            call = functools.partial(self._call, definition, args, {})
+            call = functools.partial(self._call, reporter, definition, args, {})
             results = verdicts.check(await surrounded(self._middleware, context, call)(), len(jobs))
+        except UnitsTooOld:
+            return StartedLate(reporter.late)
         except BaseException as error:  # noqa: BLE001 - as above
             if reporter.stopped and isinstance(error, asyncio.CancelledError):
                 return StopReply()
@@ -239,10 +258,22 @@ class Child:
             ]
         )
 
-    async def _call(self, definition: TaskDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def _call(
+        self,
+        reporter: ChildReporter,
+        definition: TaskDefinition,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         if definition.is_async:
+            reporter.begin()
             return await definition.handler(*args, **kwargs)
         await self._threads.free()
+        try:
+            reporter.begin()
+        except UnitsTooOld:
+            self._threads.leave()
+            raise
         call = self._threads.start(definition.handler, args, kwargs)
         try:
             return await asyncio.shield(call.future)

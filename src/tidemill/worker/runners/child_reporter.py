@@ -98,9 +98,14 @@ class WorkerPipe:
                 asked.set_result(message)
 
 
+class UnitsTooOld(Exception):
+    """The process stood still before the handler was called."""
+
+
 class ChildReporter:
-    """Sends news of one attempt to the worker. `stopped` is set when the worker cancels the attempt. `store`
-    is the application's, None when the child has found none."""
+    """Sends news of one attempt to the worker. `stopped` is set when the worker cancels the attempt. `late`
+    is by how many seconds the handler came too late to be called. `store` is the application's, None when
+    the child cannot reach it."""
 
     def __init__(self, pipe: WorkerPipe, run: Run, definition: TaskDefinition, store: object) -> None:
         self._pipe, self._job, self._definition, self._store = pipe, run.job, definition, store
@@ -109,6 +114,13 @@ class ChildReporter:
         batch = definition.batch is not None
         self._steps = None if batch else Steps(run.job.id, StepAnswers(pipe, self._tally.wall))
         self.stopped = False
+        self.late = 0.0
+
+    def begin(self) -> None:
+        """The handler is called next. Raises `UnitsTooOld` when its units are too old for that."""
+        self.late = max(0.0, self._tally.now() - self._tally.late_at())
+        if self.late:
+            raise UnitsTooOld
 
     def progress(self, fraction: float, note: str | None) -> None:
         self._pipe.send(Progress(fraction, None if note is None else storable(note)))
@@ -155,8 +167,8 @@ class ChildTally:
     def __init__(self, pipe: WorkerPipe, run: Run) -> None:
         self._pipe = pipe
         self._clock = SystemClock()
-        self._began, self._wall, self._timeout = self._clock.boot(), run.wall, run.timeout
-        self._late_at = self._began + run.late_in
+        self._began, self._wall, self._timeout = run.began, run.wall, run.timeout
+        self._late_at = run.began + run.late_in
 
     def used(self, usage: Usage, number: int | None = None) -> None:
         self._pipe.send(Used(usage, number))

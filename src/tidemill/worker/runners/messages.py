@@ -45,11 +45,13 @@ class ChildStart(msgspec.Struct, frozen=True, kw_only=True):
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
     """Find the handler of a task: in the application, else at its place. Open the application's lifespan if
     that is not done yet. Its answer starts the clock: neither counts against the timeout. `middleware` is how
-    many the application has in the worker, None when it does not matter."""
+    many the application has in the worker, None when it does not matter. Without `lifespan` only the store is
+    opened."""
 
     task: str
     place: Place | None
     middleware: int | None = None
+    lifespan: bool = True
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -59,13 +61,15 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     """`chance` is the worker's random number for the retry's jitter. `policy` is the task's retry
     policy without its matchers, for a plain function whose definition only the worker knows. `pools` are
-    those the job needs, `wall` is the store's wall time as the message leaves, `timeout` in seconds.
-    A request that leaves after `late_in` seconds leaves late. `others` share the job's call."""
+    those the job needs. `began` is the boot clock as the message leaves, `wall` the store's wall time at
+    that moment. `timeout` and `late_in` are seconds from there: the child may read the message much later. A
+    request that leaves after `late_in` leaves late. `others` share the job's call."""
 
     job: Claimed
     chance: float
     policy: dict[str, int | float | str]
     pools: dict[str, PoolSettings]
+    began: float
     wall: float
     timeout: float
     late_in: float = math.inf
@@ -108,6 +112,12 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 class StopReply(msgspec.Struct, frozen=True, tag="stop reply"):
     """The job ended because of `Cancel`."""
+
+
+class StartedLate(msgspec.Struct, frozen=True, tag="started late"):
+    """The handler was not called: its units are `late` seconds too old."""
+
+    late: float
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
@@ -183,6 +193,7 @@ FromChild = (
     | Ended
     | Returned
     | StopReply
+    | StartedLate
     | Progress
     | Line
     | Used

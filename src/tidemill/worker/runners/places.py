@@ -33,7 +33,12 @@ class Application(Protocol):
     @property
     def middlewares(self) -> Sequence[Middleware]: ...
 
-    def opened(self) -> AbstractAsyncContextManager[Any]:
+    @property
+    def shares_store(self) -> bool:
+        """False when the jobs are in the memory of one process."""
+        ...
+
+    def opened(self, *, lifespan: bool = True) -> AbstractAsyncContextManager[Any]:
         """Opens the store and the lifespan; gives what the lifespan yields."""
         ...
 

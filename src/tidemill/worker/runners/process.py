@@ -11,6 +11,7 @@ import contextlib
 import multiprocessing
 import multiprocessing.spawn
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import msgspec
 
 from tidemill.core.departures import Departure
 from tidemill.core.needs import Need
-from tidemill.core.outcomes import Outcome
+from tidemill.core.outcomes import Outcome, Release
 from tidemill.core.waits import WaitTarget
 from tidemill.errors import StoreError
 from tidemill.logs import in_force
@@ -49,6 +50,8 @@ from tidemill.worker.runners.messages import (
     Reserved,
     Returned,
     Rollback,
+    Run,
+    StartedLate,
     StepAnswered,
     StopReply,
     ToChild,
@@ -61,6 +64,7 @@ from tidemill.worker.runners.messages import (
     from_child,
 )
 from tidemill.worker.runners.process_waits import ProcessWaits
+from tidemill.worker.translate import Ends
 
 IDLE = 60.0
 """An isolated process nobody needed for this long is let go."""
@@ -79,16 +83,27 @@ class Died(Exception):
     """The process ended under its job. The message says how."""
 
 
-class HandlerStopped(asyncio.CancelledError):
-    """The handler was cancelled and has ended: its process can run the next job."""
+class SpawnFailed(Died):
+    """The system started no process, so no code of the job can be the cause."""
 
 
 class IsolatedProcess:
-    """`application` is where the child finds the worker's application, None when it cannot."""
+    """`application` is where the child finds the worker's application, None when it cannot. `lifespan` says
+    that the child opens the application's lifespan. `stopped`: the handler was cancelled and has ended, so
+    the process can run the next job."""
 
-    def __init__(self, gone: Callable[[IsolatedProcess], None], application: str | None = None) -> None:
+    def __init__(
+        self,
+        gone: Callable[[IsolatedProcess], None],
+        application: str | None = None,
+        *,
+        lifespan: bool = True,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._gone, self._application = gone, application
+        self._gone, self._application, self.lifespan = gone, application, lifespan
+        self.stopped = False
+        self._failure: Died | None = None
+        self._has_run = False
         self._pipe: Connection | None = None
         self._sending = threading.Lock()
         self.ended = asyncio.Event()
@@ -116,32 +131,40 @@ class IsolatedProcess:
         try:
             ready = await self._ask(message, None)
         except Died as error:
-            raise Died(f"before the handler began, {error}") from None
+            raise type(error)(f"before the handler began, {error}") from None
         return ready if isinstance(ready, Ready) else Ready()
 
     async def run(
         self, message: ToChild, attempt: Attempt, waits: ProcessWaits
     ) -> Outcome | list[Item] | Verdict:
-        """Cancels the handler when it is cancelled itself. The caller kills the process then, unless this
-        raises `HandlerStopped`."""
+        """Cancels the handler when it is cancelled itself. The caller kills the process then, unless
+        `stopped` is set."""
+        self.stopped = self._has_run = False
         self._waits = waits
         running = asyncio.ensure_future(self._ask(message, attempt))
         try:
             ended = await asyncio.shield(running)
         except asyncio.CancelledError:
-            with contextlib.suppress(OSError):  # it has died: that is told by its answer
-                self._send(Cancel())
-            ended = await self._stopped(running)
+            if not self._send_cancel():
+                running.cancel()  # or its end would read as a crash of the job
+                self.kill()
+                raise
+            ended = await self._when_stopped(running)
         if isinstance(ended, Returned):
             return ended.items
         if isinstance(ended, StopReply):
-            raise HandlerStopped
+            self.stopped = True
+            # No subclass: on Python 3.11 `asyncio.timeout` makes no TimeoutError of one.
+            raise asyncio.CancelledError
+        if isinstance(ended, StartedLate):
+            attempt.tally().missed_start(ended.late)
+            raise Ends(Release())
         if not isinstance(ended, Ended):
             raise Died(f"the process answered {type(ended).__name__} out of turn")
         attempt.charged = ended.charged
         return ended.outcome
 
-    async def _stopped(self, running: asyncio.Future[FromChild]) -> FromChild:
+    async def _when_stopped(self, running: asyncio.Future[FromChild]) -> FromChild:
         try:
             async with asyncio.timeout(STOP_WITHIN):
                 return await running
@@ -166,12 +189,17 @@ class IsolatedProcess:
     async def _ask(self, message: ToChild, attempt: Attempt | None) -> FromChild:
         future: asyncio.Future[FromChild] = self._loop.create_future()
         self._asked.put((message, attempt, future))
+        if self._failure is not None:  # set before the queue was emptied: one of the two sees the other
+            future.cancel()
+            raise self._failure
         return await future
 
     def _serve(self) -> None:
-        ours, theirs = multiprocessing.Pipe()
+        ours: Connection | None = None
+        theirs: Connection | None = None
         future: asyncio.Future[FromChild] | None = None
         try:
+            ours, theirs = multiprocessing.Pipe()
             self._process = self._start(theirs)
             if self._killed:
                 self.kill()
@@ -181,14 +209,17 @@ class IsolatedProcess:
                 self._send(message)
                 self._tell(future, self._listen(ours, attempt))
         except Exception as error:  # noqa: BLE001 - a handler may write anything into the pipe
-            if future is not None or (future := self._next_asked()) is not None:
-                self._tell(future, Died(self._how(error)))
+            self._failure = self._how(error)
+            for waiting in (future, *self._all_asked()):
+                if waiting is not None:
+                    self._tell(waiting, self._failure)
             self.kill()
         finally:
-            theirs.close()
             with self._sending:
                 self._pipe = None
-                ours.close()
+                for end in (ours, theirs):
+                    if end is not None:
+                        end.close()
             self._end()
 
     def _start(self, pipe: Connection) -> subprocess.Popen[bytes]:
@@ -215,9 +246,27 @@ class IsolatedProcess:
             pipe.close()
 
     def _send(self, message: ToChild) -> None:
+        """Waits until the child reads: only for the thread."""
         with self._sending:
             if self._pipe is not None:
                 self._pipe.send_bytes(encode(message))
+            self._has_run = isinstance(message, Run) or self._has_run
+
+    def _send_cancel(self) -> bool:
+        """False when that would wait for the child, or when the job is not there yet. The event loop must not
+        wait for a child that was stopped. True for a process that has died: its answer says so."""
+        if not self._sending.acquire(blocking=False):
+            return False
+        try:
+            if self._pipe is None:
+                return True
+            if not self._has_run or not _has_room(self._pipe):
+                return False
+            with contextlib.suppress(OSError):
+                self._pipe.send_bytes(encode(Cancel()))
+        finally:
+            self._sending.release()
+        return True
 
     def _next(self) -> tuple[ToChild, Attempt | None, asyncio.Future[FromChild]] | None:
         while True:
@@ -228,16 +277,18 @@ class IsolatedProcess:
                     self.alive = False
                     return None
 
-    def _next_asked(self) -> asyncio.Future[FromChild] | None:
+    def _all_asked(self) -> list[asyncio.Future[FromChild]]:
+        futures: list[asyncio.Future[FromChild]] = []
         with contextlib.suppress(Empty):
-            asked = self._asked.get_nowait()
-            return None if asked is None else asked[2]
-        return None
+            while True:
+                if (asked := self._asked.get_nowait()) is not None:
+                    futures.append(asked[2])
+        return futures
 
     def _listen(self, pipe: Connection, attempt: Attempt | None) -> FromChild:
         while True:
             message = from_child(pipe.recv_bytes())
-            if isinstance(message, Ready | Ended | Returned | StopReply):
+            if isinstance(message, Ready | Ended | Returned | StopReply | StartedLate):
                 return message
             if attempt is None:
                 continue
@@ -284,17 +335,17 @@ class IsolatedProcess:
         except StoreError as error:
             return StepAnswered(problem=str(error))
 
-    def _how(self, error: Exception) -> str:
+    def _how(self, error: Exception) -> Died:
         if self._process is None:
-            return f"the process could not be started: {error}"
+            return SpawnFailed(f"the process could not be started: {error}")
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=1)
         code = self._process.returncode
         if code is None:
-            return f"the process could not be understood: {error}"
+            return Died(f"the process could not be understood: {error}")
         if code < 0:
-            return f"the process was ended by {signal.Signals(-code).name}"
-        return f"the process ended with exit code {code}"
+            return Died(f"the process was ended by {signal.Signals(-code).name}")
+        return Died(f"the process ended with exit code {code}")
 
     def _tell(self, future: asyncio.Future[FromChild], answer: FromChild | Died) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -315,6 +366,13 @@ class IsolatedProcess:
     def _is_gone(self) -> None:
         self.ended.set()
         self._gone(self)
+
+
+def _has_room(pipe: Connection) -> bool:
+    """True when a short message can be written at once."""
+    poll = select.poll()
+    poll.register(pipe.fileno(), select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 def _note(attempt: Attempt, news: Progress | Line | Used | Heard | Warned | Rollback) -> None:
