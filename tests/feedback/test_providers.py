@@ -382,7 +382,9 @@ def test_a_day_in_words_goes_before_a_long_hint_which_stays() -> None:
     body = {"error": {"message": "Quota exceeded: requests per day"}}
     found = refusal(429, body, retry_after="3600")
     assert (found.reason, found.retry_after) == (Reason.DAY_QUOTA, 3600)
-    assert reason(429, {"error": {"message": "Too many requests"}}, retry_after="3600") is Reason.STATED
+    minute = {"error": {"message": "Rate limit reached: 10 requests per minute"}}
+    assert reason(429, minute) is Reason.RATE
+    assert reason(429, minute, retry_after="3600") is Reason.STATED
 
 
 def test_anthropic_a_limit_that_is_not_empty_is_no_reason() -> None:
