@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidemill.core.graph_drawing import DOWN, HEIGHT, LANE, MARGIN, Drawing, Steps, draw
@@ -77,6 +77,7 @@ def test_no_edge_goes_through_a_box(steps: Steps) -> None:
 
 @settings(max_examples=40)
 @given(flows())
+@example((("s0", ()), ("s1", ("s0",)), ("s2", ("s0", "s1"))))
 def test_boxes_and_lanes_of_a_column_have_their_room(steps: Steps) -> None:
     """A box its height, a lane its width, with the gap between any two and the margin around all of them."""
     drawing = draw(steps)
