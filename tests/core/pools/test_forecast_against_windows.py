@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidemill.core import accounts
@@ -36,6 +36,16 @@ def simulated(pool: PoolSettings, account: Account, calls: int, units: float) ->
     return now
 
 
+def taken_now(pool: PoolSettings, calls: int, units: float) -> Account:
+    """After as many of the calls as the pool lets in at once."""
+    account = Account()
+    for number in range(calls):
+        answer = accounts.ask(pool, account, Ask(f"before {number}", {"tokens": units}, 5), NOW)
+        if isinstance(answer, Taken):
+            account = answer.account
+    return account
+
+
 def forecast(pool: PoolSettings, account: Account, calls: int, units: float) -> float:
     known = Known(name="api", key=None, declared=pool, override=None, account=account, now=NOW, settings=pool)
     work = Work(float(calls), (Need("api", None, {"tokens": units}),))
@@ -57,8 +67,12 @@ def forecast(pool: PoolSettings, account: Account, calls: int, units: float) -> 
     ),
     calls=st.integers(2, 80),
     units=st.sampled_from([1.0, 2.0, 5.0]),
+    before=st.integers(0, 6),
 )
-def test_calls_start_when_the_forecast_says(limit: Limit, calls: int, units: float) -> None:
+@example(Limit.tokens(12, per="minute", shape="paced"), 2, 1.0, 1)
+@example(Limit.tokens(600, per="minute", shape="paced"), 8, 2.0, 5)
+def test_calls_start_when_the_forecast_says(limit: Limit, calls: int, units: float, before: int) -> None:
     pool = PoolSettings(limits=(limit,))
-    expected = simulated(pool, Account(), calls, units)
-    assert forecast(pool, Account(), calls, units) == pytest.approx(expected, rel=0.02, abs=0.7)
+    account = taken_now(pool, before, units)
+    expected = simulated(pool, account, calls, units)
+    assert forecast(pool, account, calls, units) == pytest.approx(expected, rel=0.02, abs=0.7)
