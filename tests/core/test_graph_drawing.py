@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidemill.core.graph_drawing import DOWN, Drawing, Steps, draw
+from tidemill.core.graph_drawing import DOWN, HEIGHT, LANE, MARGIN, Drawing, Steps, draw
 
 
 @st.composite
@@ -72,6 +73,25 @@ def test_no_edge_goes_through_a_box(steps: Steps) -> None:
             assert beside
             assert right == left + beside[0].width
             assert all(not box.y < y < box.y + box.height for box in beside)
+
+
+@settings(max_examples=40)
+@given(flows())
+@example((("s0", ()), ("s1", ("s0",)), ("s2", ("s0", "s1"))))
+def test_boxes_and_lanes_of_a_column_have_their_room(steps: Steps) -> None:
+    """A box its height, a lane its width, with the gap between any two and the margin around all of them."""
+    drawing = draw(steps)
+    cells = {(box.x, box.y + HEIGHT / 2, HEIGHT / 2) for box in drawing.boxes}
+    cells |= {(x, y, LANE / 2) for edge in drawing.edges for x, y in edge.points[1:-1:2]}
+    columns: dict[float, list[tuple[float, float]]] = {}
+    for x, middle, half in cells:
+        columns.setdefault(x, []).append((middle, half))
+    for column in columns.values():
+        for (above, upper), (below, lower) in pairwise(sorted(column)):
+            assert below - above >= upper + DOWN + lower - 0.2
+    assert min(middle - half for _, middle, half in cells) == pytest.approx(MARGIN, abs=0.1)
+    assert max(middle + half for _, middle, half in cells) + MARGIN == pytest.approx(drawing.height, abs=0.1)
+    assert min(x for x, _, _ in cells) == MARGIN
 
 
 @settings(max_examples=40)

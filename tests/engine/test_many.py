@@ -19,7 +19,7 @@ from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import Answer, Done, Snooze
 from tidemill.core.pools import PoolSettings
-from tidemill.core.spending import Spent
+from tidemill.core.spending import Observation, Spent
 from tidemill.engine.wants import Want
 from tidemill.testing.manual import ManualClock, SeededEntropy
 
@@ -105,6 +105,21 @@ async def test_p14_the_units_of_a_dead_worker(looks: list[Any]) -> None:
     looks.clear()
     late = [Settlement(job.id, job.fence, job.claim, Done(), spent=Spent()) for job in jobs]
     assert {*(await store.settle(late)).answers} == {Answer.STALE}
+    assert len(looks) <= ENOUGH
+
+
+async def test_p16_pools_that_settlements_speak_of(looks: list[Any]) -> None:
+    """Of pools the jobs themselves do not need, each is looked up with the jobs and not one by one."""
+    store = await filled(ManualClock())
+    pools = {f"p{n}": PoolSettings(limits=(Limit.requests(10, per="minute"),)) for n in range(MANY)}
+    await store.declare_pools(pools)
+    jobs = await claimed(store)
+    looks.clear()
+    ended = [
+        Settlement(job.id, job.fence, job.claim, Done(), spent=Spent(observations=(Observation(pool=pool),)))
+        for job, pool in zip(jobs, pools, strict=True)
+    ]
+    assert {*(await store.settle(ended)).answers} == {Answer.OK}
     assert len(looks) <= ENOUGH
 
 

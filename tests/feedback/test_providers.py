@@ -333,3 +333,72 @@ def test_elevenlabs_says_how_many_at_once_and_what_it_cost() -> None:
     found = read((200, headers, b"ID3 some sound"), now=NOW)
     assert found.stated == (Stated(unit="concurrent", window=0, limit=5, remaining=2),)
     assert found.usage == {"characters": 120}
+
+
+# Every provider
+
+
+WORDS: dict[str, Any] = {
+    "gemini": {"error": {"code": 503, "status": "UNAVAILABLE", "message": "no"}},
+    "gemini's key": {
+        "error": {"status": "INVALID_ARGUMENT", "message": "no", "details": [{"reason": "API_KEY_INVALID"}]}
+    },
+    "gemini's plan": gemini_error((PER_DAY, "0"), message="no"),
+    "gemini's day": gemini_error((PER_DAY, "9"), message="no"),
+    "gemini's words": gemini_error(message="no"),
+    "anthropic": anthropic("overloaded_error"),
+    "anthropic's minute": anthropic("rate_limit_error"),
+    "anthropic's connections": anthropic("rate_limit_error", "Number of concurrent connections"),
+    "openai": {"error": {"code": "server_overloaded", "message": "no"}},
+    "openai's minute": {"error": {"code": "rate_limit_exceeded", "message": "no"}},
+    "glm": {"error": {"code": "1305", "message": "no"}},
+    "glm's stated time": {"error": {"code": "1308", "message": "no"}},
+    "elevenlabs": {"detail": {"status": "system_busy", "message": "no"}},
+    "nobody's": {"error": {"message": "no"}},
+}
+NO_WAIT_HELPS = {"gemini's key", "gemini's plan"}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("name", sorted(WORDS))
+def test_a_refusal_has_the_status_the_text_and_the_hint(name: str, status: int) -> None:
+    body = WORDS[name]
+    said = body["detail"]["message"] if "detail" in body else body["error"]["message"]
+    found = refusal(status, body, retry_after="17")
+    assert (found.status, found.text) == (status, said)
+    assert found.retry_after == (None if name in NO_WAIT_HELPS else 17)
+
+
+@pytest.mark.parametrize("name", sorted(WORDS))
+def test_a_refusal_says_nothing_that_the_provider_did_not(name: str) -> None:
+    found = refusal(429, WORDS[name], retry_after="17")
+    unit = "requests" if name == "gemini's day" else None
+    assert (found.unit, found.resets_at, found.then) == (unit, None, None)
+    assert not found.slow
+    assert not found.bare
+
+
+def test_a_day_in_words_goes_before_a_long_hint_which_stays() -> None:
+    body = {"error": {"message": "Quota exceeded: requests per day"}}
+    found = refusal(429, body, retry_after="3600")
+    assert (found.reason, found.retry_after) == (Reason.DAY_QUOTA, 3600)
+    minute = {"error": {"message": "Rate limit reached: 10 requests per minute"}}
+    assert reason(429, minute) is Reason.RATE
+    assert reason(429, minute, retry_after="3600") is Reason.STATED
+
+
+def test_anthropic_a_limit_that_is_not_empty_is_no_reason() -> None:
+    """One that has units left is not the short one, and one without a reset says nothing of the wait."""
+    headers = {
+        "anthropic-ratelimit-requests-remaining": "5",
+        "anthropic-ratelimit-requests-reset": "2026-11-16T12:05:00Z",
+        "anthropic-ratelimit-output-tokens-remaining": "0",
+        "anthropic-ratelimit-output-tokens-reset": "2026-11-16T12:00:30Z",
+    }
+    found = read((429, headers, anthropic("rate_limit_error")), now=NOW).refusal
+    assert found is not None
+    assert (found.reason, found.unit, found.resets_at) == (Reason.RATE, "output_tokens", NOW + 30)
+    unsaid = {"anthropic-ratelimit-requests-remaining": "0"}
+    found = read((429, unsaid, anthropic("rate_limit_error")), now=NOW).refusal
+    assert found is not None
+    assert found.reason is Reason.SPENDING

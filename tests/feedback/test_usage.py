@@ -44,6 +44,28 @@ NOW = 1_800_000_000.0
             {"tokens": 14, "input_tokens": 10, "output_tokens": 4},
         ),
         ({"meta": {"billed_units": {"input_tokens": 5}}}, {"tokens": 5, "input_tokens": 5}),
+        ({"usageMetadata": {"trafficType": "ON_DEMAND"}}, None),
+        ({"usageMetadata": {"totalTokenCount": 9}}, {"tokens": 9}),
+        ({"usage_metadata": {"candidates_token_count": 4}}, {"tokens": 4, "output_tokens": 4}),
+        (
+            {"usage_metadata": {"tool_use_prompt_token_count": 2, "thoughts_token_count": 3}},
+            {"tokens": 5, "input_tokens": 2, "output_tokens": 3},
+        ),
+        (
+            {
+                "usageMetadata": {
+                    "promptTokenCount": 8,
+                    "candidatesTokenCount": 4,
+                    "thoughtsTokenCount": 30,
+                    "totalTokenCount": 50,
+                }
+            },
+            {"tokens": 50, "input_tokens": 8, "output_tokens": 34},
+        ),
+        ({"usage": {"output_tokens": 7}}, {"tokens": 7, "output_tokens": 7}),
+        ({"usage": {"cache_creation_input_tokens": 90}}, {"tokens": 90, "input_tokens": 90}),
+        ({"usage": {"service_tier": "standard"}}, None),
+        ({"response": {"usage": {"total_tokens": 6}}}, {"tokens": 6}),
         ({"usage": None}, None),
         ({"usage": {"total_tokens": -5}}, None),
         ({"usage": {"total_tokens": float("nan")}}, None),

@@ -48,9 +48,12 @@ class CoveringTest:
 def covering(tests: Sequence[CoveringTest], mutant: Mutant) -> list[CoveringTest]:
     """The tests that run the changed line, cheapest and narrowest first.
 
-    A line that runs at import is met by every test that runs anything of its file.
+    A line that runs at import is met by every test that runs anything of its file. Of a file of which no test
+    runs a function, such as one of structs only, it is met by every test.
     """
     first, last = mutant.lines
+    if mutant.at_import and not any(test.lines.get(mutant.path) for test in tests):
+        return sorted(tests, key=lambda test: test.rank)
     mask = -1 if mutant.at_import else ((1 << (last - first + 1)) - 1) << first
     return sorted(
         (test for test in tests if test.lines.get(mutant.path, 0) & mask), key=lambda test: test.rank

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.__main__ import EQUIVALENT, PACKAGES, PROJECT, equivalents
+from tests.mutation.coverage import CoveringTest, covering
 from tests.mutation.mutants import Mutant, choose, mutants_of
 
 DEFINITION = "def cheap(price: int, limit: int = 10) -> bool:"
@@ -27,6 +29,7 @@ def test_far_from_the_limit():
 """
 RUN = """
 import sys
+from dataclasses import replace
 import time
 from pathlib import Path
 
@@ -115,6 +118,18 @@ def test_a_test_that_notices_a_mutant_is_told_from_one_that_does_not(tmp_path: P
         "caught src/small.py:5 return False → return True",
     ]
     assert (project / "src/small.py").read_text() == SMALL
+
+
+def test_a_line_at_import_is_met_by_the_tests_of_its_file_or_by_all() -> None:
+    structs = Mutant("structs.py", 4, (4, 4), 0, 1, "1", "a = 0", "a = 1", at_import=True)
+    functions = replace(structs, path="functions.py")
+    tests = [
+        CoveringTest("of other lines", 0.1, 5, {"functions.py": 1 << 9}),
+        CoveringTest("of another file", 0.1, 5, {"other.py": 1 << 4}),
+    ]
+    assert [test.name for test in covering(tests, functions)] == ["of other lines"]
+    assert {test.name for test in covering(tests, structs)} == {test.name for test in tests}
+    assert covering(tests, replace(structs, at_import=False)) == []
 
 
 def test_an_equivalent_mutant_has_a_reason() -> None:

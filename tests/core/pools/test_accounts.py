@@ -194,3 +194,22 @@ def test_what_was_left_at_the_claim_grows_by_what_the_call_did_not_use(used: flo
     spent = Spent(usages=(Usage(pool="m", units={"tokens": used}),))
     assert ledger._left(pool, ended, spent) == {"tokens per minute": left}
     assert ledger._left(pool, ended, Spent()) == {"tokens per minute": 900.0}
+
+
+def test_a_call_knows_what_it_left_of_every_limit_a_provider_may_speak_of() -> None:
+    """No provider's count says how many calls of ours are under way."""
+    pool = PoolSettings(
+        limits=(
+            Limit.requests(10, per="minute"),
+            Limit.tokens(100, per=Day("UTC")),
+            Limit.concurrent(4),
+        )
+    )
+    account = Account()
+    for number in range(1, 4):
+        answer = taken(accounts.ask(pool, account, Ask(f"{number}", {"tokens": 20}, 5), at(number)))
+        account = answer.account
+        assert answer.reservation.left == {
+            "requests per minute": 10 - number,
+            "tokens per day": 100 - 20 * number,
+        }

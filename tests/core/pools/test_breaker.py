@@ -558,6 +558,18 @@ def test_i26_a_day_ends_when_both_clocks_say_so_and_no_hour_later(by: float, lon
     assert not again.closures[0].holds(at(ends + 1).wall + by), "looking at it changes nothing"
 
 
+@pytest.mark.parametrize("by", [0.5, -0.5, 0.01, -0.01])
+def test_i26_a_wall_that_is_set_by_little_moves_the_end_with_it(by: float) -> None:
+    breaker = trip(Refusal(reason=Reason.RATE, retry_after=30))
+    until = closed_until(breaker)
+    assert closed_until(stepped(breaker, 10, by)) == pytest.approx(until + by, abs=0.001)
+
+
+def test_i26_sums_of_times_that_do_not_come_out_even_change_nothing() -> None:
+    breaker = trip(Refusal(reason=Reason.RATE, retry_after=30))
+    assert stepped(breaker, 10, 0.0005).closures[0] is breaker.closures[0]
+
+
 def test_i26_a_stated_time_of_day_holds_by_the_wall_too() -> None:
     """A wall that was set back may have been wrong when the time was stated; for an hour at most."""
     breaker = trip(Refusal(reason=Reason.STATED, resets_at=START + 1800))

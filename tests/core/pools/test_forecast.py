@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tidemill.core import accounts
 from tidemill.core.accounts import Account, HandClosure, Taken
 from tidemill.core.calendars import Day
-from tidemill.core.forecast import answer, building
+from tidemill.core.forecast import answer, building, meeting
 from tidemill.core.forecast.answer import alone, concerned, ends
 from tidemill.core.forecast.filling import Wanting, fill
 from tidemill.core.forecast.known import Known
@@ -192,6 +192,26 @@ def test_filling_is_fair_and_lets_nobody_take_what_another_goes_on_for() -> None
     assert fill([small, large]) == [1.0, 9.0]
     small.goes_on = True
     assert fill([small, large]) == [1.0, 1.0]
+
+
+def test_filling_goes_on_behind_a_line_that_nothing_bounds() -> None:
+    which = ("api", None, "requests per minute")
+    free = Wanting(1, 1.0, math.inf, {}, {})
+    bound = Wanting(5, 1.0, math.inf, {which: 1.0}, {which: 10.0})
+    assert fill([free, bound, free]) == [math.inf, 10.0, math.inf]
+    assert fill([bound, free]) == [10.0, math.inf]
+
+
+def test_of_too_many_lines_the_short_ones_count_as_done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the slots of all workers take longer for all of it."""
+    monkeypatch.setattr(answer, "MOST_APART", 1)
+    pool = known(Limit.requests(10, per="minute"))
+    lines = [line(20, pool="a"), line(35, pool="b"), line(30, pool="c")]
+    asked = Asked(lines=lines, know=lambda _: pool, takes=2.0)
+    assert ends(asked) == [[0.0], [pytest.approx(3 * 60.6, rel=0.01)], [0.0]]
+    monkeypatch.setattr(meeting, "TIED", 2)
+    asked = replace(asked, crew=Crew(slots=1.0))
+    assert ends(asked) == [[168.0], [pytest.approx(3 * 60.6, rel=0.01)], [168.0]]
 
 
 @pytest.mark.parametrize("until", [None, NOW.wall + 3600])

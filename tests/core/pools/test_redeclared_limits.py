@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tidemill.core import accounts, reserving
-from tidemill.core.accounts import Account, Taken
+from tidemill.core.accounts import Account, HandClosure, Taken
+from tidemill.core.breaker import Breaker
+from tidemill.core.learning import Learned
 from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings, going_on
 from tidemill.core.reserving import Ask, Reservation, room
 from tidemill.core.windows import Instant
+from tidemill.core.windows.rolling import Rolling
 
 LIMITS = (
     Limit.requests(50, per="minute"),
@@ -39,6 +43,28 @@ def test_what_a_call_holds_of_a_limit_that_is_taken_out_is_let_go() -> None:
     assert account.state.held == {}
     account = accounts.settled(pool, account, kept, {"tokens": 100.0}, at(2))
     assert room(pool, account.state, at(2))["tokens per minute"] == 1000
+
+
+@given(st.sets(st.sampled_from([limit.name for limit in LIMITS])))
+def test_p1_of_a_limit_that_is_taken_out_nothing_is_kept(names: set[str]) -> None:
+    """Neither its own count nor that of others, nor what calls hold of it, nor what was learned of it."""
+    every = [limit.name for limit in LIMITS]
+    account, _ = _taken(PoolSettings(limits=LIMITS))
+    account = replace(
+        account,
+        breaker=Breaker(ramp=7.0),
+        closed=HandClosure(by="ann", since=0.0),
+        state=replace(account.state, windows=dict.fromkeys(every, Rolling()), held=dict.fromkeys(every, 3.0)),
+        foreign=dict.fromkeys(every, Rolling()),
+        learned=dict.fromkeys(every, Learned(amount=1.0, below=2.0, since=0.0)),
+        suspects=dict.fromkeys(every, 5.0),
+    )
+    after = accounts.redeclared(account, frozenset(names))
+    for kept in (after.state.windows, after.state.held, after.foreign, after.learned):
+        assert set(kept) == names
+    assert after.suspects == {}
+    assert after.state.revision == account.state.revision + 1
+    assert (after.breaker, after.closed) == (account.breaker, account.closed)
 
 
 @given(declarations, st.sampled_from(["settle", "release", "count anew"]))

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemill.core.calendars import Day, period_at
-from tidemill.core.limits import Limit, Shapes
+from tidemill.core.limits import Charge, Limit, Shape, Shapes
 from tidemill.core.windows import Guards, Instant, Kept, fresh
 from tidemill.core.windows.bucket import Bucket
+from tidemill.errors import ConfigurationError
 
 GUARDS = Guards(jitter=0.5, midnight=5.0)
 Asked = tuple[float, float, float, float | None, int]
@@ -238,3 +239,24 @@ def test_a_pace_holds_where_a_minute_is_enforced_as_seconds(gaps: list[Call], am
     for arrives in sorted(arrivals):
         level, at = min(size, level + (arrives - at) * amount / 60) - 1, arrives
         assert level >= -1e-6
+
+
+@pytest.mark.parametrize("per", [0.0, -1.0, math.inf, math.nan])
+def test_a_window_has_an_end(per: float) -> None:
+    with pytest.raises(ConfigurationError, match="per: must be above 0 seconds"):
+        Limit.requests(1, per=per)
+    assert Limit.requests(1, per=0.5).per == 0.5
+
+
+@pytest.mark.parametrize("amount", [0.0, -1.0, math.inf, math.nan])
+def test_an_amount_is_a_number_above_0(amount: float) -> None:
+    with pytest.raises(ConfigurationError, match="amount: must be a number above 0"):
+        Limit.requests(amount, per="minute")
+
+
+@pytest.mark.parametrize("unit", ["requests", "jobs", "tokens", "characters", "seconds", "usd"])
+@pytest.mark.parametrize("charge", ["actual", "reserved", "completed"])
+def test_a_limit_of_each_unit_is_what_was_asked_for(unit: str, charge: Charge) -> None:
+    named = getattr(Limit, unit)(5, per="hour", shape="bucket", charge=charge)
+    assert named == Limit(unit, 5, 3600.0, Shape.BUCKET, charge)
+    assert Limit.of(unit, 5, per=3600, shape="bucket", charge=charge) == named
