@@ -150,7 +150,9 @@ def test_version(cli: Cli) -> None:
 
 def test_until_idle_says_what_it_leaves(cli: Cli) -> None:
     said = " ".join(cli("worker", "--help").out.split())
-    assert "Stop when nothing is ready or running; retries and delayed jobs that are not due stay." in said
+    assert (
+        "Stop when nothing is ready or running here; retries and delayed jobs that are not due stay." in said
+    )
 
 
 @pytest.mark.parametrize("name", ["concurrency", "lease", "grace", "poll"])

@@ -51,7 +51,7 @@ _RUNNING = (
         "--until-idle",
         is_flag=True,
         default=None,
-        help="Stop when nothing is ready or running; retries and delayed jobs that are not due stay.",
+        help="Stop when nothing is ready or running here; retries and delayed jobs that are not due stay.",
     ),
 )
 

@@ -1,10 +1,13 @@
 """The database file: with which permissions it is created, and what happens when it disappears."""
 
 import asyncio
+import multiprocessing
 import os
 import stat
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,8 @@ from tidemill.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from tidemill.stores.sqlite import SqliteStore
 from tidemill.telemetry.events import StoreBack, StoreLost
 from tidemill.urls import StoreUrl, holds_secrets, mask
+
+SPAWN = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
@@ -259,6 +264,42 @@ async def test_another_handle_does_not_create_a_file_that_was_deleted(path: Path
     with pytest.raises(StoreUnavailable, match="was deleted or moved"):
         await store.another().open()
     assert not path.exists()
+
+
+def _hold(path: Path, ready: Connection) -> None:
+    """Keeps a store open until the parent hangs up."""
+
+    async def run() -> None:
+        store = await SqliteStore(path).open()
+        await store.insert([group("held")])
+        ready.send(True)
+        with suppress(EOFError):
+            await asyncio.to_thread(ready.recv)
+
+    asyncio.run(run())
+
+
+async def test_i1_no_file_is_created_while_another_process_uses_the_deleted_one(path: Path) -> None:
+    """Both would share the index of one write-ahead log: jobs that were accepted into the new file were
+    lost when the other process ended."""
+    ours, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(target=_hold, args=(path, theirs))
+    process.start()
+    theirs.close()
+    assert await asyncio.to_thread(ours.recv)
+    path.unlink()
+    with pytest.raises(StoreUnavailable, match="another process uses it, so no new one is created; put it"):
+        await SqliteStore(path).open()
+    assert not path.exists()
+    process.kill()
+    await asyncio.to_thread(process.join)
+    ours.close()
+    store = await SqliteStore(path).open()
+    await store.insert([group("a")])
+    await store.close()
+    reopened = await SqliteStore(path).open()
+    assert [job is not None for job in await reopened.get(["a", "held"])] == [True, False]
+    await reopened.close()
 
 
 async def test_a_handle_that_is_closed_does_not_forget_the_file(path: Path, store: SqliteStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import threading
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import NamedTuple
 
 from tidemill.errors import StoreUnavailable
 from tidemill.urls import DEFAULT_MODE
+
+OPEN_CONNECTION_BYTE = 128
+"""Of the -shm file; SQLite calls it the dead man switch (UNIX_SHM_DMS)."""
 
 
 class Location(NamedTuple):
@@ -74,6 +78,11 @@ class DatabaseFile:
         process has to it."""
         if os.path.exists(target):  # noqa: PTH110 - raises nothing
             return
+        if _is_in_use(target.with_name(f"{target.name}-shm")):
+            raise StoreUnavailable(
+                f"{self.path}: the database file was deleted or moved while another process uses it, so no "
+                "new one is created; put it back, or stop every process that uses it and start again"
+            )
         draft = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.new")
         try:
             draft.touch(0o600)
@@ -93,6 +102,24 @@ class DatabaseFile:
         except OSError:  # a file system without hard links
             target.touch(self.mode, exist_ok=False)
             target.chmod(self.mode)
+
+
+def _is_in_use(shared_memory: Path) -> bool:
+    """True if a connection is open to a database whose main file is gone. A new main file would share the
+    index of that connection's write-ahead log, and every job in it would be lost.
+
+    SQLite keeps a shared lock on this byte as long as a connection is open."""
+    try:
+        opened = os.open(shared_memory, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, OPEN_CONNECTION_BYTE)
+    except OSError:
+        return True
+    finally:
+        os.close(opened)
+    return False
 
 
 def _identity(path: str) -> tuple[int, int] | None:
