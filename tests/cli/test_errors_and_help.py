@@ -150,9 +150,8 @@ def test_version(cli: Cli) -> None:
 
 def test_until_idle_says_what_it_leaves(cli: Cli) -> None:
     said = " ".join(cli("worker", "--help").out.split())
-    assert (
-        "Stop when nothing is ready or running here; retries and delayed jobs that are not due stay." in said
-    )
+    leaves = "retries and delayed jobs that are not due stay."
+    assert f"Stop when nothing is ready or running here; {leaves}" in said
 
 
 @pytest.mark.parametrize("name", ["concurrency", "lease", "grace", "poll"])
