@@ -18,6 +18,8 @@ DEAD, SHARE = 1000, 0.02
 """A table is vacuumed from so many dead rows on, and this share of the living ones."""
 REST = 10
 """After a vacuum its table is left alone for so many times as long as it took: at most a tenth of a core."""
+LEFT_IN_VAIN = 0.5
+"""A vacuum that leaves more than this share of the dead rows was in vain."""
 IN_VAIN = 60.0
 """Seconds until the next try, where an open transaction keeps the dead rows from being removed."""
 PATIENCE = 300.0
@@ -30,7 +32,7 @@ class Tending:
 
     async def tend(self) -> bool:
         """Answers False: nothing of it is urgent."""
-        for table in await self._due():
+        for table, before in (await self._due()).items():
             loop = asyncio.get_running_loop()
             began = loop.time()
             # Space at the end of a table is soon needed again; one that autovacuum is at is passed over.
@@ -39,17 +41,20 @@ class Tending:
             )
             ended = loop.time()
             self._rests[table] = ended + REST * (ended - began)
-            if table in await self._with_dead_rows():
+            # At a thousand jobs a second as many rows die during a vacuum: only what it left counts.
+            if (await self._dead_rows()).get(table, 0) > before * LEFT_IN_VAIN:
                 self._rests[table] = max(self._rests[table], ended + IN_VAIN)
         return False
 
-    async def _due(self) -> list[str]:
+    async def _due(self) -> dict[str, int]:
         now = asyncio.get_running_loop().time()
-        return [table for table in await self._with_dead_rows() if self._rests.get(table, 0) <= now]
+        found = await self._dead_rows()
+        return {table: dead for table, dead in found.items() if self._rests.get(table, 0) <= now}
 
-    async def _with_dead_rows(self) -> list[str]:
+    async def _dead_rows(self) -> dict[str, int]:
+        """The dead rows of each table that has many."""
         rows = await self._connection.fetch(SQL.dead, self._connection.address.schema, DEAD, SHARE)
-        return [row["name"] for row in rows]
+        return {row["name"]: row["dead"] for row in rows}
 
     def _named(self, table: str) -> str:
         return f"{quoted(self._connection.address.schema)}.{quoted(table)}"
