@@ -21,14 +21,16 @@ AMOUNT, WINDOW = 5, 10.0
 Shapes = Literal["rolling", "paced", "bucket"]
 BOOT = "boot"
 
-calls = st.lists(
-    st.tuples(
-        st.sampled_from([0.0, 0.0, 0.1, 1.0, 3.0]),  # until the next claim is tried
-        st.sampled_from([0.0, 0.0, 0.2, 1.0, 4.0, 9.0]),  # until the request leaves
-        st.floats(0, GUARDS.jitter),  # its way to the provider
-    ),
-    max_size=60,
-)
+
+def calls(*delays: float) -> st.SearchStrategy[list[tuple[float, float, float]]]:
+    return st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 0.0, 0.1, 1.0, 3.0]),  # until the next claim is tried
+            st.sampled_from(delays),  # until the request leaves
+            st.floats(0, GUARDS.jitter),  # its way to the provider
+        ),
+        max_size=60,
+    )
 
 
 def at(seconds: float) -> Instant:
@@ -67,7 +69,7 @@ def most_in_a_window(arrived: list[float]) -> int:
     return max((bisect_right(arrived, t + WINDOW - 1e-9) - n for n, t in enumerate(arrived)), default=0)
 
 
-@given(calls)
+@given(calls(0.0, 0.0, 0.2, 1.0, 4.0, 9.0))
 @settings(max_examples=300, deadline=None)
 @pytest.mark.parametrize("shape", ["rolling", "paced"])
 def test_i14_late_requests_never_fill_a_window_beyond_its_limit(
@@ -76,9 +78,11 @@ def test_i14_late_requests_never_fill_a_window_beyond_its_limit(
     assert most_in_a_window(arrivals(shape, plan, told=True)) <= AMOUNT
 
 
-@given(calls)
+@given(calls(0.0, 0.0, 0.2, 1.0, 1.9))
 @settings(max_examples=300, deadline=None)
 def test_i14_late_requests_never_empty_the_providers_bucket(plan: list[tuple[float, float, float]]) -> None:
+    """Within the 2 s in which a unit flows back. Later a bucket may have been full in between: ours has
+    forgotten the call that the provider has still to see."""
     left, before = float(AMOUNT), 0.0
     for when in arrivals("bucket", plan, told=True):
         left = min(AMOUNT, left + (when - before) * AMOUNT / WINDOW) - 1

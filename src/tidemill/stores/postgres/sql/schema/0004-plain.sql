@@ -382,7 +382,7 @@ BEGIN
         UPDATE tidemill.jobs AS j
         SET state = 'done', attempts = j.attempts + 1, finished = wall, reason = NULL, result = s.result,
             error = NULL, folded = j.state = 'ready', fence = its_fence, claim = its_claim,
-            alone = j.crashes > 0,
+            alone = CASE WHEN j.state = 'ready' THEN j.crashes > 0 ELSE j.alone END,
             worker = CASE WHEN j.state = 'ready' THEN its.worker ELSE j.worker END,
             number = CASE WHEN j.state = 'ready' THEN its.number ELSE j.number END,
             lease = CASE WHEN j.state = 'ready' THEN its.lease ELSE j.lease END,
@@ -447,7 +447,8 @@ BEGIN
                 CASE WHEN s.kind = 'snooze' THEN s.reason END, CASE WHEN j.state = 'running' THEN j.note END
             ),
             -- What a claim writes, of jobs in a folded one.
-            folded = j.state = 'ready', fence = s.fence, claim = s.claim, alone = j.crashes > 0,
+            folded = j.state = 'ready', fence = s.fence, claim = s.claim,
+            alone = CASE WHEN j.state = 'ready' THEN j.crashes > 0 ELSE j.alone END,
             worker = CASE WHEN j.state = 'ready' THEN s.worker ELSE j.worker END,
             number = CASE WHEN j.state = 'ready' THEN s.number ELSE j.number END,
             lease = CASE WHEN j.state = 'ready' THEN s.lease ELSE j.lease END,
